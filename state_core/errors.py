@@ -1,0 +1,138 @@
+"""Every error that statelake raises on purpose, in one tree.
+
+::
+
+    StateError
+    ├── SnapshotError                 what was given as a snapshot can't be used
+    │   ├── NotASnapshotError         no `_metadata` with Flink's magic number there
+    │   ├── CorruptSnapshotError      the bytes contradict their format
+    │   │   └── TruncatedError        the bytes end before the value does
+    │   ├── UnsupportedFormatError    a version, handle or layout that is not read
+    │   ├── UnknownSerializerError    a serializer snapshot of a class that is not registered
+    │   ├── MissingFileError          a handle names a file that is not there
+    │   └── UnsafePathError           a handle leads outside the snapshot
+    ├── EncodeError                   a value that its serializer can't write
+    ├── KeyGroupError                 a key outside its key group, or a hash that can't be derived
+    ├── NotFoundError                 no such operator, state, job or snapshot
+    └── LakeError                     the lake can't do that
+        ├── NotALakeError             no `snapshots` table there
+        ├── ConflictError             someone else changed it meanwhile
+        └── UnreadableTableError      a Delta feature that the direct reader does not speak
+
+A message is one sentence that names the place (file and offset, or operator, state and key
+group), what was found there, and ends in what to do about it.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConflictError",
+    "CorruptSnapshotError",
+    "EncodeError",
+    "KeyGroupError",
+    "LakeError",
+    "MissingFileError",
+    "NotALakeError",
+    "NotASnapshotError",
+    "NotFoundError",
+    "SnapshotError",
+    "StateError",
+    "TruncatedError",
+    "UnknownSerializerError",
+    "UnreadableTableError",
+    "UnsafePathError",
+    "UnsupportedFormatError",
+]
+
+
+class StateError(Exception):
+    """Base of all errors here.
+
+    Attributes:
+        place: Where it happened: a file, an offset, an operator and state. May be empty.
+        problem: What is wrong there.
+        remedy: What to do about it. May be empty.
+    """
+
+    def __init__(self, problem: str, *, place: str = "", remedy: str = "") -> None:
+        super().__init__(problem)
+        self.place = place
+        self.problem = problem
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.problem}" if self.place else self.problem
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes with every field."""
+        return (_rebuild, (type(self), self.problem, self.place, self.remedy))
+
+    def within(self, place: str) -> StateError:
+        """The same error seen from further out, its place prefixed with `place`."""
+        joined = f"{place}, {self.place}" if self.place else place
+        return type(self)(self.problem, place=joined, remedy=self.remedy)
+
+
+def _rebuild(kind: type[StateError], problem: str, place: str, remedy: str) -> StateError:
+    return kind(problem, place=place, remedy=remedy)
+
+
+class SnapshotError(StateError):
+    """What was given as a snapshot can't be used."""
+
+
+class NotASnapshotError(SnapshotError):
+    """There is no `_metadata` file with Flink's magic number."""
+
+
+class CorruptSnapshotError(SnapshotError):
+    """The bytes contradict their format."""
+
+
+class TruncatedError(CorruptSnapshotError):
+    """The bytes end before the value does."""
+
+
+class UnsupportedFormatError(SnapshotError):
+    """A version, a handle or a layout that is not read."""
+
+
+class UnknownSerializerError(SnapshotError):
+    """A serializer snapshot of a class that is not registered."""
+
+
+class MissingFileError(SnapshotError):
+    """A handle names a file that is not there."""
+
+
+class UnsafePathError(SnapshotError):
+    """A handle leads outside the snapshot."""
+
+
+class EncodeError(StateError):
+    """A value that its serializer can't write."""
+
+
+class KeyGroupError(StateError):
+    """A key outside its key group, or a key type whose Java hash can't be derived."""
+
+
+class NotFoundError(StateError):
+    """There is no such operator, state, job or snapshot."""
+
+
+class LakeError(StateError):
+    """The lake can't do that."""
+
+
+class NotALakeError(LakeError):
+    """There is no `snapshots` table there."""
+
+
+class ConflictError(LakeError):
+    """Someone else changed the lake meanwhile."""
+
+
+class UnreadableTableError(LakeError):
+    """A Delta feature that the direct reader does not speak."""

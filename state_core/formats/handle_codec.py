@@ -1,0 +1,444 @@
+"""The handles of `_metadata`, byte for byte both ways.
+
+Source: `MetadataV2V3SerializerBase`, `ChannelStateHandleSerializerV1` and `V2` in
+`org.apache.flink.runtime.checkpoint.metadata`. A handle begins with a tag byte and has no length,
+so an unknown tag ends the reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from state_core.errors import UnsupportedFormatError
+from state_core.handles import (
+    ChangelogByteHandle,
+    ChangelogFileHandle,
+    ChangelogHandle,
+    ChannelHandle,
+    DistributionMode,
+    EmptySegmentHandle,
+    FileHandle,
+    IncrementalHandle,
+    InlineHandle,
+    KeyedHandle,
+    KeyGroupsHandle,
+    KeyGroupsKind,
+    MergedChannelPart,
+    NestedKeyGroupsHandle,
+    OperatorHandle,
+    PartitionOffsets,
+    RelativeHandle,
+    SegmentHandle,
+    StreamHandle,
+)
+from state_core.wire import DataInput, DataOutput
+
+__all__ = [
+    "read_channel_handle",
+    "read_keyed_handle",
+    "read_operator_handle",
+    "read_stream_handle",
+    "write_channel_handle",
+    "write_keyed_handle",
+    "write_operator_handle",
+    "write_stream_handle",
+]
+
+NULL = 0
+INLINE = 1
+FILE = 2
+KEY_GROUPS = 3
+OPERATOR = 4
+INCREMENTAL = 5
+RELATIVE = 6
+SAVEPOINT_KEY_GROUPS = 7
+CHANGELOG = 8
+CHANGELOG_BYTES = 9
+CHANGELOG_FILES = 10
+INCREMENTAL_V2 = 11
+KEY_GROUPS_V2 = 12
+CHANGELOG_FILES_V2 = 13
+CHANGELOG_V2 = 14
+SEGMENT = 15
+EMPTY_SEGMENT = 16
+SEGMENT_OPERATOR = 17
+
+MAX_KEY_GROUPS = 1 << 15
+MAX_NESTING = 16
+MERGED_CHANNEL_KINDS = (3, 4)
+
+
+def read_stream_handle(source: DataInput, depth: int = 0) -> StreamHandle | None:
+    """A stream handle, or None for the null tag."""
+    tag = source.read_unsigned_byte()
+    if tag == NULL:
+        return None
+    if tag == INLINE:
+        name = source.read_utf()
+        return InlineHandle(name, source.read_bytes(source.read_count("bytes of inlined state")))
+    if tag == FILE:
+        size = _read_size(source)
+        return FileHandle(source.read_utf(), size)
+    if tag == RELATIVE:
+        path = source.read_utf()
+        return RelativeHandle(path, _read_size(source))
+    if tag == SEGMENT:
+        start, size = _read_size(source), _read_size(source)
+        scope = source.read_int()
+        return SegmentHandle(start, size, scope, source.read_utf(), source.read_utf())
+    if tag == EMPTY_SEGMENT:
+        return EmptySegmentHandle()
+    if tag == KEY_GROUPS and depth < MAX_NESTING:
+        first, offsets = _read_offsets(source)
+        return NestedKeyGroupsHandle(first, offsets, read_stream_handle(source, depth + 1))
+    raise _unknown(source, "stream", tag)
+
+
+def write_stream_handle(handle: StreamHandle | None, out: DataOutput) -> None:
+    """The reverse of `read_stream_handle`."""
+    if handle is None:
+        out.write_byte(NULL)
+    elif isinstance(handle, InlineHandle):
+        out.write_byte(INLINE)
+        out.write_utf(handle.name)
+        out.write_int(len(handle.data))
+        out.write_bytes(handle.data)
+    elif isinstance(handle, FileHandle):
+        out.write_byte(FILE)
+        out.write_long(handle.size)
+        out.write_utf(handle.uri)
+    elif isinstance(handle, RelativeHandle):
+        out.write_byte(RELATIVE)
+        out.write_utf(handle.path)
+        out.write_long(handle.size)
+    elif isinstance(handle, SegmentHandle):
+        out.write_byte(SEGMENT)
+        out.write_long(handle.start)
+        out.write_long(handle.size)
+        out.write_int(handle.scope)
+        out.write_utf(handle.uri)
+        out.write_utf(handle.logical_id)
+    elif isinstance(handle, EmptySegmentHandle):
+        out.write_byte(EMPTY_SEGMENT)
+    else:
+        out.write_byte(KEY_GROUPS)
+        _write_offsets(handle.first, handle.offsets, out)
+        write_stream_handle(handle.stream, out)
+
+
+def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
+    """A keyed state handle, or None for the null tag."""
+    tag = source.read_unsigned_byte()
+    if tag == NULL:
+        return None
+    if tag in (KEY_GROUPS, SAVEPOINT_KEY_GROUPS, KEY_GROUPS_V2):
+        first, offsets = _read_offsets(source)
+        stream = read_stream_handle(source)
+        handle_id = source.read_utf() if tag == KEY_GROUPS_V2 else ""
+        return KeyGroupsHandle(KeyGroupsKind(tag), first, offsets, stream, handle_id)
+    if tag in (INCREMENTAL, INCREMENTAL_V2):
+        return _read_incremental(source, tag == INCREMENTAL_V2)
+    if tag in (CHANGELOG, CHANGELOG_V2) and depth < MAX_NESTING:
+        return _read_changelog(source, tag == CHANGELOG_V2, depth)
+    if tag == CHANGELOG_BYTES:
+        return _read_changelog_bytes(source)
+    if tag in (CHANGELOG_FILES, CHANGELOG_FILES_V2):
+        return _read_changelog_files(source, tag == CHANGELOG_FILES_V2)
+    raise _unknown(source, "keyed state", tag)
+
+
+def write_keyed_handle(handle: KeyedHandle | None, out: DataOutput) -> None:
+    """The reverse of `read_keyed_handle`, with the tags that Flink 2.3 writes."""
+    if handle is None:
+        out.write_byte(NULL)
+    elif isinstance(handle, KeyGroupsHandle):
+        out.write_byte(handle.kind.value)
+        _write_offsets(handle.first, handle.offsets, out)
+        write_stream_handle(handle.stream, out)
+        if handle.kind is KeyGroupsKind.NATIVE:
+            out.write_utf(handle.handle_id)
+    elif isinstance(handle, IncrementalHandle):
+        _write_incremental(handle, out)
+    elif isinstance(handle, ChangelogHandle):
+        _write_changelog(handle, out)
+    elif isinstance(handle, ChangelogByteHandle):
+        _write_changelog_bytes(handle, out)
+    else:
+        _write_changelog_files(handle, out)
+
+
+def read_operator_handle(source: DataInput) -> OperatorHandle | None:
+    """An operator state handle, or None for the null tag."""
+    tag = source.read_unsigned_byte()
+    if tag == NULL:
+        return None
+    if tag not in (OPERATOR, SEGMENT_OPERATOR):
+        raise _unknown(source, "operator state", tag)
+    states: dict[str, PartitionOffsets] = {}
+    for _ in range(source.read_count("operator states", 7)):
+        name = source.read_utf()
+        ordinal = source.read_unsigned_byte()
+        if ordinal >= len(DistributionMode):
+            raise source.fault(f"operator state {name!r} with distribution mode {ordinal}")
+        states[name] = PartitionOffsets(DistributionMode(ordinal), _read_longs(source))
+    if tag == OPERATOR:
+        return OperatorHandle(states, read_stream_handle(source))
+    dirs = (source.read_utf(), source.read_utf())
+    empty = source.read_boolean()
+    return OperatorHandle(states, read_stream_handle(source), dirs, empty)
+
+
+def write_operator_handle(handle: OperatorHandle | None, out: DataOutput) -> None:
+    """The reverse of `read_operator_handle`."""
+    if handle is None:
+        out.write_byte(NULL)
+        return
+    out.write_byte(OPERATOR if handle.merged_dirs is None else SEGMENT_OPERATOR)
+    out.write_int(len(handle.states))
+    for name, part in handle.states.items():
+        out.write_utf(name)
+        out.write_byte(part.mode.value)
+        _write_longs(part.offsets, out)
+    if handle.merged_dirs is not None:
+        out.write_utf(handle.merged_dirs[0])
+        out.write_utf(handle.merged_dirs[1])
+        out.write_boolean(handle.merged_empty)
+    write_stream_handle(handle.stream, out)
+
+
+def read_channel_handle(source: DataInput, typed: bool, kind: int) -> ChannelHandle:
+    """An in-flight buffers handle.
+
+    Args:
+        source: Where it lies.
+        typed: Whether a type byte comes first (`_metadata` 6).
+        kind: What it is where there is no type byte: 1 for inputs, 2 for outputs.
+    """
+    if typed:
+        found = source.read_unsigned_byte()
+        if found not in (kind, kind + 2):
+            raise _unknown(source, "channel state", found)
+        kind = found
+    subtask = source.read_int()
+    if kind not in MERGED_CHANNEL_KINDS:
+        gate, channel = source.read_int(), source.read_int()
+        offsets = _read_longs(source)
+        size = _read_size(source)
+        part = MergedChannelPart(gate, channel, size, offsets)
+        return ChannelHandle(kind, subtask, (part,), size, read_stream_handle(source))
+    size = _read_size(source)
+    stream = read_stream_handle(source)
+    length = source.read_count("bytes of merged channel offsets")
+    at = source.base + source.position
+    inner = DataInput(source.read_bytes(length), source.source, at)
+    parts = tuple(_read_channel_part(inner) for _ in range(inner.read_count("channels", 20)))
+    return ChannelHandle(kind, subtask, parts, size, stream)
+
+
+def write_channel_handle(handle: ChannelHandle, out: DataOutput, typed: bool) -> None:
+    """The reverse of `read_channel_handle`.
+
+    Raises:
+        UnsupportedFormatError: A merged handle for a version that has none.
+    """
+    merged = handle.kind in MERGED_CHANNEL_KINDS
+    if typed:
+        out.write_byte(handle.kind)
+    elif merged:
+        raise UnsupportedFormatError(
+            "merged channel state has no form before `_metadata` version 6",
+            remedy="write version 6, or take a savepoint, which holds no channel state",
+        )
+    out.write_int(handle.subtask)
+    if not merged:
+        part = handle.parts[0]
+        out.write_int(part.gate)
+        out.write_int(part.channel)
+        _write_longs(part.offsets, out)
+        out.write_long(handle.size)
+        write_stream_handle(handle.stream, out)
+        return
+    out.write_long(handle.size)
+    write_stream_handle(handle.stream, out)
+    inner = DataOutput()
+    inner.write_int(len(handle.parts))
+    for part in handle.parts:
+        inner.write_int(part.gate)
+        inner.write_int(part.channel)
+        inner.write_long(part.size)
+        _write_longs(part.offsets, inner)
+    out.write_int(len(inner))
+    out.write_bytes(inner.to_bytes())
+
+
+# --------------------------------------------------------------------------- the parts
+
+
+def _unknown(source: DataInput, what: str, tag: int) -> UnsupportedFormatError:
+    return UnsupportedFormatError(
+        f"unknown {what} handle, tag {tag}",
+        place=source.place,
+        remedy="the file is damaged, or written by a Flink newer than 2.3",
+    )
+
+
+def _read_size(source: DataInput) -> int:
+    size = source.read_long()
+    if size < 0:
+        raise source.fault(f"a state of {size} bytes")
+    return size
+
+
+def _read_longs(source: DataInput) -> tuple[int, ...]:
+    return tuple(source.read_long() for _ in range(source.read_count("offsets", 8)))
+
+
+def _write_longs(values: tuple[int, ...], out: DataOutput) -> None:
+    out.write_int(len(values))
+    for value in values:
+        out.write_long(value)
+
+
+def _read_range(source: DataInput) -> tuple[int, int]:
+    first, count = source.read_int(), source.read_int()
+    if first < 0 or count < 0 or first + count > MAX_KEY_GROUPS:
+        raise source.fault(f"{count} key groups from {first} on, and there are at most 32768")
+    return first, count
+
+
+def _read_offsets(source: DataInput) -> tuple[int, tuple[int, ...]]:
+    first, count = _read_range(source)
+    return first, tuple(_read_size(source) for _ in range(count))
+
+
+def _write_offsets(first: int, offsets: tuple[int, ...], out: DataOutput) -> None:
+    out.write_int(first)
+    out.write_int(len(offsets))
+    for offset in offsets:
+        out.write_long(offset)
+
+
+def _read_files(source: DataInput) -> tuple[tuple[str, StreamHandle | None], ...]:
+    count = source.read_count("files", 3)
+    return tuple((source.read_utf(), read_stream_handle(source)) for _ in range(count))
+
+
+def _write_files(files: tuple[tuple[str, StreamHandle | None], ...], out: DataOutput) -> None:
+    out.write_int(len(files))
+    for name, stream in files:
+        out.write_utf(name)
+        write_stream_handle(stream, out)
+
+
+def _read_incremental(source: DataInput, second: bool) -> IncrementalHandle:
+    checkpoint_id, backend_id = source.read_long(), source.read_utf()
+    first, count = _read_range(source)
+    size = source.read_long() if second else -1
+    meta = read_stream_handle(source)
+    shared, private = _read_files(source), _read_files(source)
+    handle_id = source.read_utf() if second else ""
+    return IncrementalHandle(
+        checkpoint_id, backend_id, first, count, meta, shared, private, size, handle_id
+    )
+
+
+def _write_incremental(handle: IncrementalHandle, out: DataOutput) -> None:
+    out.write_byte(INCREMENTAL_V2)
+    out.write_long(handle.checkpoint_id)
+    out.write_utf(handle.backend_id)
+    out.write_int(handle.first)
+    out.write_int(handle.count)
+    out.write_long(handle.checkpointed_size)
+    write_stream_handle(handle.meta, out)
+    _write_files(handle.shared, out)
+    _write_files(handle.private, out)
+    out.write_utf(handle.handle_id)
+
+
+def _read_changelog(source: DataInput, second: bool, depth: int) -> ChangelogHandle:
+    first, count = _read_range(source)
+    size = source.read_long()
+    read: Callable[[], KeyedHandle | None] = lambda: read_keyed_handle(source, depth + 1)
+    materialized = tuple(read() for _ in range(source.read_count("materialized handles")))
+    changes = tuple(read() for _ in range(source.read_count("changelog handles")))
+    materialization_id = source.read_long()
+    checkpoint_id = source.read_long() if second else materialization_id
+    return ChangelogHandle(
+        first,
+        count,
+        size,
+        materialized,
+        changes,
+        materialization_id,
+        checkpoint_id,
+        source.read_utf(),
+    )
+
+
+def _write_changelog(handle: ChangelogHandle, out: DataOutput) -> None:
+    out.write_byte(CHANGELOG_V2)
+    out.write_int(handle.first)
+    out.write_int(handle.count)
+    out.write_long(handle.checkpointed_size)
+    for group in (handle.materialized, handle.changes):
+        out.write_int(len(group))
+        for nested in group:
+            write_keyed_handle(nested, out)
+    out.write_long(handle.materialization_id)
+    out.write_long(handle.checkpoint_id)
+    out.write_utf(handle.handle_id)
+
+
+def _read_changelog_bytes(source: DataInput) -> ChangelogByteHandle:
+    first, count = _read_range(source)
+    start, end = source.read_long(), source.read_long()
+    changes = []
+    for _ in range(source.read_count("changes", 8)):
+        key_group = source.read_int()
+        changes.append((key_group, source.read_bytes(source.read_count("bytes of a change"))))
+    return ChangelogByteHandle(first, count, start, end, tuple(changes), source.read_utf())
+
+
+def _write_changelog_bytes(handle: ChangelogByteHandle, out: DataOutput) -> None:
+    out.write_byte(CHANGELOG_BYTES)
+    out.write_int(handle.first)
+    out.write_int(handle.count)
+    out.write_long(handle.start)
+    out.write_long(handle.end)
+    out.write_int(len(handle.changes))
+    for key_group, change in handle.changes:
+        out.write_int(key_group)
+        out.write_int(len(change))
+        out.write_bytes(change)
+    out.write_utf(handle.handle_id)
+
+
+def _read_changelog_files(source: DataInput, second: bool) -> ChangelogFileHandle:
+    first, count = _read_range(source)
+    streams = tuple(
+        (source.read_long(), read_stream_handle(source))
+        for _ in range(source.read_count("changelog files", 9))
+    )
+    size, checkpointed_size = source.read_long(), source.read_long()
+    handle_id = source.read_utf()
+    storage = source.read_utf() if second else "filesystem"
+    return ChangelogFileHandle(first, count, streams, size, checkpointed_size, handle_id, storage)
+
+
+def _write_changelog_files(handle: ChangelogFileHandle, out: DataOutput) -> None:
+    out.write_byte(CHANGELOG_FILES_V2)
+    out.write_int(handle.first)
+    out.write_int(handle.count)
+    out.write_int(len(handle.streams))
+    for offset, stream in handle.streams:
+        out.write_long(offset)
+        write_stream_handle(stream, out)
+    out.write_long(handle.size)
+    out.write_long(handle.checkpointed_size)
+    out.write_utf(handle.handle_id)
+    out.write_utf(handle.storage)
+
+
+def _read_channel_part(source: DataInput) -> MergedChannelPart:
+    gate, channel, size = source.read_int(), source.read_int(), source.read_long()
+    return MergedChannelPart(gate, channel, size, _read_longs(source))

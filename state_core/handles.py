@@ -1,0 +1,305 @@
+"""Where state lies: the handles that `_metadata` holds, as plain values.
+
+A *stream handle* is a piece of bytes: inlined, in a file named relative to the snapshot, in a
+file named absolutely, or a segment of a merged file. A *keyed handle* adds key groups to it, an
+*operator handle* adds named states with the offsets of their elements.
+
+Source: `org.apache.flink.runtime.state` (the `*StateHandle` classes), as written by
+`org.apache.flink.runtime.checkpoint.metadata.MetadataV2V3SerializerBase`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+__all__ = [
+    "ChangelogByteHandle",
+    "ChangelogFileHandle",
+    "ChangelogHandle",
+    "ChannelHandle",
+    "DistributionMode",
+    "EmptySegmentHandle",
+    "FileHandle",
+    "IncrementalHandle",
+    "InlineHandle",
+    "KeyGroupRange",
+    "KeyGroupsHandle",
+    "KeyGroupsKind",
+    "KeyedHandle",
+    "MergedChannelPart",
+    "NestedKeyGroupsHandle",
+    "OperatorHandle",
+    "PartitionOffsets",
+    "RelativeHandle",
+    "SegmentHandle",
+    "StreamHandle",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupRange:
+    """Key groups `first` to `last`, both included; empty when `last < first`."""
+
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return max(0, self.last - self.first + 1)
+
+    def __contains__(self, key_group: object) -> bool:
+        return isinstance(key_group, int) and self.first <= key_group <= self.last
+
+    def intersection(self, other: KeyGroupRange) -> KeyGroupRange:
+        """What both hold."""
+        return KeyGroupRange(max(self.first, other.first), min(self.last, other.last))
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}" if len(self) else "none"
+
+
+# --------------------------------------------------------------------------- streams of bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InlineHandle:
+    """`ByteStreamStateHandle`: the bytes themselves lie in `_metadata`."""
+
+    name: str
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of state."""
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeHandle:
+    """`RelativeFileStateHandle`: a file beside `_metadata`. Savepoints use it."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileHandle:
+    """`FileStateHandle`: a file by its absolute URI. Checkpoints use it."""
+
+    uri: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHandle:
+    """`SegmentFileStateHandle`: `size` bytes from `start` on of a merged file (FLIP-306)."""
+
+    start: int
+    size: int
+    scope: int
+    uri: str
+    logical_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmptySegmentHandle:
+    """`EmptySegmentFileStateHandle`: a merged file that holds nothing for this one."""
+
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NestedKeyGroupsHandle:
+    """A keyed handle used as a stream handle, as old versions did."""
+
+    first: int
+    offsets: tuple[int, ...]
+    stream: StreamHandle | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of state."""
+        return 0 if self.stream is None else self.stream.size
+
+
+StreamHandle: TypeAlias = (
+    "InlineHandle | RelativeHandle | FileHandle | SegmentHandle | EmptySegmentHandle"
+    " | NestedKeyGroupsHandle"
+)
+
+
+# --------------------------------------------------------------------------- keyed state
+
+
+class KeyGroupsKind(Enum):
+    """Which of the three tags a key-groups handle had; it decides how its bytes are read."""
+
+    LEGACY = 3
+    SAVEPOINT = 7
+    NATIVE = 12
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupsHandle:
+    """`KeyGroupsStateHandle` and `KeyGroupsSavepointStateHandle`.
+
+    Attributes:
+        kind: `SAVEPOINT` is the unified format always; the others depend on the backend.
+        first: The first key group.
+        offsets: Where each key group begins in the stream; in the unified format 0 means empty.
+        stream: The bytes.
+        handle_id: Present with `NATIVE`.
+    """
+
+    kind: KeyGroupsKind
+    first: int
+    offsets: tuple[int, ...]
+    stream: StreamHandle | None
+    handle_id: str = ""
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """The key groups held."""
+        return KeyGroupRange(self.first, self.first + len(self.offsets) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalHandle:
+    """`IncrementalRemoteKeyedStateHandle`: the files of a RocksDB instance."""
+
+    checkpoint_id: int
+    backend_id: str
+    first: int
+    count: int
+    meta: StreamHandle | None
+    shared: tuple[tuple[str, StreamHandle | None], ...]
+    private: tuple[tuple[str, StreamHandle | None], ...]
+    checkpointed_size: int = -1
+    handle_id: str = ""
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """The key groups held; the files may hold others, which do not count."""
+        return KeyGroupRange(self.first, self.first + self.count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogHandle:
+    """`ChangelogStateBackendHandle`: a materialized snapshot and the changes since."""
+
+    first: int
+    count: int
+    checkpointed_size: int
+    materialized: tuple[KeyedHandle | None, ...]
+    changes: tuple[KeyedHandle | None, ...]
+    materialization_id: int
+    checkpoint_id: int
+    handle_id: str
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """The key groups held."""
+        return KeyGroupRange(self.first, self.first + self.count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogByteHandle:
+    """`InMemoryChangelogStateHandle`: changes as `(key group, bytes)`; -1 is a metadata change."""
+
+    first: int
+    count: int
+    start: int
+    end: int
+    changes: tuple[tuple[int, bytes], ...]
+    handle_id: str
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """The key groups held."""
+        return KeyGroupRange(self.first, self.first + self.count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogFileHandle:
+    """`ChangelogStateHandleStreamImpl`: changes in files, as `(offset, file)`."""
+
+    first: int
+    count: int
+    streams: tuple[tuple[int, StreamHandle | None], ...]
+    size: int
+    checkpointed_size: int
+    handle_id: str
+    storage: str = "filesystem"
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """The key groups held."""
+        return KeyGroupRange(self.first, self.first + self.count - 1)
+
+
+KeyedHandle: TypeAlias = (
+    "KeyGroupsHandle | IncrementalHandle | ChangelogHandle | ChangelogByteHandle"
+    " | ChangelogFileHandle"
+)
+
+
+# --------------------------------------------------------------------------- operator state
+
+
+class DistributionMode(Enum):
+    """`OperatorStateHandle.Mode`, by its ordinal."""
+
+    SPLIT_DISTRIBUTE = 0
+    UNION = 1
+    BROADCAST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """One named state of an operator handle: its mode, and where each element begins."""
+
+    mode: DistributionMode
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorHandle:
+    """`OperatorStreamStateHandle`, or its file-merging form where `merged_dirs` is set."""
+
+    states: dict[str, PartitionOffsets] = field(default_factory=dict)
+    stream: StreamHandle | None = None
+    merged_dirs: tuple[str, str] | None = None
+    merged_empty: bool = False
+
+
+# --------------------------------------------------------------------------- in-flight buffers
+
+
+@dataclass(frozen=True, slots=True)
+class MergedChannelPart:
+    """One channel inside a merged channel handle."""
+
+    gate: int
+    channel: int
+    size: int
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelHandle:
+    """In-flight network buffers of an unaligned checkpoint: carried, never looked into.
+
+    Attributes:
+        kind: 1 input channel, 2 result subpartition, 3 and 4 their merged forms.
+        subtask: The subtask whose buffers they are.
+        parts: One for the simple forms, any number for the merged ones.
+        size: The stream's size as the handle says it.
+        stream: The bytes.
+    """
+
+    kind: int
+    subtask: int
+    parts: tuple[MergedChannelPart, ...]
+    size: int
+    stream: StreamHandle | None

@@ -1,0 +1,274 @@
+"""Java's `DataInput` and `DataOutput`, bounds-checked: the primitives below every format here.
+
+All numbers are big-endian two's complement. `read_utf` is `DataInput.readUTF` (an unsigned
+16-bit byte length, then modified UTF-8); `read_string` is Flink's own `StringValue` encoding
+(`org.apache.flink.types.StringValue`), which is what state holds. A length that is read is
+checked against what is left before anything is allocated.
+
+Python strings stand for Java's UTF-16: a lone surrogate stays a lone surrogate.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from state_core.errors import CorruptSnapshotError, EncodeError, TruncatedError
+
+__all__ = ["DataInput", "DataOutput", "decode_modified_utf8", "encode_modified_utf8"]
+
+_SHORT = struct.Struct(">h")
+_CHAR = struct.Struct(">H")
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_FLOAT = struct.Struct(">f")
+_DOUBLE = struct.Struct(">d")
+
+MAX_UTF_BYTES = 0xFFFF
+_REMEDY = "the file is damaged or was not copied whole: fetch it again"
+
+
+class DataInput:
+    """Reads Java primitives from bytes, and says where it stands when they don't fit.
+
+    Args:
+        data: The bytes.
+        source: What they are, for messages (a file name, a state's name).
+        base: The offset of `data[0]` in that source, added to every offset in messages.
+    """
+
+    __slots__ = ("base", "data", "limit", "position", "source")
+
+    def __init__(self, data: bytes | memoryview, source: str = "bytes", base: int = 0) -> None:
+        self.data = memoryview(data)
+        self.source = source
+        self.base = base
+        self.position = 0
+        self.limit = len(self.data)
+
+    @property
+    def remaining(self) -> int:
+        """Bytes left."""
+        return self.limit - self.position
+
+    @property
+    def place(self) -> str:
+        """Where the next byte lies, for messages."""
+        return f"{self.source}, offset {self.base + self.position}"
+
+    def fault(self, problem: str, *, remedy: str = _REMEDY) -> CorruptSnapshotError:
+        """The error to raise when what was read makes no sense."""
+        return CorruptSnapshotError(problem, place=self.place, remedy=remedy)
+
+    def _advance(self, count: int) -> int:
+        start = self.position
+        if count > self.limit - start:
+            raise TruncatedError(
+                f"{count} bytes wanted, {self.limit - start} left", place=self.place, remedy=_REMEDY
+            )
+        self.position = start + count
+        return start
+
+    def read_byte(self) -> int:
+        """A signed byte."""
+        value = self.data[self._advance(1)]
+        return value - 256 if value > 127 else value
+
+    def read_unsigned_byte(self) -> int:
+        """A byte as 0..255."""
+        return self.data[self._advance(1)]
+
+    def read_boolean(self) -> bool:
+        """One byte; as in Java, anything but 0 is true."""
+        return self.data[self._advance(1)] != 0
+
+    def read_short(self) -> int:
+        """A signed 16-bit number."""
+        return int(_SHORT.unpack_from(self.data, self._advance(2))[0])
+
+    def read_char(self) -> int:
+        """A UTF-16 code unit."""
+        return int(_CHAR.unpack_from(self.data, self._advance(2))[0])
+
+    def read_int(self) -> int:
+        """A signed 32-bit number."""
+        return int(_INT.unpack_from(self.data, self._advance(4))[0])
+
+    def read_long(self) -> int:
+        """A signed 64-bit number."""
+        return int(_LONG.unpack_from(self.data, self._advance(8))[0])
+
+    def read_float(self) -> float:
+        """An IEEE-754 single."""
+        return float(_FLOAT.unpack_from(self.data, self._advance(4))[0])
+
+    def read_double(self) -> float:
+        """An IEEE-754 double."""
+        return float(_DOUBLE.unpack_from(self.data, self._advance(8))[0])
+
+    def read_bytes(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        if count < 0:
+            raise self.fault(f"a length of {count}")
+        start = self._advance(count)
+        return bytes(self.data[start : start + count])
+
+    def read_rest(self) -> bytes:
+        """Everything that is left."""
+        return self.read_bytes(self.remaining)
+
+    def read_count(self, what: str, least_bytes_each: int = 1) -> int:
+        """A 32-bit count of things that take at least `least_bytes_each` bytes each.
+
+        Raises:
+            CorruptSnapshotError: It is negative, or more than what is left could hold.
+        """
+        at = self.place
+        count = self.read_int()
+        if count < 0 or count * least_bytes_each > self.remaining:
+            problem = f"{count} {what} declared, {self.remaining} bytes left"
+            raise CorruptSnapshotError(problem, place=at, remedy=_REMEDY)
+        return count
+
+    def read_utf(self) -> str:
+        """`DataInput.readUTF`: a 16-bit length and modified UTF-8."""
+        at = self.place
+        raw = self.read_bytes(self.read_char())
+        try:
+            return decode_modified_utf8(raw)
+        except ValueError:
+            raise CorruptSnapshotError(
+                "not modified UTF-8 where a name should be", place=at, remedy=_REMEDY
+            ) from None
+
+    def read_varint(self) -> int:
+        """An unsigned LEB128 number of at most 32 bits."""
+        value = shift = 0
+        while True:
+            byte = self.read_unsigned_byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 28:
+                raise self.fault("a variable-length number of more than 5 bytes")
+
+    def read_string(self) -> str | None:
+        """Flink's `StringValue`: LEB128 of (length + 1), then LEB128 UTF-16 code units."""
+        length = self.read_varint()
+        if length == 0:
+            return None
+        if length - 1 > self.remaining:
+            raise self.fault(f"a string of {length - 1} characters, {self.remaining} bytes left")
+        units = [self.read_varint() for _ in range(length - 1)]
+        if units and max(units) > 0xFFFF:
+            raise self.fault("a character above U+FFFF in a string of UTF-16 code units")
+        raw = struct.pack(f"<{len(units)}H", *units)
+        return raw.decode("utf-16-le", "surrogatepass")
+
+
+class DataOutput:
+    """Writes Java primitives into a growing buffer."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+
+    def __len__(self) -> int:
+        return len(self.buffer)
+
+    def to_bytes(self) -> bytes:
+        """What was written so far."""
+        return bytes(self.buffer)
+
+    def write_bytes(self, data: bytes | memoryview) -> None:
+        """The bytes as they are."""
+        self.buffer += data
+
+    def write_byte(self, value: int) -> None:
+        """One byte, signed or not."""
+        self.buffer.append(value & 0xFF)
+
+    def write_boolean(self, value: bool) -> None:
+        """One byte, 0 or 1."""
+        self.buffer.append(1 if value else 0)
+
+    def write_short(self, value: int) -> None:
+        """A signed 16-bit number."""
+        self.buffer += _SHORT.pack(value)
+
+    def write_char(self, value: int) -> None:
+        """A UTF-16 code unit."""
+        self.buffer += _CHAR.pack(value)
+
+    def write_int(self, value: int) -> None:
+        """A signed 32-bit number."""
+        self.buffer += _INT.pack(value)
+
+    def write_long(self, value: int) -> None:
+        """A signed 64-bit number."""
+        self.buffer += _LONG.pack(value)
+
+    def write_float(self, value: float) -> None:
+        """An IEEE-754 single."""
+        self.buffer += _FLOAT.pack(value)
+
+    def write_double(self, value: float) -> None:
+        """An IEEE-754 double."""
+        self.buffer += _DOUBLE.pack(value)
+
+    def write_utf(self, text: str) -> None:
+        """`DataOutput.writeUTF`.
+
+        Raises:
+            EncodeError: More than 65,535 bytes, which the format can't say.
+        """
+        raw = encode_modified_utf8(text)
+        if len(raw) > MAX_UTF_BYTES:
+            raise EncodeError(
+                f"a name of {len(raw)} bytes, and Flink's format holds at most {MAX_UTF_BYTES}",
+                remedy="shorten it",
+            )
+        self.write_char(len(raw))
+        self.buffer += raw
+
+    def write_varint(self, value: int) -> None:
+        """An unsigned LEB128 number."""
+        while value >= 0x80:
+            self.buffer.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.buffer.append(value)
+
+    def write_string(self, text: str | None) -> None:
+        """Flink's `StringValue`."""
+        if text is None:
+            self.buffer.append(0)
+            return
+        raw = text.encode("utf-16-le", "surrogatepass")
+        units = struct.unpack(f"<{len(raw) // 2}H", raw)
+        self.write_varint(len(units) + 1)
+        for unit in units:
+            self.write_varint(unit)
+
+
+def decode_modified_utf8(raw: bytes) -> str:
+    """Java's modified UTF-8: U+0000 as C0 80, supplementary characters as two surrogates.
+
+    Raises:
+        ValueError: It is not modified UTF-8.
+    """
+    if raw.isascii():
+        return raw.decode("ascii")
+    if any(byte >= 0xF0 for byte in raw):
+        raise ValueError("four-byte sequences do not occur in modified UTF-8")
+    text = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def encode_modified_utf8(text: str) -> bytes:
+    """The reverse of `decode_modified_utf8`."""
+    if text.isascii():
+        return text.encode("ascii").replace(b"\0", b"\xc0\x80")
+    units = text.encode("utf-16-le", "surrogatepass")
+    chars = (chr(units[i] | units[i + 1] << 8) for i in range(0, len(units), 2))
+    return "".join(chars).encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
