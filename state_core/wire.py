@@ -34,15 +34,20 @@ class DataInput:
         data: The bytes.
         source: What they are, for messages (a file name, a state's name).
         base: The offset of `data[0]` in that source, added to every offset in messages.
+
+    Attributes:
+        position: The offset of the next byte in `data`.
+        nesting: How deep the reader of a recursive format stands, so that it can bound itself.
     """
 
-    __slots__ = ("base", "data", "limit", "position", "source")
+    __slots__ = ("base", "data", "limit", "nesting", "position", "source")
 
     def __init__(self, data: bytes | memoryview, source: str = "bytes", base: int = 0) -> None:
         self.data = memoryview(data)
         self.source = source
         self.base = base
         self.position = 0
+        self.nesting = 0
         self.limit = len(self.data)
 
     @property

@@ -1,0 +1,18 @@
+"""Numba kernels over whole buffers: the only loops over entries in statelake.
+
+Every kernel works on bytes in place and on arrays of positions into them; none holds the GIL,
+so slices decode in parallel threads. They trust nothing: a length is checked against the end of
+its entry before a byte behind it is touched, and the first row that does not fit is returned.
+
+=============  ====================================================================
+`compiler`     compile on first call, with the machine code cached on disk
+`scan`         walk the unified keyed format: bytes to positions of keys and values
+`skip`         find where values of any type end, by a small program per type
+`decode`       fixed-width numbers, strings, byte arrays, masks, into Arrow buffers
+`encode`       the reverse, into a buffer at given positions
+`hashing`      Java hash codes, murmur key groups, order-free content fingerprints
+=============  ====================================================================
+
+Positions are cast to `uintp` before they index: Numba then drops its check for negative indexes,
+and LLVM merges byte loads into one big-endian load.
+"""

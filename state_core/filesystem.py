@@ -1,0 +1,262 @@
+"""The one seam to files: a directory somewhere, local or remote.
+
+Everything that is read or written by name goes through a `Directory`: a path or URI of any file
+system that Arrow knows (local, `s3://`, `gs://`, `hdfs://`). Local files are read with `pread`
+straight into the caller's buffer.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import fs
+
+from state_core.errors import MissingFileError, SnapshotError, TruncatedError
+
+__all__ = ["ByteSource", "Directory", "FileSource", "InlineSource"]
+
+
+class ByteSource(Protocol):
+    """Bytes that can be read from anywhere in them, from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Fill `out` with the bytes from `offset` on.
+
+        Raises:
+            TruncatedError: There are not as many.
+        """
+
+
+@dataclass(frozen=True)
+class InlineSource:
+    """Bytes in memory."""
+
+    name: str
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return len(self.data)
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Copy from memory."""
+        found = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
+        if found.size < out.size:
+            raise _too_short(self.name, offset, out.size, found.size)
+        out[:] = found
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A file, or `size` bytes from `start` on of one."""
+
+    directory: Directory
+    path: str
+    start: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The file's path."""
+        return self.directory.full(self.path)
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Read from the file."""
+        if offset + out.size > self.size:
+            raise _too_short(self.name, offset, out.size, max(0, self.size - offset))
+        self.directory.read_into(self.path, self.start + offset, out)
+
+
+class Directory:
+    """A directory of a file system; paths below it are relative and use `/`.
+
+    Args:
+        location: A local path, or a URI such as `s3://bucket/prefix`.
+    """
+
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        text = os.fspath(location)
+        if "://" in text or text.startswith("file:"):
+            self.filesystem, self.root = fs.FileSystem.from_uri(text)
+        else:
+            self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
+        self.root = self.root.rstrip("/") or "/"
+        self.location = text
+        self.local = isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def __repr__(self) -> str:
+        return f"Directory({self.location!r})"
+
+    def full(self, path: str = "") -> str:
+        """The whole path of a file in it, for messages and for other programs."""
+        return posixpath.join(self.root, path) if path else self.root
+
+    def child(self, path: str) -> Directory:
+        """A directory below this one, or `..` above it."""
+        made = Directory.__new__(Directory)
+        made.filesystem, made.local = self.filesystem, self.local
+        made.root = posixpath.normpath(posixpath.join(self.root, path))
+        made.location = posixpath.normpath(posixpath.join(self.location, path)) if (
+            "://" not in self.location
+        ) else made.root
+        return made
+
+    def exists(self, path: str = "") -> bool:
+        """Whether there is a file or directory of that name."""
+        return bool(self.filesystem.get_file_info(self.full(path)).type != fs.FileType.NotFound)
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file of that name."""
+        return bool(self.filesystem.get_file_info(self.full(path)).type == fs.FileType.File)
+
+    def size(self, path: str) -> int:
+        """A file's bytes.
+
+        Raises:
+            MissingFileError: There is no such file.
+        """
+        info = self.filesystem.get_file_info(self.full(path))
+        if info.type != fs.FileType.File:
+            raise MissingFileError(
+                "no such file",
+                place=self.full(path),
+                remedy="copy the whole directory of the snapshot, not `_metadata` alone",
+            )
+        return int(info.size)
+
+    def modified(self, path: str) -> float:
+        """When a file was last written, in seconds since 1970."""
+        return float(self.filesystem.get_file_info(self.full(path)).mtime_ns or 0) / 1e9
+
+    def names(self, path: str = "") -> list[str]:
+        """The names in a directory, sorted."""
+        selector = fs.FileSelector(self.full(path), allow_not_found=True)
+        return sorted(info.base_name for info in self.filesystem.get_file_info(selector))
+
+    def files_below(self, path: str = "") -> list[tuple[str, int]]:
+        """Every file below, as relative path and bytes, sorted."""
+        selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
+        infos = self.filesystem.get_file_info(selector)
+        prefix = len(self.root) + 1
+        found = [(i.path[prefix:], int(i.size)) for i in infos if i.type == fs.FileType.File]
+        return sorted(found)
+
+    def source(self, path: str) -> FileSource:
+        """A whole file as a byte source."""
+        return FileSource(self, path, 0, self.size(path))
+
+    def read(self, path: str) -> bytes:
+        """A whole file.
+
+        Raises:
+            MissingFileError: There is no such file.
+        """
+        out = np.empty(self.size(path), np.uint8)
+        self.read_into(path, 0, out)
+        return out.tobytes()
+
+    def read_into(self, path: str, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Fill `out` with a file's bytes from `offset` on.
+
+        Raises:
+            MissingFileError: There is no such file.
+            TruncatedError: It ends too soon.
+        """
+        if not self.local:
+            try:
+                with self.filesystem.open_input_file(self.full(path)) as file:
+                    data = file.read_at(out.size, offset)
+            except (FileNotFoundError, OSError) as error:
+                raise MissingFileError(str(error), place=self.full(path)) from error
+            if len(data) < out.size:
+                raise _too_short(self.full(path), offset, out.size, len(data))
+            out[:] = np.frombuffer(data, np.uint8)
+            return
+        try:
+            handle = os.open(self.full(path), os.O_RDONLY)
+        except OSError as error:
+            problem = error.strerror or "can't be opened"
+            raise MissingFileError(problem, place=self.full(path)) from error
+        try:
+            done = 0
+            while done < out.size:
+                count = os.preadv(handle, [memoryview(out)[done:]], offset + done)
+                if count == 0:
+                    raise _too_short(self.full(path), offset, out.size, done)
+                done += count
+        finally:
+            os.close(handle)
+
+    def create(self) -> None:
+        """Make the directory and those above it."""
+        self.filesystem.create_dir(self.root, recursive=True)
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        """A new file to write to, its directories made.
+
+        Raises:
+            SnapshotError: It can't be written there.
+        """
+        target = self.full(path)
+        try:
+            self.filesystem.create_dir(posixpath.dirname(target), recursive=True)
+            return self.filesystem.open_output_stream(target)
+        except OSError as error:
+            raise SnapshotError(
+                f"can't be written: {error}", place=target, remedy="check permissions and space"
+            ) from error
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a whole file so that it appears complete or not at all."""
+        if not self.local:
+            with self.open_output(path) as file:
+                file.write(data)
+            return
+        target = self.full(path)
+        temporary = f"{target}.{os.getpid()}.part"
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except OSError as error:
+            raise SnapshotError(
+                f"can't be written: {error}", place=target, remedy="check permissions and space"
+            ) from error
+
+    def delete(self, path: str) -> None:
+        """Remove a file; nothing happens if there is none."""
+        try:
+            self.filesystem.delete_file(self.full(path))
+        except FileNotFoundError:
+            return
+
+    def delete_tree(self, path: str = "") -> None:
+        """Remove a directory and all below it; nothing happens if there is none."""
+        if self.exists(path):
+            self.filesystem.delete_dir(self.full(path))
+
+
+def _too_short(name: str, offset: int, wanted: int, found: int) -> TruncatedError:
+    return TruncatedError(
+        f"{wanted} bytes wanted, {found} there",
+        place=f"{name}, offset {offset}",
+        remedy="the file was cut off: fetch it again",
+    )

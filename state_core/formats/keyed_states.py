@@ -1,0 +1,129 @@
+"""From a state's meta info to its layout: which serializers stand where.
+
+The value serializer that a snapshot registers for a list or a map state is that of the whole list
+or map, though entries hold elements and single map entries; time to live is recognised by the
+snapshot class around an element or value.
+
+Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
+`InternalTimeServiceManagerImpl` (names of timer queues), `TtlStateFactory`.
+"""
+
+from __future__ import annotations
+
+from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from state_core.formats.keyed_layout import KeyedLayout
+from state_core.formats.meta_info import (
+    KEYED_STATE_TYPE,
+    NAMESPACE_SERIALIZER,
+    USER_KEY_SERIALIZER,
+    VALUE_SERIALIZER,
+    BackendStateType,
+    StateMetaInfo,
+)
+from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
+from state_core.serializers.wrappers import TimerSerializer, TtlSerializerSnapshot
+from state_core.snapshot import KeyedState, StateKind
+
+__all__ = ["describe_state", "layout_of"]
+
+_KINDS = {
+    "VALUE": StateKind.VALUE,
+    "LIST": StateKind.LIST,
+    "MAP": StateKind.MAP,
+    "REDUCING": StateKind.REDUCING,
+    "AGGREGATING": StateKind.AGGREGATING,
+    "FOLDING": StateKind.AGGREGATING,
+    "UNKNOWN": StateKind.VALUE,
+}
+
+
+def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
+    """The layout of one state's entries in the unified format.
+
+    Raises:
+        CorruptSnapshotError: A serializer that its kind needs is missing.
+        UnsupportedFormatError: A priority queue of something else than timers.
+    """
+    if state.kind is BackendStateType.PRIORITY_QUEUE:
+        timer = _snapshot(state, VALUE_SERIALIZER).restore_serializer()
+        if not isinstance(timer, TimerSerializer):
+            raise UnsupportedFormatError(
+                f"a priority queue of {timer.name}, and only timers are known",
+                place=f"state {state.name!r}",
+                remedy="drop the state before the savepoint is taken",
+            )
+        return KeyedLayout(StateKind.TIMERS, timer.key, timer.namespace)
+    if state.kind not in (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2):
+        raise CorruptSnapshotError(
+            f"{state.kind.name} state in a file of keyed state", place=f"state {state.name!r}"
+        )
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"))
+    if kind is None:
+        raise CorruptSnapshotError(
+            f"keyed state of unknown type {state.options[KEYED_STATE_TYPE]!r}",
+            place=f"state {state.name!r}",
+        )
+    namespace = _snapshot(state, NAMESPACE_SERIALIZER).restore_serializer()
+    value, user_key = _parts(state, kind)
+    with_ttl = isinstance(value, TtlSerializerSnapshot)
+    if isinstance(value, TtlSerializerSnapshot):
+        value = value.nested[1]
+    return KeyedLayout(
+        kind,
+        key,
+        namespace,
+        value.restore_serializer(),
+        None if user_key is None else user_key.restore_serializer(),
+        with_ttl,
+    )
+
+
+def _parts(
+    state: StateMetaInfo, kind: StateKind
+) -> tuple[TypeSerializerSnapshot, TypeSerializerSnapshot | None]:
+    """The snapshots of what an entry's value is, and of its user key."""
+    whole = _snapshot(state, VALUE_SERIALIZER)
+    if state.kind is BackendStateType.KEY_VALUE_V2:
+        user_key = _snapshot(state, USER_KEY_SERIALIZER) if kind is StateKind.MAP else None
+        return whole, user_key
+    if kind is StateKind.LIST:
+        if not isinstance(whole, ListSerializerSnapshot):
+            raise _unlike(state, whole, "a list")
+        return whole.nested[0], None
+    if kind is StateKind.MAP:
+        if not isinstance(whole, MapSerializerSnapshot):
+            raise _unlike(state, whole, "a map")
+        return whole.nested[1], whole.nested[0]
+    return whole, None
+
+
+def _unlike(
+    state: StateMetaInfo, found: TypeSerializerSnapshot, wanted: str
+) -> UnsupportedFormatError:
+    return UnsupportedFormatError(
+        f"{wanted} state whose serializer is {found.java_class}",
+        place=f"state {state.name!r}",
+        remedy="only Flink's own list and map serializers are known here",
+    )
+
+
+def _snapshot(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot:
+    entry = state.serializers.get(role)
+    if entry is None:
+        raise CorruptSnapshotError(f"no {role} registered", place=f"state {state.name!r}")
+    return entry.snapshot
+
+
+def describe_state(name: str, layout: KeyedLayout) -> KeyedState:
+    """The neutral description of a state."""
+    return KeyedState(
+        name=name,
+        kind=layout.kind,
+        schema=layout.schema,
+        key_type=layout.key.name,
+        namespace_type=layout.namespace.name,
+        value_type="" if layout.value is None else layout.value.name,
+        user_key_type="" if layout.user_key is None else layout.user_key.name,
+        with_ttl=layout.with_ttl,
+    )

@@ -1,0 +1,173 @@
+"""What a state file says of its states: names, kinds, options, serializer snapshots.
+
+::
+
+    keyed header (never compressed):
+        i32 version 6, boolean compression
+        the key's serializer snapshot
+        i16 count, state meta infos
+    state meta info:
+        UTF name, i32 kind (an ordinal), i32 n, n options (UTF, UTF),
+        i32 n, n serializers (UTF role, i32 2, versioned snapshot)
+
+Source: `KeyedBackendSerializationProxy`, `StateMetaInfoSnapshotReadersWriters` and
+`StateMetaInfoSnapshot` in `org.apache.flink.runtime.state`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from state_core.errors import StateError, UnsupportedFormatError
+from state_core.serializers import TypeSerializerSnapshot, read_serializer_snapshot
+from state_core.wire import DataInput, DataOutput
+
+__all__ = [
+    "BackendStateType",
+    "KeyedHeader",
+    "SerializerEntry",
+    "StateMetaInfo",
+    "read_keyed_header",
+    "read_state_meta_info",
+    "write_keyed_header",
+    "write_state_meta_info",
+]
+
+KEYED_VERSION = 6
+SNAPSHOT_WRAPPER_VERSION = 2
+LEGACY_WRAPPER_VERSION = 1
+LEAST_META_BYTES = 14
+
+KEYED_STATE_TYPE = "KEYED_STATE_TYPE"
+DISTRIBUTION_MODE = "OPERATOR_STATE_DISTRIBUTION_MODE"
+KEY_SERIALIZER = "KEY_SERIALIZER"
+NAMESPACE_SERIALIZER = "NAMESPACE_SERIALIZER"
+USER_KEY_SERIALIZER = "USER_KEY_SERIALIZER"
+VALUE_SERIALIZER = "VALUE_SERIALIZER"
+
+
+class BackendStateType(Enum):
+    """`StateMetaInfoSnapshot.BackendStateType`, by its ordinal."""
+
+    KEY_VALUE = 0
+    OPERATOR = 1
+    BROADCAST = 2
+    PRIORITY_QUEUE = 3
+    KEY_VALUE_V2 = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SerializerEntry:
+    """A serializer snapshot and the bytes that it was read from, which are written back as is."""
+
+    snapshot: TypeSerializerSnapshot
+    encoded: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StateMetaInfo:
+    """One registered state.
+
+    Attributes:
+        name: Its name; unique within its kind.
+        kind: What keeps it.
+        options: `KEYED_STATE_TYPE`, `OPERATOR_STATE_DISTRIBUTION_MODE`.
+        serializers: By role (`NAMESPACE_SERIALIZER`, `VALUE_SERIALIZER`, ...).
+    """
+
+    name: str
+    kind: BackendStateType
+    options: dict[str, str] = field(default_factory=dict)
+    serializers: dict[str, SerializerEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedHeader:
+    """The head of a keyed state file, and the number of bytes that it takes."""
+
+    compressed: bool
+    key_serializer: SerializerEntry
+    states: tuple[StateMetaInfo, ...]
+    size: int = 0
+
+
+def read_keyed_header(source: DataInput) -> KeyedHeader:
+    """Read the head of a keyed state file.
+
+    Raises:
+        UnsupportedFormatError: Its version is not 6, which Flink writes since 1.7.
+        UnknownSerializerError: It names a snapshot class that is not registered.
+    """
+    version = source.read_int()
+    if version != KEYED_VERSION:
+        raise UnsupportedFormatError(
+            f"keyed state of version {version}; only 6 (Flink 1.7 to 2.3) is read",
+            place=source.place,
+            remedy="restore it in Flink 1.16 at the latest, and take a new savepoint there",
+        )
+    compressed = source.read_boolean()
+    key_serializer = _read_serializer(source, "the key")
+    count = source.read_short()
+    if count < 0 or count * LEAST_META_BYTES > source.remaining:
+        raise source.fault(f"{count} states declared, {source.remaining} bytes left")
+    states = tuple(read_state_meta_info(source) for _ in range(count))
+    return KeyedHeader(compressed, key_serializer, states, source.position)
+
+
+def write_keyed_header(header: KeyedHeader, out: DataOutput) -> None:
+    """Write the head of a keyed state file, version 6."""
+    out.write_int(KEYED_VERSION)
+    out.write_boolean(header.compressed)
+    out.write_bytes(header.key_serializer.encoded)
+    out.write_short(len(header.states))
+    for state in header.states:
+        write_state_meta_info(state, out)
+
+
+def read_state_meta_info(source: DataInput) -> StateMetaInfo:
+    """Read one state's meta info (versions 6 and 7, which are alike)."""
+    name = source.read_utf()
+    ordinal = source.read_int()
+    if not 0 <= ordinal < len(BackendStateType):
+        raise source.fault(f"state {name!r} of unknown kind {ordinal}")
+    options = {
+        source.read_utf(): source.read_utf() for _ in range(source.read_count("options", 4))
+    }
+    serializers = {}
+    for _ in range(source.read_count("serializers", 12)):
+        role = source.read_utf()
+        serializers[role] = _read_serializer(source, f"state {name!r}, {role}")
+    return StateMetaInfo(name, BackendStateType(ordinal), options, serializers)
+
+
+def write_state_meta_info(state: StateMetaInfo, out: DataOutput) -> None:
+    """The reverse of `read_state_meta_info`."""
+    out.write_utf(state.name)
+    out.write_int(state.kind.value)
+    out.write_int(len(state.options))
+    for key, value in state.options.items():
+        out.write_utf(key)
+        out.write_utf(value)
+    out.write_int(len(state.serializers))
+    for role, entry in state.serializers.items():
+        out.write_utf(role)
+        out.write_bytes(entry.encoded)
+
+
+def _read_serializer(source: DataInput, whose: str) -> SerializerEntry:
+    start = source.position
+    version = source.read_int()
+    if version == LEGACY_WRAPPER_VERSION:
+        raise UnsupportedFormatError(
+            f"a Java-serialized serializer of Flink 1.6 or older ({whose})",
+            place=source.place,
+            remedy="restore it in Flink 1.7 to 1.16, and take a new savepoint there",
+        )
+    if version != SNAPSHOT_WRAPPER_VERSION:
+        raise source.fault(f"serializer of {whose} in an unknown form {version}")
+    try:
+        snapshot = read_serializer_snapshot(source)
+    except StateError as error:
+        raise error.within(whose) from error
+    return SerializerEntry(snapshot, bytes(source.data[start : source.position]))

@@ -1,0 +1,148 @@
+"""From handles to bytes: where a snapshot's files are now, wherever they were written.
+
+A relative handle names a file beside `_metadata`, so a moved savepoint just opens. An absolute
+handle names the place where Flink wrote it. Of a snapshot that was moved that place is gone (or
+worse, belongs to somebody else), so it is looked for in the snapshot's own directories first: beside
+`_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`. Anything
+that lies elsewhere is refused unless it was allowed by name: a path in a file is no permission.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from urllib.parse import unquote, urlsplit
+
+from state_core.errors import (
+    CorruptSnapshotError,
+    MissingFileError,
+    UnsafePathError,
+    UnsupportedFormatError,
+)
+from state_core.filesystem import ByteSource, Directory, FileSource, InlineSource
+from state_core.handles import (
+    FileHandle,
+    InlineHandle,
+    RelativeHandle,
+    SegmentHandle,
+    StreamHandle,
+)
+
+__all__ = ["StateFiles"]
+
+CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
+SHARED_DIRECTORIES = ("shared", "taskowned")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+class StateFiles:
+    """The files of one snapshot.
+
+    Args:
+        directory: The directory that holds `_metadata`.
+        allow_external: Directories elsewhere that absolute handles may lead to.
+    """
+
+    def __init__(self, directory: Directory, allow_external: tuple[str, ...] = ()) -> None:
+        self.directory = directory
+        self.allowed = tuple(Directory(one) for one in allow_external)
+
+    def open(self, handle: StreamHandle) -> ByteSource:
+        """The bytes of a handle.
+
+        Raises:
+            MissingFileError: The file is not there.
+            UnsafePathError: It lies outside the snapshot, and that was not allowed.
+            CorruptSnapshotError: The file is shorter than the handle says.
+        """
+        if isinstance(handle, InlineHandle):
+            return InlineSource(f"{self.directory.full('_metadata')}, inlined state", handle.data)
+        if isinstance(handle, RelativeHandle):
+            source = self.directory.source(self._checked(handle.path))
+            return self._sized(source, 0, handle.size)
+        if isinstance(handle, FileHandle):
+            return self._sized(self._absolute(handle.uri), 0, handle.size)
+        if isinstance(handle, SegmentHandle):
+            return self._sized(self._absolute(handle.uri), handle.start, handle.size)
+        raise UnsupportedFormatError(
+            f"state in a {type(handle).__name__}",
+            place=self.directory.full("_metadata"),
+            remedy="take a savepoint, which holds its state in plain files",
+        )
+
+    def _sized(self, source: FileSource, start: int, size: int) -> FileSource:
+        if start + size > source.size:
+            raise CorruptSnapshotError(
+                f"{source.size} bytes, and `_metadata` says {start + size}",
+                place=source.name,
+                remedy="the file was cut off, or is another snapshot's: fetch it again",
+            )
+        return FileSource(source.directory, source.path, start, size)
+
+    def _checked(self, path: str) -> str:
+        """A relative path that stays inside the snapshot's directory."""
+        parts = path.split("/")
+        if not path or path.startswith("/") or ".." in parts or _SCHEME.match(path):
+            raise UnsafePathError(
+                f"a state file at {path!r}, which is not inside the snapshot",
+                place=self.directory.full("_metadata"),
+                remedy="this is not how Flink writes: do not trust the file",
+            )
+        self._refuse_links(self.directory, path)
+        return path
+
+    def _refuse_links(self, directory: Directory, path: str) -> None:
+        """A link in the snapshot's directories must not lead out of them."""
+        if not directory.local:
+            return
+        real, root = os.path.realpath(directory.full(path)), os.path.realpath(directory.root)
+        if os.path.commonpath([real, root]) != root:
+            raise UnsafePathError(
+                f"{path!r} is a link that leads to {real}, outside the snapshot",
+                place=self.directory.full("_metadata"),
+                remedy="replace the link by the file",
+            )
+
+    def _absolute(self, uri: str) -> FileSource:
+        path = unquote(urlsplit(uri).path) if _SCHEME.match(uri) else uri
+        parent, name = posixpath.split(posixpath.normpath(path))
+        if not name or name == "..":
+            raise UnsafePathError(
+                f"a state file at {uri!r}", place=self.directory.full("_metadata")
+            )
+        for directory in self._own_directories(posixpath.basename(parent)):
+            if directory.is_file(name):
+                self._refuse_links(directory, name)
+                return directory.source(name)
+        for directory in self.allowed:
+            inside = posixpath.relpath(path, directory.root)
+            if not inside.startswith("..") and directory.is_file(inside):
+                return directory.source(inside)
+        if self._is_external(uri, path):
+            raise UnsafePathError(
+                f"a state file at {uri!r}, outside the snapshot",
+                place=self.directory.full("_metadata"),
+                remedy=f"if that place is yours, allow it: --allow-external {parent}",
+            )
+        raise MissingFileError(
+            f"no state file {name!r} in the snapshot (it was written to {uri!r})",
+            place=self.directory.full(),
+            remedy="copy the whole checkpoint: chk-N with its `shared` and `taskowned` directories",
+        )
+
+    def _own_directories(self, written_in: str) -> list[Directory]:
+        """Where a file that lay in a directory of that name can be now, best guess first."""
+        checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root))
+        if written_in in SHARED_DIRECTORIES:
+            beside = [self.directory.child(written_in)]
+            return [self.directory.child(f"../{written_in}"), *beside] if checkpoint else beside
+        if CHECKPOINT_DIRECTORY.fullmatch(written_in) and checkpoint:
+            return [self.directory, self.directory.child(f"../{written_in}")]
+        return [self.directory]
+
+    def _is_external(self, uri: str, path: str) -> bool:
+        """Whether the file is where the handle says, and that is not a part of the snapshot."""
+        if _SCHEME.match(uri) and not uri.startswith("file:"):
+            return not self.allowed
+        return self.directory.local and os.path.exists(path)

@@ -1,0 +1,283 @@
+"""Arrow buffers into bytes at given positions: the reverse of `decode`.
+
+Sizes come first, positions follow from them, and then every column of an entry writes itself
+right where it belongs; nothing is copied twice. All kernels take `present` as `decode` does, and
+move `position` behind what they wrote.
+"""
+
+from __future__ import annotations
+
+from numba import njit, types
+
+from state_core.kernels.compiler import I16R, I32R, I64, I64R, U8, U8R, kernel
+
+__all__ = [
+    "copy_ranges", "set_bits", "string_sizes", "write_byte_arrays", "write_entry_heads",
+    "write_fixed16", "write_fixed32", "write_fixed64", "write_fixed8", "write_strings",
+    "write_units", "write_values_heads",
+]  # fmt: skip
+
+LAST_OF_RUN = 0x80
+
+
+@njit(inline="always")
+def _store32(out, at, value):  # type: ignore[no-untyped-def]
+    bits = types.uint32(value)
+    out[types.uintp(at)] = bits >> types.uint32(24)
+    out[types.uintp(at + 1)] = (bits >> types.uint32(16)) & types.uint32(0xFF)
+    out[types.uintp(at + 2)] = (bits >> types.uint32(8)) & types.uint32(0xFF)
+    out[types.uintp(at + 3)] = bits & types.uint32(0xFF)
+
+
+@kernel(types.void(I64R, U8R, U8, I64))
+def write_fixed64(values, present, out, position):  # type: ignore[no-untyped-def]
+    """Eight bytes, big-endian."""
+    for row in range(position.size):
+        if present.size and present[row] == 0:
+            continue
+        bits = types.uint64(values[row])
+        at = position[row]
+        _store32(out, at, types.uint32(bits >> types.uint64(32)))
+        _store32(out, at + 4, types.uint32(bits & types.uint64(0xFFFFFFFF)))
+        position[row] = at + 8
+
+
+@kernel(types.void(I32R, U8R, U8, I64))
+def write_fixed32(values, present, out, position):  # type: ignore[no-untyped-def]
+    """Four bytes, big-endian."""
+    for row in range(position.size):
+        if present.size and present[row] == 0:
+            continue
+        _store32(out, position[row], values[row])
+        position[row] += 4
+
+
+@kernel(types.void(I16R, U8R, U8, I64))
+def write_fixed16(values, present, out, position):  # type: ignore[no-untyped-def]
+    """Two bytes, big-endian."""
+    for row in range(position.size):
+        if present.size and present[row] == 0:
+            continue
+        bits = types.uint16(values[row])
+        at = position[row]
+        out[types.uintp(at)] = bits >> types.uint16(8)
+        out[types.uintp(at + 1)] = bits & types.uint16(0xFF)
+        position[row] = at + 2
+
+
+@kernel(types.void(U8R, U8R, U8, I64))
+def write_fixed8(values, present, out, position):  # type: ignore[no-untyped-def]
+    """One byte as it is."""
+    for row in range(position.size):
+        if present.size and present[row] == 0:
+            continue
+        at = position[row]
+        out[types.uintp(at)] = values[row]
+        position[row] = at + 1
+
+
+@kernel(types.void(U8R, U8R, types.int64, U8, I64R))
+def set_bits(values, present, index, out, position):  # type: ignore[no-untyped-def]
+    """Set bit `index` of the mask at each position where `values[row]` is not 0."""
+    for row in range(position.size):
+        if (present.size and present[row] == 0) or values[row] == 0:
+            continue
+        at = types.uintp(position[row] + (index >> 3))
+        out[at] |= types.uint8(1) << types.uint8(7 - (index & 7))
+
+
+@kernel(types.void(I32R, U8R, U8R, U8, I64))
+def write_byte_arrays(offsets, data, present, out, position):  # type: ignore[no-untyped-def]
+    """An i32 length and that many bytes."""
+    for row in range(position.size):
+        if present.size and present[row] == 0:
+            continue
+        start, length = types.int64(offsets[row]), types.int64(offsets[row + 1] - offsets[row])
+        at = position[row]
+        _store32(out, at, types.int32(length))
+        at += 4
+        for step in range(length):
+            out[types.uintp(at + step)] = data[types.uintp(start + step)]
+        position[row] = at + length
+
+
+@kernel(types.void(I32R, U8R, U8R, U8, I64))
+def write_units(offsets, data, present, out, position):  # type: ignore[no-untyped-def]
+    """The bytes as they are, without a length."""
+    for row in range(position.size):
+        if present.size and present[row] == 0:
+            continue
+        start, length = types.int64(offsets[row]), types.int64(offsets[row + 1] - offsets[row])
+        at = position[row]
+        for step in range(length):
+            out[types.uintp(at + step)] = data[types.uintp(start + step)]
+        position[row] = at + length
+
+
+@njit(inline="always")
+def _varint_size(value):  # type: ignore[no-untyped-def]
+    size = types.int64(1)
+    while value >= 0x80:
+        value >>= 7
+        size += 1
+    return size
+
+
+@njit(inline="always")
+def _put_varint(out, at, value):  # type: ignore[no-untyped-def]
+    while value >= 0x80:
+        out[types.uintp(at)] = (value & 0x7F) | 0x80
+        value >>= 7
+        at += 1
+    out[types.uintp(at)] = value
+    return at + 1
+
+
+@njit(inline="always")
+def _code_point(data, at):  # type: ignore[no-untyped-def]
+    """The code point of valid UTF-8 at `at`, and the position behind it."""
+    first = types.int64(data[types.uintp(at)])
+    if first < 0x80:
+        return first, at + 1
+    second = types.int64(data[types.uintp(at + 1)]) & 0x3F
+    if first < 0xE0:
+        return ((first & 0x1F) << 6) | second, at + 2
+    third = types.int64(data[types.uintp(at + 2)]) & 0x3F
+    if first < 0xF0:
+        return ((first & 0x0F) << 12) | (second << 6) | third, at + 3
+    fourth = types.int64(data[types.uintp(at + 3)]) & 0x3F
+    return ((first & 0x07) << 18) | (second << 12) | (third << 6) | fourth, at + 4
+
+
+@njit(inline="always")
+def _sequence_length(data, at, stop):  # type: ignore[no-untyped-def]
+    """Bytes of the UTF-8 sequence at `at`, or 0 if that is none or is cut off."""
+    first = data[types.uintp(at)]
+    length = types.int64(0)
+    if first < 0x80:
+        length = types.int64(1)
+    elif 0xC2 <= first < 0xE0:
+        length = types.int64(2)
+    elif 0xE0 <= first < 0xF0:
+        length = types.int64(3)
+    elif 0xF0 <= first < 0xF5:
+        length = types.int64(4)
+    if at + length > stop:
+        return types.int64(0)
+    for step in range(1, length):
+        if data[types.uintp(at + step)] & 0xC0 != 0x80:
+            return types.int64(0)
+    return length
+
+
+@kernel(types.int64(I32R, U8R, U8R, U8R, I64, I64))
+def string_sizes(offsets, data, valid, present, units, sizes):  # type: ignore[no-untyped-def]
+    """UTF-16 units of each UTF-8 string, and its bytes as a `StringValue`.
+
+    Returns:
+        The first row that is no UTF-8, or -1.
+    """
+    for row in range(units.size):
+        units[row] = 0
+        sizes[row] = 0
+        if present.size and present[row] == 0:
+            continue
+        if valid.size and valid[row] == 0:
+            sizes[row] = 1
+            continue
+        at, stop = types.int64(offsets[row]), types.int64(offsets[row + 1])
+        wide = types.uint8(0)
+        for step in range(stop - at):
+            wide |= data[types.uintp(at + step)]
+        count = size = stop - at
+        if wide >= 0x80:
+            count = size = types.int64(0)
+            while at < stop:
+                if _sequence_length(data, at, stop) == 0:
+                    return types.int64(row)
+                point, at = _code_point(data, at)
+                if point >= 0x10000:
+                    count += 2
+                    size += 6
+                else:
+                    count += 1
+                    size += 1 if point < 0x80 else (2 if point < 0x4000 else 3)
+        units[row] = count
+        sizes[row] = size + _varint_size(count + 1)
+    return types.int64(-1)
+
+
+@kernel(types.void(I32R, U8R, U8R, U8R, I64R, U8, I64))
+def write_strings(offsets, data, valid, present, units, out, position):  # type: ignore[no-untyped-def]
+    """`StringValue`s of UTF-8 strings, whose `units` `string_sizes` has counted."""
+    for row in range(position.size):
+        if present.size and present[row] == 0:
+            continue
+        target = position[row]
+        if valid.size and valid[row] == 0:
+            out[types.uintp(target)] = 0
+            position[row] = target + 1
+            continue
+        at, stop = types.int64(offsets[row]), types.int64(offsets[row + 1])
+        target = _put_varint(out, target, units[row] + 1)
+        wide = types.uint8(0)
+        for step in range(stop - at):
+            byte = data[types.uintp(at + step)]
+            wide |= byte
+        if wide < 0x80:
+            for step in range(stop - at):
+                out[types.uintp(target + step)] = data[types.uintp(at + step)]
+            target += stop - at
+        else:
+            while at < stop:
+                point, at = _code_point(data, at)
+                if point >= 0x10000:
+                    point -= 0x10000
+                    target = _put_varint(out, target, 0xD800 + (point >> 10))
+                    target = _put_varint(out, target, 0xDC00 + (point & 0x3FF))
+                else:
+                    target = _put_varint(out, target, point)
+        position[row] = target
+
+
+@kernel(types.void(I32R, I64R, types.int64, U8R, U8, I64))
+def write_entry_heads(groups, key_sizes, prefix, last, out, position):  # type: ignore[no-untyped-def]
+    """The i32 key length and the key-group prefix of entries of the unified format.
+
+    Args:
+        groups: Key group per entry.
+        key_sizes: Bytes of key, namespace and user key together, without the prefix.
+        prefix: 1 or 2 bytes.
+        last: 1 where the flag "meta data follows" is to be set.
+        out: Where to write.
+        position: Moved to where the key begins.
+    """
+    for row in range(position.size):
+        at = position[row]
+        _store32(out, at, types.int32(key_sizes[row] + prefix))
+        at += 4
+        group = types.int64(groups[row])
+        flag = LAST_OF_RUN if last[row] != 0 else 0
+        if prefix == 2:
+            out[types.uintp(at)] = (group >> 8) | flag
+            out[types.uintp(at + 1)] = group & 0xFF
+        else:
+            out[types.uintp(at)] = group | flag
+        position[row] = at + prefix
+
+
+@kernel(types.void(I64R, U8, I64))
+def write_values_heads(value_sizes, out, position):  # type: ignore[no-untyped-def]
+    """The i32 value length of entries."""
+    for row in range(position.size):
+        _store32(out, position[row], types.int32(value_sizes[row]))
+        position[row] += 4
+
+
+@kernel(types.void(U8R, I64R, I64R, U8, I64R))
+def copy_ranges(data, starts, ends, out, targets):  # type: ignore[no-untyped-def]
+    """Copy `data[starts[i]:ends[i]]` to `out[targets[i]:]`."""
+    for row in range(starts.size):
+        at, target = starts[row], targets[row]
+        for step in range(ends[row] - at):
+            out[types.uintp(target + step)] = data[types.uintp(at + step)]

@@ -1,0 +1,161 @@
+"""What a serializer is, and what a serializer's snapshot is.
+
+A `TypeSerializer` knows one type's bytes: a value at a time (`read`, `write`, `skip`) and a column
+at a time (`decode`, `sizes`, `encode`). A `TypeSerializerSnapshot` is what Flink leaves in a
+snapshot to say how its bytes were written: a class name, a version, and a payload of its own. It
+is found by name in the registry, and gives the serializer back.
+
+A value at a time, Python sees what Arrow's `to_pylist` would give: a tuple or row is a `dict` of
+its fields, a map is a list of pairs.
+
+Source: `org.apache.flink.api.common.typeutils.TypeSerializer` and `TypeSerializerSnapshot`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import UnsupportedFormatError
+from state_core.serializers.columns import Cursor, I64Array, Target, U8Array
+from state_core.wire import DataInput, DataOutput
+
+__all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot"]
+
+VARIABLE = -1
+
+
+class TypeSerializer(ABC):
+    """One type's wire format.
+
+    Attributes:
+        length: Bytes of every value, or -1: `TypeSerializer.getLength()`, which decides whether
+            a composite key carries length trailers.
+        arrow_type: The type of a decoded column.
+        self_delimiting: Whether a value's end is known from its bytes. If not, it takes
+            everything up to the end of its entry.
+    """
+
+    length: int = VARIABLE
+    arrow_type: pa.DataType
+    self_delimiting: bool = True
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The type as Java would write it: `Tuple2<String, Long>`."""
+
+    @property
+    def wire_length(self) -> int:
+        """Bytes of every value, or -1; `length` but for the one type whose length is a fiction."""
+        return self.length
+
+    @property
+    def least(self) -> int:
+        """The fewest bytes that a value takes; at least 1."""
+        return max(1, self.length)
+
+    @abstractmethod
+    def read(self, source: DataInput) -> Any:
+        """One value."""
+
+    @abstractmethod
+    def write(self, value: Any, out: DataOutput) -> None:
+        """The value's bytes."""
+
+    def skip(self, source: DataInput) -> None:
+        """Move behind one value."""
+        self.read(source)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """The program of `state_core.kernels.skip` that walks one value; None if there is none."""
+        return None
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """A column of the values at the cursor, which is left behind them.
+
+        This one reads value by value; built-in types do better.
+        """
+        found: list[Any] = [None] * cursor.rows
+        for row in range(cursor.rows):
+            if cursor.present.size and not cursor.present[row]:
+                continue
+            start, end = int(cursor.position[row]), int(cursor.end[row])
+            source = DataInput(memoryview(cursor.data)[start:end], cursor.place(start))
+            found[row] = self.read(source)
+            cursor.position[row] = start + source.position
+        return pa.array(found, self.arrow_type)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Bytes that each row takes, 0 where it is not present."""
+        return np.array([len(one) for one in self._written(values, present)], np.int64)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write each present row at the target, which is left behind it."""
+        for row, data in enumerate(self._written(values, target.present)):
+            at = int(target.position[row])
+            target.out[at : at + len(data)] = np.frombuffer(data, np.uint8)
+            target.position[row] = at + len(data)
+
+    def _written(self, values: pa.Array, present: U8Array) -> list[bytes]:
+        written = []
+        for row, value in enumerate(values.to_pylist()):
+            out = DataOutput()
+            if present.size == 0 or present[row]:
+                self.write(value, out)
+            written.append(out.to_bytes())
+        return written
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class TypeSerializerSnapshot(ABC):
+    """How a serializer's bytes were written.
+
+    A subclass is registered under the Java class that it stands for; it takes no arguments, and
+    `read_snapshot` fills it.
+
+    Attributes:
+        java_class: The binary name that Flink writes.
+        current_version: The version that `write_snapshot` writes.
+        versions: The versions that `read_snapshot` reads.
+        version: The version that was read; the current one if it was not read at all.
+    """
+
+    java_class: ClassVar[str]
+    current_version: ClassVar[int]
+    versions: ClassVar[range]
+    version: int = 0
+
+    @abstractmethod
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """Read the payload that `write_snapshot` of that version wrote."""
+
+    @abstractmethod
+    def write_snapshot(self, out: DataOutput) -> None:
+        """Write the payload of the current version."""
+
+    @abstractmethod
+    def restore_serializer(self) -> TypeSerializer:
+        """The serializer that reads and writes those bytes."""
+
+    def check_version(self, version: int, source: DataInput) -> None:
+        """Refuse a version that is not read.
+
+        Raises:
+            UnsupportedFormatError: It is not in `versions`.
+        """
+        if version not in self.versions:
+            read = ", ".join(map(str, self.versions))
+            raise UnsupportedFormatError(
+                f"{self.java_class} version {version}; {read} can be read",
+                place=source.place,
+                remedy="restore it in the Flink that wrote it, upgrade, and take a new savepoint",
+            )
+        self.version = version
+
+

@@ -1,0 +1,405 @@
+"""Lists and maps, and the form that a list state takes in the unified format.
+
+Source: `ListSerializer` and `MapSerializer` in `org.apache.flink.api.common.typeutils.base`;
+`org.apache.flink.runtime.state.ListDelimitedSerializer`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.kernels import decode, encode, skip
+from state_core.serializers.base import TypeSerializer
+from state_core.serializers.columns import (
+    ALL_PRESENT,
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    arrow_buffer,
+    list_offsets,
+    present_rows,
+    require_values,
+    validity,
+)
+from state_core.serializers.registry import register
+from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.text import OpaqueSerializer
+from state_core.wire import DataInput, DataOutput
+
+__all__ = ["DelimitedListSerializer", "ListSerializer", "MapSerializer"]
+
+BASE = "org.apache.flink.api.common.typeutils.base."
+
+
+class ListSerializer(TypeSerializer):
+    """`List`: an i32 count, then the elements."""
+
+    least = 4
+
+    def __init__(self, element: TypeSerializer) -> None:
+        self.element = element
+        self.arrow_type = pa.list_(element.arrow_type)
+
+    @property
+    def name(self) -> str:
+        """`List<...>`."""
+        return f"List<{self.element.name}>"
+
+    def read(self, source: DataInput) -> list[Any]:
+        """One list."""
+        count = source.read_count("list elements", self.element.least)
+        return [self.element.read(source) for _ in range(count)]
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One list."""
+        if not isinstance(value, list):
+            raise EncodeError(f"{value!r} is no List")
+        out.write_int(len(value))
+        for element in value:
+            self.element.write(element, out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """A count of elements."""
+        body = self.element.skip_program()
+        return None if body is None else (skip.REPEAT, len(body), *body)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Counts, then all elements of all rows as one column."""
+        counts = cursor.read_counts("list elements", self.element.least)
+        first = offsets_of(counts)
+        children = locate(cursor, counts, first, self.element)
+        elements = self.element.decode(children)
+        cursor.adopt(children, first)
+        return _list_array(self.arrow_type, first, cursor.present, elements)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes and the elements'."""
+        require_values(values, present, self.name)
+        first, elements = _elements(values)
+        within = offsets_of(self.element.sizes(elements, ALL_PRESENT))
+        sizes = within[first[1:]] - within[first[:-1]] + 4
+        return sizes * present if present.size else sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Counts, then all elements at their places."""
+        first, elements = _elements(values)
+        _write_counted(target, first, elements, self.element)
+
+
+class DelimitedListSerializer(TypeSerializer):
+    """A list as RocksDB and the unified format keep it: elements joined by one comma byte.
+
+    Never empty, and never followed by anything: an empty list has no entry.
+    """
+
+    self_delimiting = False
+
+    def __init__(self, element: TypeSerializer) -> None:
+        self.element = element
+        self.arrow_type = pa.list_(element.arrow_type)
+
+    @property
+    def name(self) -> str:
+        """`List<...>`."""
+        return f"List<{self.element.name}>"
+
+    def read(self, source: DataInput) -> list[Any]:
+        """One list, to the end of the bytes."""
+        found = []
+        while source.remaining:
+            found.append(self.element.read(source))
+            if source.remaining and (source.read_byte() != skip.DELIMITER or not source.remaining):
+                raise source.fault("no delimiter between two list elements")
+        return found
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One list."""
+        if not isinstance(value, list) or not value:
+            raise EncodeError(f"{value!r} is no list of at least one element")
+        for index, element in enumerate(value):
+            if index:
+                out.write_byte(skip.DELIMITER)
+            self.element.write(element, out)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """All elements of all rows as one column."""
+        program = self.element.skip_program()
+        if program is None:
+            return super().decode(cursor)
+        words = np.array(program, np.int32)
+        counts = np.zeros(cursor.rows, np.int64)
+        failed = skip.count_delimited(cursor.data, cursor.position, cursor.end, words, counts)
+        cursor.check(failed, f"a list of {self.element.name} with delimiters")
+        first = offsets_of(counts)
+        starts, ends = np.empty(int(first[-1]), np.int64), np.empty(int(first[-1]), np.int64)
+        skip.locate_delimited(
+            cursor.data, cursor.position, cursor.end, first, words, starts, ends
+        )
+        children = cursor.children(starts, ends)
+        elements = self.element.decode(children)
+        children.check_at_end()
+        cursor.adopt(children, first)
+        cursor.position[:] = cursor.end
+        return _list_array(self.arrow_type, first, cursor.present, elements)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """The elements' bytes and one between two."""
+        require_values(values, present, self.name)
+        first, elements = _elements(values)
+        empty = np.flatnonzero(first[1:] == first[:-1])
+        if empty.size:
+            raise EncodeError(
+                f"row {int(empty[0])} is an empty list, which list state can't hold",
+                remedy="delete the row: in Flink an empty list and no list are the same",
+            )
+        within = offsets_of(self.element.sizes(elements, ALL_PRESENT) + 1)
+        return within[first[1:]] - within[first[:-1]] - 1
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """All elements at their places, and the delimiters."""
+        first, elements = _elements(values)
+        within = offsets_of(self.element.sizes(elements, ALL_PRESENT) + 1)
+        counts = np.diff(first)
+        positions = np.repeat(target.position - within[first[:-1]], counts) + within[:-1]
+        followed = np.ones(len(elements), np.uint8)
+        followed[first[1:] - 1] = 0
+        self.element.encode(elements, Target(target.out, positions))
+        target.out[positions[followed != 0]] = skip.DELIMITER
+        target.position += within[first[1:]] - within[first[:-1]] - 1
+
+
+class MapSerializer(TypeSerializer):
+    """`Map`: an i32 count, then key, null flag and value of each entry."""
+
+    least = 4
+
+    def __init__(self, key: TypeSerializer, value: TypeSerializer) -> None:
+        self.key = key
+        self.value = value
+        self.arrow_type = pa.map_(key.arrow_type, value.arrow_type)
+
+    @property
+    def name(self) -> str:
+        """`Map<..., ...>`."""
+        return f"Map<{self.key.name}, {self.value.name}>"
+
+    def read(self, source: DataInput) -> list[tuple[Any, Any]]:
+        """One map as a list of pairs."""
+        count = source.read_count("map entries", self.key.least + 1)
+        return [self._read_entry(source) for _ in range(count)]
+
+    def _read_entry(self, source: DataInput) -> tuple[Any, Any]:
+        key = self.key.read(source)
+        return key, None if source.read_boolean() else self.value.read(source)
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One map, of a dict or a list of pairs."""
+        pairs = list(value.items()) if isinstance(value, dict) else value
+        if not isinstance(pairs, list):
+            raise EncodeError(f"{value!r} is no Map")
+        out.write_int(len(pairs))
+        for key, one in pairs:
+            self.key.write(key, out)
+            out.write_boolean(one is None)
+            if one is not None:
+                self.value.write(one, out)
+
+    def _entry_program(self) -> tuple[int, ...] | None:
+        key, value = self.key.skip_program(), self.value.skip_program()
+        if key is None or value is None:
+            return None
+        return (*key, skip.WHEN, 0, len(value), *value)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """A count of entries."""
+        body = self._entry_program()
+        return None if body is None else (skip.REPEAT, len(body), *body)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Counts, then all keys of all rows as one column and all values as another."""
+        program = self._entry_program()
+        if program is None:
+            return super().decode(cursor)
+        counts = cursor.read_counts("map entries", self.key.least + 1)
+        first = offsets_of(counts)
+        entries = _locate_by_program(cursor, counts, first, program)
+        keys = self.key.decode(entries)
+        held = 1 - entries.read_flags("a null flag")
+        valued = entries.only(held)
+        values = self.value.decode(valued)
+        cursor.adopt(entries, first)
+        present = cursor.present
+        if keys.null_count:
+            present = _without_null_keys(cursor, first, keys)
+            keys, values, first = _drop_rows(keys, values, first, present)
+        struct = pa.StructArray.from_arrays([keys, values], fields=list(_entry_fields(self)))
+        return _list_array(self.arrow_type, first, present, struct)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes, and each entry's with its null flag."""
+        require_values(values, present, self.name)
+        first, keys, items = _entries(values)
+        held = present_rows(items)
+        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
+        within = offsets_of(entry)
+        sizes = within[first[1:]] - within[first[:-1]] + 4
+        return sizes * present if present.size else sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Counts, then key, flag and value of all entries at their places."""
+        first, keys, items = _entries(values)
+        held = present_rows(items)
+        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
+        entries = _place(target, first, entry)
+        self.key.encode(keys, entries)
+        flags = np.zeros(len(keys), np.uint8) if held.size == 0 else (held == 0).astype(np.uint8)
+        encode.write_fixed8(flags, ALL_PRESENT, entries.out, entries.position)
+        self.value.encode(items, entries.only(held) if held.size else entries)
+
+
+def offsets_of(sizes: I64Array) -> I64Array:
+    """Where each begins if they lie one behind the other, and where the last ends."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+
+
+def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSerializer) -> Cursor:
+    """The elements of all rows, whose `counts` stand before the cursor; it moves behind them."""
+    total = int(first[-1])
+    if element.length > 0:
+        short = np.flatnonzero(counts * element.length > cursor.end - cursor.position)
+        cursor.check(int(short[0]) if short.size else -1, f"elements of {element.name}")
+        starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
+        decode.spread_fixed(cursor.position, counts, first, element.length, starts, ends)
+        cursor.position += counts * element.length
+        return cursor.children(starts, ends)
+    program = element.skip_program()
+    if program is not None:
+        return _locate_by_program(cursor, counts, first, program)
+    starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
+    for row in np.flatnonzero(counts).tolist():
+        at, end = int(cursor.position[row]), int(cursor.end[row])
+        source = DataInput(memoryview(cursor.data)[at:end], cursor.place(at))
+        for index in range(int(first[row]), int(first[row + 1])):
+            starts[index] = at + source.position
+            element.skip(source)
+            ends[index] = at + source.position
+        cursor.position[row] = at + source.position
+    return cursor.children(starts, ends)
+
+
+def _locate_by_program(
+    cursor: Cursor, counts: I64Array, first: I64Array, program: tuple[int, ...]
+) -> Cursor:
+    total = int(first[-1])
+    starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
+    failed = skip.locate_counted(
+        cursor.data, cursor.position, cursor.end, counts, first,
+        np.array(program, np.int32), starts, ends,
+    )  # fmt: skip
+    cursor.check(failed, "elements of variable size")
+    return cursor.children(starts, ends)
+
+
+def _list_array(kind: pa.DataType, first: I64Array, present: U8Array, items: pa.Array) -> pa.Array:
+    bitmap, nulls = validity(present)
+    buffers = [bitmap, arrow_buffer(first.astype(np.int32))]
+    return pa.Array.from_buffers(kind, len(first) - 1, buffers, nulls, children=[items])
+
+
+def _elements(values: pa.Array) -> tuple[I64Array, pa.Array]:
+    """Offsets from 0 and the elements of a list column."""
+    first = _visible_offsets(values)
+    return first - first[0], values.values.slice(int(first[0]), int(first[-1] - first[0]))
+
+
+def _entries(values: pa.Array) -> tuple[I64Array, pa.Array, pa.Array]:
+    """Offsets from 0, and the keys and values of a map column."""
+    first = _visible_offsets(values)
+    start, count = int(first[0]), int(first[-1] - first[0])
+    return first - first[0], values.keys.slice(start, count), values.items.slice(start, count)
+
+
+def _visible_offsets(values: pa.Array) -> I64Array:
+    """Offsets, where a null row hides no elements (Arrow lets it, no writer does it)."""
+    first = list_offsets(values)
+    if values.null_count:
+        hidden = (np.diff(first) > 0) & (present_rows(values) == 0)
+        if hidden.any():
+            raise EncodeError(f"row {int(np.flatnonzero(hidden)[0])} is null and has elements")
+    return first
+
+
+def _place(target: Target, first: I64Array, sizes: I64Array) -> Target:
+    """Write the counts at the target, and return the places of the elements behind them."""
+    within = offsets_of(sizes)
+    encode.write_fixed32(
+        np.diff(first).astype(np.int32), target.present, target.out, target.position
+    )
+    start = target.position - within[first[:-1]]
+    positions = np.repeat(start, np.diff(first)) + within[:-1]
+    target.position += within[first[1:]] - within[first[:-1]]
+    return Target(target.out, positions)
+
+
+def _write_counted(
+    target: Target, first: I64Array, elements: pa.Array, element: TypeSerializer
+) -> None:
+    element.encode(elements, _place(target, first, element.sizes(elements, ALL_PRESENT)))
+
+
+def _entry_fields(serializer: MapSerializer) -> tuple[pa.Field, pa.Field]:
+    kind = serializer.arrow_type
+    return kind.key_field, kind.item_field
+
+
+def _without_null_keys(cursor: Cursor, first: I64Array, keys: pa.Array) -> U8Array:
+    """Rows whose map Arrow can hold: one with a null key becomes null, its exact bytes beside."""
+    nulls = offsets_of(1 - present_rows(keys).astype(np.int64))
+    bad = (nulls[first[1:]] > nulls[first[:-1]]).astype(np.uint8)
+    cursor.inexact |= bad
+    good: U8Array = 1 - bad
+    return good if cursor.present.size == 0 else good & cursor.present
+
+
+def _drop_rows(
+    keys: pa.Array, values: pa.Array, first: I64Array, present: U8Array
+) -> tuple[pa.Array, pa.Array, I64Array]:
+    counts = np.diff(first)
+    kept = np.flatnonzero(np.repeat(present, counts))
+    return keys.take(kept), values.take(kept), offsets_of(counts * present)
+
+
+@register
+class ListSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`ListSerializerSnapshot`: the element's snapshot nested."""
+
+    java_class = f"{BASE}ListSerializerSnapshot"
+    arity = 1
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A list of it."""
+        (element,) = nested
+        return ListSerializer(element) if element.self_delimiting else _opaque(self)
+
+
+@register
+class MapSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`MapSerializerSnapshot`: the snapshots of key and value nested."""
+
+    java_class = f"{BASE}MapSerializerSnapshot"
+    arity = 2
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A map of them."""
+        key, value = nested
+        known = key.self_delimiting and value.self_delimiting
+        return MapSerializer(key, value) if known else _opaque(self)
+
+
+def _opaque(snapshot: CompositeTypeSerializerSnapshot) -> OpaqueSerializer:
+    return OpaqueSerializer(snapshot.java_class)
