@@ -39,6 +39,7 @@ MAX_CHUNK_CONTENT = 65536
 READ_BLOCK = 1 << 20
 RUN_CONTENT = 1 << 20
 HEAD = 4
+ROOM = len(IDENTIFIER)  # kept free before a run, whose decoder wants a whole stream
 CHECKSUM = 4
 
 COMPRESSED, PLAIN, IDENTIFIER_CHUNK, FIRST_SKIPPABLE = 0x00, 0x01, 0xFF, 0x80
@@ -81,8 +82,8 @@ class SnappyStream:
         self.source = source
         self.position = start
         self.end = end
-        self._held = np.empty(0, np.uint8)
-        self._at = 0
+        self._held = np.empty(ROOM, np.uint8)
+        self._at = ROOM
         self._left = np.empty(0, np.uint8)
 
     def read_into(self, out: npt.NDArray[np.uint8]) -> int:
@@ -106,24 +107,24 @@ class SnappyStream:
                 done = out.size
         return done
 
-    def _next_run(self, room: int) -> tuple[bytes, int]:
+    def _next_run(self, room: int) -> tuple[npt.NDArray[np.uint8], int]:
         """Whole chunks with up to `room` bytes of content, or one that has more; and how many."""
         self._hold(READ_BLOCK)
         start, content = self._at, 0
         while content < room:
             if not self._hold_within(HEAD, content):
                 break
-            kind = int(self._held[self._at])
-            length = int.from_bytes(self._held[self._at + 1 : self._at + HEAD].tobytes(), "little")
+            kind, *length_bytes = self._held[self._at : self._at + HEAD].tolist()
+            length = int.from_bytes(bytes(length_bytes), "little")
             if not self._hold_within(HEAD + length, content):
                 break
             start = start if content else self._at
-            size = self._content(kind, self._held[self._at + HEAD : self._at + HEAD + length])
+            size = self._content(kind, self._at + HEAD, length)
             if content and content + size > room:
                 break
             self._at += HEAD + length
             content += size
-        return self._held[start : self._at].tobytes(), content
+        return self._held[start - ROOM : self._at], content
 
     def _hold_within(self, count: int, content: int) -> bool:
         """Have `count` bytes at hand; False at the end, or where a run is best ended first."""
@@ -144,26 +145,26 @@ class SnappyStream:
         if kept.size >= count or self.position == self.end:
             return
         more = min(max(READ_BLOCK, count - kept.size), self.end - self.position)
-        held = np.empty(kept.size + more, np.uint8)
-        held[: kept.size] = kept
-        self.source.read_into(self.position, held[kept.size :])
+        held = np.empty(ROOM + kept.size + more, np.uint8)
+        held[ROOM : ROOM + kept.size] = kept
+        self.source.read_into(self.position, held[ROOM + kept.size :])
         self.position += more
-        self._held, self._at = held, 0
+        self._held, self._at = held, ROOM
 
-    def _content(self, kind: int, payload: npt.NDArray[np.uint8]) -> int:
+    def _content(self, kind: int, at: int, length: int) -> int:
         """The bytes that a chunk decompresses to, as it says itself."""
         if kind == IDENTIFIER_CHUNK:
-            if payload.tobytes() != IDENTIFIER[HEAD:]:
+            if self._held[at : at + length].tobytes() != IDENTIFIER[HEAD:]:
                 raise self._fault("a stream identifier that is not Snappy's")
             return 0
         if kind >= FIRST_SKIPPABLE:
             return 0
-        if kind > PLAIN or payload.size <= CHECKSUM:
-            raise self._fault(f"a Snappy chunk of type {kind:#04x} and {payload.size} bytes")
-        size = int(payload.size - CHECKSUM)
+        if kind > PLAIN or length <= CHECKSUM:
+            raise self._fault(f"a Snappy chunk of type {kind:#04x} and {length} bytes")
+        size = length - CHECKSUM
         if kind == COMPRESSED:
             size = shift = 0
-            for byte in payload[CHECKSUM : CHECKSUM + 3].tolist():
+            for byte in self._held[at + CHECKSUM : at + CHECKSUM + 3].tolist():
                 size |= (byte & 0x7F) << shift
                 shift += 7
                 if byte < 0x80:
@@ -172,9 +173,8 @@ class SnappyStream:
             raise self._fault(f"a Snappy chunk that claims {size} bytes of content")
         return size
 
-    def _decompress(self, frames: bytes, out: npt.NDArray[np.uint8]) -> None:
-        if not frames.startswith(IDENTIFIER):
-            frames = IDENTIFIER + frames
+    def _decompress(self, frames: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> None:
+        frames[:ROOM] = np.frombuffer(IDENTIFIER, np.uint8)
         try:
             written = cramjam.snappy.decompress_into(frames, out)
         except cramjam.DecompressionError as error:

@@ -149,7 +149,7 @@ class KeyedLayout:
         if self.kind is StateKind.TIMERS:
             columns.append(pa.array(flip_sign(cursor.read_int64("a timer"))))
         for part in (self.key, self.namespace):
-            start = cursor.position.copy()
+            start = cursor.position.copy() if self.ambiguous else cursor.position
             if part.self_delimiting:
                 columns.append(part.decode(cursor))
             else:

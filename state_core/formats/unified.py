@@ -27,8 +27,8 @@ from state_core.kernels.scan import scan_unified
 
 __all__ = ["KeyGroupSpan", "UnifiedFile", "spans_of"]
 
-WINDOW_BYTES = 8 << 20
-TABLE_ROWS = 1 << 18
+WINDOW_BYTES = 4 << 20
+TABLE_ROWS = 1 << 17
 
 _FAULTS = {
     scan.BAD_LENGTH: "an entry's length leads past the end of its key group",

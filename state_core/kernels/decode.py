@@ -12,8 +12,9 @@ from numba import njit, types
 from state_core.kernels.compiler import I16, I32, I64, I64R, U8, U8R, kernel
 
 __all__ = [
-    "read_bits", "read_bools", "read_byte_arrays", "read_fixed16", "read_fixed32", "read_fixed64",
-    "read_fixed8", "read_strings", "read_units", "spread_fixed",
+    "first_unfinished", "read_bits", "read_bools", "read_byte_arrays", "read_fixed16",
+    "read_fixed32", "read_fixed64", "read_fixed8", "read_strings", "read_units", "read_zeros",
+    "room", "spread_fixed",
 ]  # fmt: skip
 
 # cells of the `totals` array of the variable-length kernels
@@ -40,6 +41,40 @@ def _load64(data, at):  # type: ignore[no-untyped-def]
     high = types.uint64(_load32(data, at))
     low = types.uint64(_load32(data, at + 4))
     return types.int64((high << types.uint64(32)) | low)
+
+
+@kernel(types.int64(I64R, I64R, U8R))
+def room(position, end, present):  # type: ignore[no-untyped-def]
+    """How many bytes lie between the cursor and the ends of the present rows."""
+    total = types.int64(0)
+    for row in range(position.size):
+        if present.size == 0 or present[row] != 0:
+            total += end[row] - position[row]
+    return total
+
+
+@kernel(types.int64(I64R, I64R, U8R))
+def first_unfinished(position, end, present):  # type: ignore[no-untyped-def]
+    """The first present row whose cursor does not stand at its end, or -1."""
+    for row in range(position.size):
+        if position[row] != end[row] and (present.size == 0 or present[row] != 0):
+            return types.int64(row)
+    return types.int64(-1)
+
+
+@kernel(types.int64(U8R, I64, I64R, U8R, U8))
+def read_zeros(data, position, end, present, inexact):  # type: ignore[no-untyped-def]
+    """One byte a row that should be 0; what is not is marked inexact."""
+    for row in range(position.size):
+        if present.size and present[row] == 0:
+            continue
+        at = position[row]
+        if at + 1 > end[row]:
+            return types.int64(row)
+        if data[types.uintp(at)] != 0:
+            inexact[row] = 1
+        position[row] = at + 1
+    return types.int64(-1)
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, I64))

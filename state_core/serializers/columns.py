@@ -104,11 +104,8 @@ class Cursor:
 
     def check_at_end(self) -> None:
         """Refuse rows whose value ended before their bytes did."""
-        left = np.flatnonzero(self.position != self.end)
-        if self.present.size and left.size:
-            left = left[self.present[left] != 0]
-        if left.size:
-            row = int(left[0])
+        row = decode.first_unfinished(self.position, self.end, self.present)
+        if row >= 0:
             extra = int(self.end[row] - self.position[row])
             raise self.fault(row, f"{extra} bytes behind a complete value")
 
@@ -151,8 +148,7 @@ class Cursor:
         Raises:
             UnsupportedFormatError: More than an Arrow column of 32-bit offsets holds.
         """
-        left = self.end - self.position
-        held = int(left.sum() if self.present.size == 0 else left[self.present != 0].sum())
+        held = int(decode.room(self.position, self.end, self.present))
         if held > MAX_COLUMN_BYTES:
             raise UnsupportedFormatError(
                 f"{held} bytes of values in one batch, and a column holds 2 GiB",

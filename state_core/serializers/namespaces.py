@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from state_core.errors import EncodeError
+from state_core.kernels import decode
 from state_core.kernels.skip import FIXED
 from state_core.serializers.base import TypeSerializer
 from state_core.serializers.columns import (
@@ -52,7 +53,10 @@ class SingletonSerializer(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """A column of nulls."""
-        cursor.inexact |= cursor.read_flags(f"a {self.name}")
+        failed = decode.read_zeros(
+            cursor.data, cursor.position, cursor.end, cursor.present, cursor.inexact
+        )
+        cursor.check(failed, f"a {self.name}")
         return pa.nulls(cursor.rows, pa.string())
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:

@@ -1,0 +1,139 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.apache.flink.api.common.JobStatus;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.core.execution.JobClient;
+import org.apache.flink.core.execution.SavepointFormatType;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+
+/**
+ * Real Flink, asked line by line: each line of standard input is one command with key=value
+ * arguments, each answer is one line that begins with "ok" or "error".
+ *
+ * <pre>
+ * generate case= backend= format= compression= parallelism= max= keys= inline= to=
+ * restore  case= backend= savepoint= parallelism= max= keys= out=
+ * </pre>
+ */
+public class Oracle {
+    public static void main(String[] arguments) throws Exception {
+        PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+        System.setOut(System.err);
+        BufferedReader lines =
+                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        answers.println("ok ready");
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String[] words = line.split("\t");
+            Map<String, String> args = new HashMap<>();
+            for (int i = 1; i < words.length; i++) {
+                int at = words[i].indexOf('=');
+                args.put(words[i].substring(0, at), words[i].substring(at + 1));
+            }
+            try {
+                answers.println("ok " + run(words[0], args));
+            } catch (Throwable problem) {
+                answers.println("error " + describe(problem));
+            }
+        }
+        System.exit(0);
+    }
+
+    private static String run(String command, Map<String, String> args) throws Exception {
+        switch (command) {
+            case "generate":
+                return generate(args);
+            case "restore":
+                return restore(args);
+            default:
+                throw new IllegalArgumentException("unknown command " + command);
+        }
+    }
+
+    /** Run a job until it has seen every key, take a savepoint, and say where it is. */
+    private static String generate(Map<String, String> args) throws Exception {
+        Configuration conf = configuration(args);
+        conf.setString("execution.checkpointing.data-inline-threshold", args.getOrDefault("inline", "0"));
+        conf.setString("execution.checkpointing.snapshot-compression", args.get("compression"));
+        StreamExecutionEnvironment env = environment(conf, args);
+        Jobs.SEEN.set(0);
+        long keys = Long.parseLong(args.get("keys"));
+        long expected = Jobs.build(env, args.get("case"), keys, false);
+        JobClient job = env.executeAsync("generate");
+        try {
+            waitFor(job, expected);
+            SavepointFormatType format = SavepointFormatType.valueOf(args.get("format").toUpperCase());
+            return job.triggerSavepoint(args.get("to"), format).get(2, TimeUnit.MINUTES);
+        } finally {
+            job.cancel().get(1, TimeUnit.MINUTES);
+        }
+    }
+
+    private static void waitFor(JobClient job, long expected) throws Exception {
+        long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
+        while (Jobs.SEEN.get() < expected) {
+            JobStatus status = job.getJobStatus().get();
+            if (status.isGloballyTerminalState()) {
+                job.getJobExecutionResult().get();
+                throw new IllegalStateException("the job ended: " + status);
+            }
+            if (System.nanoTime() > deadline) {
+                throw new IllegalStateException("only " + Jobs.SEEN.get() + " records in 2 minutes");
+            }
+            Thread.sleep(20);
+        }
+    }
+
+    /** Restore a savepoint, and write what every key holds, sorted, to a file. */
+    private static String restore(Map<String, String> args) throws Exception {
+        Configuration conf = configuration(args);
+        conf.setString("execution.state-recovery.path", args.get("savepoint"));
+        conf.setString("execution.state-recovery.ignore-unclaimed-state", "true");
+        StreamExecutionEnvironment env = environment(conf, args);
+        Jobs.LINES.clear();
+        Jobs.build(env, args.get("case"), Long.parseLong(args.get("keys")), true);
+        env.execute("restore");
+        List<String> lines = new ArrayList<>(Jobs.LINES);
+        lines.sort(null);
+        Files.write(Path.of(args.get("out")), lines, StandardCharsets.UTF_8);
+        return Integer.toString(lines.size());
+    }
+
+    private static Configuration configuration(Map<String, String> args) {
+        Configuration conf = new Configuration();
+        conf.setString("state.backend.type", args.get("backend"));
+        conf.setString("restart-strategy.type", "none");
+        conf.setString("rest.port", "0");
+        conf.setString("taskmanager.numberOfTaskSlots", args.get("parallelism"));
+        conf.setString("taskmanager.memory.network.min", "128m");
+        conf.setString("taskmanager.memory.network.max", "128m");
+        conf.setString("taskmanager.memory.managed.size", "256m");
+        return conf;
+    }
+
+    private static StreamExecutionEnvironment environment(
+            Configuration conf, Map<String, String> args) {
+        int parallelism = Integer.parseInt(args.get("parallelism"));
+        StreamExecutionEnvironment env =
+                StreamExecutionEnvironment.createLocalEnvironment(parallelism, conf);
+        env.setMaxParallelism(Integer.parseInt(args.get("max")));
+        return env;
+    }
+
+    private static String describe(Throwable problem) {
+        StringBuilder text = new StringBuilder();
+        for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
+            text.append(cause.getClass().getSimpleName()).append(": ").append(cause.getMessage()).append(" | ");
+        }
+        return text.toString().replace('\n', ' ');
+    }
+}
