@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import posixpath
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -91,29 +93,32 @@ class Directory:
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
         text = os.fspath(location)
+        self.scheme = self.query = ""
         if "://" in text or text.startswith("file:"):
             self.filesystem, self.root = fs.FileSystem.from_uri(text)
+            parts = urlsplit(text)
+            self.scheme, self.query = parts.scheme, parts.query
         else:
             self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
         self.root = self.root.rstrip("/") or "/"
-        self.location = text
         self.local = isinstance(self.filesystem, fs.LocalFileSystem)
 
     def __repr__(self) -> str:
-        return f"Directory({self.location!r})"
+        return f"Directory({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The directory as other programs know it: a local path, or a URI without options."""
+        return self.root if self.local else f"{self.scheme}://{self.root}"
 
     def full(self, path: str = "") -> str:
         """The whole path of a file in it, for messages and for other programs."""
         return posixpath.join(self.root, path) if path else self.root
 
     def child(self, path: str) -> Directory:
-        """A directory below this one, or `..` above it."""
-        made = Directory.__new__(Directory)
-        made.filesystem, made.local = self.filesystem, self.local
+        """A directory below this one, or with `..` above it."""
+        made = copy(self)
         made.root = posixpath.normpath(posixpath.join(self.root, path))
-        made.location = posixpath.normpath(posixpath.join(self.location, path)) if (
-            "://" not in self.location
-        ) else made.root
         return made
 
     def exists(self, path: str = "") -> bool:

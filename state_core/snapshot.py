@@ -107,6 +107,14 @@ class KeyedFile(Protocol):
         """What it is, for messages."""
 
     @property
+    def compressed(self) -> bool:
+        """Whether its entries are compressed."""
+
+    @property
+    def key_serializer(self) -> bytes:
+        """The snapshot of the key's serializer, as Flink wrote it."""
+
+    @property
     def key_groups(self) -> KeyGroupRange:
         """The key groups that its handle claims."""
 
@@ -115,10 +123,10 @@ class KeyedFile(Protocol):
         """Its states, by the ids that `Entries.state_of` uses."""
 
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Its key groups that have data, with their bytes as stored, in the order of the file."""
+        """Its key groups that have data, ascending, with their bytes as stored."""
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups, in the order of the file."""
+        """All entries of some key groups, key group after key group."""
 
     def decode(self, state: int, entries: Entries) -> pa.RecordBatch:
         """Entries of one state as typed columns."""
@@ -146,6 +154,7 @@ class KeyedState:
         value_type: The same: of a list's elements, a map's values; empty for timers.
         user_key_type: The same; empty for all but maps.
         with_ttl: Whether each value carries the time of its last access.
+        meta_info: Its meta info, as Flink wrote it.
         files: Where it lies: files, and its id in each.
     """
 
@@ -157,6 +166,7 @@ class KeyedState:
     value_type: str = ""
     user_key_type: str = ""
     with_ttl: bool = False
+    meta_info: bytes = field(default=b"", compare=False, repr=False)
     files: tuple[tuple[KeyedFile, int], ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -217,7 +227,7 @@ def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> l
     for index, file in enumerate(files):
         groups: list[int] = []
         size = 0
-        for group, count in sorted(file.group_bytes()):
+        for group, count in file.group_bytes():
             if groups and size + count > slice_bytes:
                 slices.append(StateSlice(index, KeyGroupRange(groups[0], groups[-1]), size))
                 groups, size = [], 0
@@ -296,6 +306,12 @@ class Snapshot:
     format: str
     operators: tuple[Operator, ...]
     metadata: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def compression(self) -> str:
+        """`snappy` if keyed state is compressed, else `none`."""
+        files = [file for operator in self.operators for file in operator.keyed_files]
+        return "snappy" if any(file.compressed for file in files) else "none"
 
     def operator(self, wanted: str) -> Operator:
         """The operator of that uid, name or id; an id may be cut short.

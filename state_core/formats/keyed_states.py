@@ -19,11 +19,13 @@ from state_core.formats.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
     StateMetaInfo,
+    write_state_meta_info,
 )
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
 from state_core.serializers.wrappers import TimerSerializer, TtlSerializerSnapshot
 from state_core.snapshot import KeyedState, StateKind
+from state_core.wire import DataOutput
 
 __all__ = ["describe_state", "layout_of"]
 
@@ -115,10 +117,13 @@ def _snapshot(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot:
     return entry.snapshot
 
 
-def describe_state(name: str, layout: KeyedLayout) -> KeyedState:
+def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
     """The neutral description of a state."""
+    encoded = DataOutput()
+    write_state_meta_info(state, encoded)
     return KeyedState(
-        name=name,
+        name=state.name,
+        meta_info=encoded.to_bytes(),
         kind=layout.kind,
         schema=layout.schema,
         key_type=layout.key.name,

@@ -21,6 +21,7 @@ from state_core.errors import (
     UnsupportedFormatError,
 )
 from state_core.filesystem import ByteSource, Directory
+from state_core.formats.checkpoint_properties import describe_properties
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import describe_state, layout_of
 from state_core.formats.meta_info import KeyedHeader, read_keyed_header
@@ -28,7 +29,6 @@ from state_core.formats.metadata import CheckpointMetadata, OperatorState, read_
 from state_core.formats.state_files import StateFiles
 from state_core.formats.unified import UnifiedFile, spans_of
 from state_core.handles import KeyedHandle, KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
-from state_core.java_stream import JavaEnum, JavaObject, read_java_stream
 from state_core.key_groups import prefix_bytes
 from state_core.operator_ids import operator_id_of_uid
 from state_core.snapshot import Entries, KeyedState, Operator, Snapshot
@@ -71,7 +71,7 @@ def open_snapshot(
     operators = tuple(_open_operator(one, files, known) for one in metadata.operators)
     kind, format_name = _describe(metadata)
     return Snapshot(
-        directory.location,
+        directory.uri,
         metadata.version,
         metadata.checkpoint_id,
         kind,
@@ -91,19 +91,10 @@ def _no_snapshot(directory: Directory) -> NotASnapshotError:
 
 
 def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
-    """Kind and format, from the Java stream of version 4 and later, or from the handles."""
-    try:
-        properties = read_java_stream(DataInput(metadata.properties, "checkpoint properties"))
-    except SnapshotError:
-        properties = None
-    if isinstance(properties, JavaObject):
-        kind = properties.values.get("checkpointType")
-        if isinstance(kind, JavaObject):
-            form = kind.values.get("formatType")
-            if isinstance(form, JavaEnum):
-                return "savepoint", form.constant.lower()
-            if kind.java_class.name.endswith(".CheckpointType"):
-                return "checkpoint", "checkpoint"
+    """Kind and format, from the properties of version 4 and later, or from the handles."""
+    kind, format_name = describe_properties(metadata.properties)
+    if kind:
+        return kind, format_name
     handles = [
         subtask.managed_keyed
         for operator in metadata.operators
@@ -192,6 +183,11 @@ class UnifiedKeyedFile:
         """Whether its key groups are compressed."""
         return self.file.header.compressed
 
+    @property
+    def key_serializer(self) -> bytes:
+        """The snapshot of the key's serializer."""
+        return self.file.header.key_serializer.encoded
+
     @cached_property
     def layouts(self) -> tuple[KeyedLayout, ...]:
         """How each state's entries are laid out."""
@@ -202,7 +198,7 @@ class UnifiedKeyedFile:
     def states(self) -> tuple[KeyedState, ...]:
         """Its states, by id."""
         pairs = zip(self.file.header.states, self.layouts, strict=True)
-        return tuple(describe_state(state.name, layout) for state, layout in pairs)
+        return tuple(describe_state(state, layout) for state, layout in pairs)
 
     def group_bytes(self) -> list[tuple[int, int]]:
         """Key groups and their bytes as stored."""

@@ -47,7 +47,7 @@ class KeyGroupSpan:
 
 
 def spans_of(first: int, offsets: tuple[int, ...], size: int, name: str) -> list[KeyGroupSpan]:
-    """Turn a handle's offsets into spans, in the order of the file; empty key groups are left out.
+    """Turn a handle's offsets into spans, by key group; empty key groups are left out.
 
     Raises:
         CorruptSnapshotError: An offset lies outside the file, or two are the same.
@@ -63,7 +63,7 @@ def spans_of(first: int, offsets: tuple[int, ...], size: int, name: str) -> list
                 remedy="`_metadata` and this file do not belong together, or one is damaged",
             )
         spans.append(KeyGroupSpan(group, start, end))
-    return spans
+    return sorted(spans, key=lambda one: one.group)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class UnifiedFile:
     Attributes:
         source: The file's bytes.
         header: What it says of its states.
-        spans: Its key groups that have data, in the order of the file.
+        spans: Its key groups that have data, ascending.
         prefix: Bytes of the key-group prefix.
     """
 
@@ -89,7 +89,7 @@ class UnifiedFile:
     def entries(
         self, key_groups: KeyGroupRange | None = None, window_bytes: int = WINDOW_BYTES
     ) -> Iterator[Entries]:
-        """All entries of some key groups, in batches in the order of the file.
+        """All entries of some key groups, in batches, key group after key group.
 
         Raises:
             CorruptSnapshotError: The bytes are not entries of these key groups.

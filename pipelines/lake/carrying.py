@@ -1,0 +1,129 @@
+"""What of a snapshot is not keyed state: kept as it is, so that nothing is lost on the way.
+
+Operator state, coordinator state, master states and in-flight buffers are opaque to the keyed
+tables. Their handles stay in a `_metadata` without keyed state, which lies in the catalog; their
+files are kept in the lake once each, under a name that is their digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from pipelines.lake.records import CarriedFile
+from state_core.filesystem import ByteSource, Directory
+from state_core.formats.metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+    write_metadata,
+)
+from state_core.formats.state_files import StateFiles
+from state_core.handles import (
+    ChannelHandle,
+    EmptySegmentHandle,
+    InlineHandle,
+    NestedKeyGroupsHandle,
+    OperatorHandle,
+    RelativeHandle,
+    StreamHandle,
+)
+
+__all__ = ["CARRIED_DIRECTORY", "carry_state", "map_streams", "without_keyed_state"]
+
+CARRIED_DIRECTORY = "_statelake/carried"
+FIRST_WRITABLE_VERSION = 3
+BLOCK_BYTES = 8 << 20
+
+StreamMap = Callable[[StreamHandle], StreamHandle]
+
+
+def carry_state(
+    metadata: CheckpointMetadata, files: StateFiles, lake: Directory
+) -> tuple[bytes, list[CarriedFile]]:
+    """Keep in the lake what is not keyed state.
+
+    Returns:
+        A `_metadata` without keyed state whose handles name the kept files, and those files.
+    """
+    carried: dict[str, CarriedFile] = {}
+
+    def keep(handle: StreamHandle) -> StreamHandle:
+        if isinstance(handle, InlineHandle | EmptySegmentHandle | NestedKeyGroupsHandle):
+            return handle
+        source = files.open(handle)
+        blob = _keep(source, lake)
+        carried[blob] = CarriedFile(source.name, blob, source.size)
+        return RelativeHandle(blob, source.size)
+
+    kept = map_streams(without_keyed_state(metadata), keep)
+    kept = replace(kept, version=max(kept.version, FIRST_WRITABLE_VERSION))
+    return write_metadata(kept), list(carried.values())
+
+
+def without_keyed_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """The same `_metadata` with every managed keyed handle left out."""
+
+    def strip(operator: OperatorState) -> OperatorState:
+        if operator.subtasks is None:
+            return operator
+        subtasks = {
+            index: replace(subtask, managed_keyed=None)
+            for index, subtask in operator.subtasks.items()
+        }
+        return replace(operator, subtasks=subtasks)
+
+    return replace(metadata, operators=[strip(one) for one in metadata.operators])
+
+
+def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMetadata:
+    """The same `_metadata` with the stream of every handle that is not keyed changed."""
+
+    def of_operator(handle: OperatorHandle | None) -> OperatorHandle | None:
+        if handle is None or handle.stream is None:
+            return handle
+        return replace(handle, stream=change(handle.stream), merged_dirs=None)
+
+    def of_channel(handle: ChannelHandle) -> ChannelHandle:
+        return handle if handle.stream is None else replace(handle, stream=change(handle.stream))
+
+    def of_subtask(subtask: SubtaskState) -> SubtaskState:
+        return replace(
+            subtask,
+            managed_operator=of_operator(subtask.managed_operator),
+            raw_operator=of_operator(subtask.raw_operator),
+            inputs=tuple(of_channel(one) for one in subtask.inputs),
+            outputs=tuple(of_channel(one) for one in subtask.outputs),
+        )
+
+    def of_state(operator: OperatorState) -> OperatorState:
+        if operator.subtasks is None:
+            return operator
+        subtasks = {index: of_subtask(one) for index, one in operator.subtasks.items()}
+        return replace(operator, subtasks=subtasks)
+
+    return replace(metadata, operators=[of_state(one) for one in metadata.operators])
+
+
+def _keep(source: ByteSource, lake: Directory) -> str:
+    """Copy a file into the lake under its digest, if it is not there yet."""
+    digest = hashlib.sha256()
+    block = np.empty(min(BLOCK_BYTES, max(1, source.size)), np.uint8)
+    pieces = [
+        (at, block[: min(len(block), source.size - at)])
+        for at in range(0, source.size, len(block))
+    ]
+    for at, piece in pieces:
+        source.read_into(at, piece)
+        digest.update(piece)
+    blob = digest.hexdigest()
+    path = f"{CARRIED_DIRECTORY}/{blob}"
+    if not lake.is_file(path):
+        with lake.open_output(path) as file:
+            for at, piece in pieces:
+                source.read_into(at, piece)
+                file.write(memoryview(piece))
+    return blob

@@ -1,0 +1,140 @@
+"""The lake: a directory of Delta tables, and the `snapshots` table that says what is in it.
+
+A snapshot exists when its row is in `snapshots`; the row is written last, by a commit that only
+one writer can make for a given job and id.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from pipelines.lake.records import SNAPSHOT_SCHEMA, SnapshotRecord
+from pipelines.lake.storage import storage_options
+from pipelines.lake.tables import CONFIGURATION, StateTable
+from state_core.errors import ConflictError, NotALakeError, NotFoundError
+from state_core.filesystem import Directory
+
+__all__ = ["Lake"]
+
+SNAPSHOTS = "snapshots"
+_HEAVY_COLUMNS = ("metadata", "carried", "operators")
+
+
+class Lake:
+    """A lake at a path or URI. Nothing is created before the first snapshot."""
+
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        self.location = os.fspath(location)
+        self.directory = Directory(self.location)
+        self._catalog = StateTable(self.directory, SNAPSHOTS)
+
+    def table(self, path: str) -> StateTable:
+        """One of its tables."""
+        return StateTable(self.directory, path)
+
+    def exists(self) -> bool:
+        """Whether there is a lake."""
+        return self._catalog.open() is not None
+
+    def _open_catalog(self) -> DeltaTable:
+        table = self._catalog.open()
+        if table is None:
+            raise NotALakeError(
+                "this is no lake: there is no `snapshots` table in it",
+                place=self.directory.full(),
+                remedy="give the directory that `statelake import --lake` wrote to",
+            )
+        return table
+
+    def jobs(self) -> list[str]:
+        """The jobs that have snapshots, sorted."""
+        return sorted({record.job for record in self.summaries()})
+
+    def summaries(self, job: str | None = None) -> list[SnapshotRecord]:
+        """All snapshots, or one job's, the oldest first, without their operators.
+
+        Raises:
+            NotALakeError: There is no lake.
+        """
+        wanted = None if job is None else pc.field("job") == job
+        columns = [name for name in SNAPSHOT_SCHEMA.names if name not in _HEAVY_COLUMNS]
+        records = self._read(columns, wanted)
+        return sorted(records, key=lambda one: (one.job, one.imported_at, one.snapshot_id))
+
+    def snapshot(self, job: str, snapshot_id: str) -> SnapshotRecord:
+        """One snapshot with all that is known of it.
+
+        Raises:
+            NotFoundError: There is no such job or snapshot.
+        """
+        wanted = (pc.field("job") == job) & (pc.field("snapshot_id") == snapshot_id)
+        found = self._read(SNAPSHOT_SCHEMA.names, wanted)
+        if found:
+            return found[0]
+        known = [record.snapshot_id for record in self.summaries(job)]
+        if not known:
+            jobs = ", ".join(self.jobs()) or "none"
+            raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
+        latest = ", ".join(known[-10:])
+        raise NotFoundError(
+            f"job {job!r} has no snapshot {snapshot_id!r}", remedy=f"its latest are: {latest}"
+        )
+
+    def latest(self, job: str) -> SnapshotRecord | None:
+        """The job's newest snapshot, if it has one."""
+        summaries = self.summaries(job) if self.exists() else []
+        return self.snapshot(job, summaries[-1].snapshot_id) if summaries else None
+
+    def _read(self, columns: list[str], wanted: pc.Expression | None) -> list[SnapshotRecord]:
+        dataset = self._open_catalog().to_pyarrow_dataset()
+        rows = dataset.to_table(columns=columns, filter=wanted).to_pylist()
+        return [SnapshotRecord.from_row(row) for row in rows]
+
+    def append(self, record: SnapshotRecord) -> None:
+        """Make a snapshot exist.
+
+        Raises:
+            ConflictError: There is one of that job and id.
+        """
+        row = pa.Table.from_pylist([record.to_row()], SNAPSHOT_SCHEMA)
+        table = self._catalog.open()
+        name, times = f"{record.job}/{record.snapshot_id}", 0
+        if table is not None:
+            times = table.transaction_version(name) or 0
+            if any(one.snapshot_id == record.snapshot_id for one in self.summaries(record.job)):
+                raise _taken(record)
+        try:
+            write_deltalake(
+                self._catalog.uri if table is None else table,
+                row,
+                partition_by=["job"],
+                mode="append",
+                schema_mode="merge",
+                configuration=CONFIGURATION if table is None else None,
+                storage_options=storage_options(self.directory),
+                commit_properties=CommitProperties(app_transactions=[Transaction(name, times + 1)]),
+            )
+        except CommitFailedError as error:
+            raise _taken(record) from error
+
+    def remove(self, job: str, snapshot_ids: list[str]) -> None:
+        """Make snapshots not exist any more."""
+        table = self._open_catalog()
+        names = ", ".join(_quoted(one) for one in snapshot_ids)
+        table.delete(f"job = {_quoted(job)} AND snapshot_id IN ({names})")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _taken(record: SnapshotRecord) -> ConflictError:
+    return ConflictError(
+        f"job {record.job!r} has a snapshot {record.snapshot_id!r} already",
+        remedy="choose another id with --snapshot",
+    )

@@ -1,0 +1,401 @@
+"""Import a snapshot: slices write files, one commit a table makes versions, one row makes it exist.
+
+The order is what keeps the lake whole: a note of the attempt, files under the attempt's name, a
+version of every table, the row in `snapshots`, and the note removed. A crash before the row leaves
+a note, by which the next run finds and removes what was left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+import pyarrow as pa
+
+from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.lake.attempts import Attempt, recover_attempts
+from pipelines.lake.carrying import carry_state
+from pipelines.lake.catalog import Lake
+from pipelines.lake.import_slice import (
+    ImportTask,
+    SliceResult,
+    TableTarget,
+    import_slice,
+    timers_schema,
+)
+from pipelines.lake.names import keyed_table, path_segment, timers_table
+from pipelines.lake.records import (
+    KeyGroupRecord,
+    OperatorRecord,
+    SnapshotRecord,
+    StateRecord,
+    TableRecord,
+    UnitRecord,
+)
+from pipelines.lake.tables import TableFile
+from pipelines.lake.units import Partitioning, plan_unit_slices
+from state_core.errors import ConflictError
+from state_core.filesystem import Directory
+from state_core.formats import open_snapshot
+from state_core.formats.reader import METADATA_FILE
+from state_core.formats.state_files import StateFiles
+from state_core.snapshot import KeyedState, Operator, StateKind
+
+__all__ = ["ImportResult", "default_snapshot_id", "import_snapshot"]
+
+SLICE_BYTES = 64 << 20
+FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
+FLINK_CHECKPOINT = re.compile(r"chk-\d+")
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What an import did.
+
+    Attributes:
+        record: The snapshot in the catalog.
+        new: False if it was there already and nothing was done.
+        kept_units: Files of the previous snapshot that hold this one's rows too.
+        written_units: Files that were written.
+        engine: Where it ran.
+    """
+
+    record: SnapshotRecord
+    new: bool
+    kept_units: int = 0
+    written_units: int = 0
+    engine: str = ""
+
+
+def default_snapshot_id(source: str, digest: str, checkpoint_id: int) -> str:
+    """An id that the same snapshot always gets, and another never.
+
+    Flink's own name of a savepoint's directory is unique; `chk-21` is not, and a renamed directory
+    can be called anything: those get eight digits of the digest of `_metadata`.
+    """
+    name = posixpath.basename(Directory(source).root)
+    if FLINK_SAVEPOINT.fullmatch(name):
+        return name
+    stem = name if FLINK_CHECKPOINT.fullmatch(name) else f"sp-{checkpoint_id}"
+    return f"{stem}-{digest[:8]}"
+
+
+def import_snapshot(
+    lake: Lake,
+    source: str,
+    job: str,
+    *,
+    snapshot_id: str | None = None,
+    engine: Engine | str = "auto",
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    note: str = "",
+    progress: Progress | None = None,
+) -> ImportResult:
+    """Import a savepoint or checkpoint as the job's next snapshot.
+
+    Args:
+        lake: Where to.
+        source: The snapshot's directory.
+        job: The job; its tables are below that name.
+        snapshot_id: How it is to be called; by default as Flink called it.
+        engine: `auto`, `spark`, `local`, or an engine.
+        allow_external: Directories elsewhere that its handles may lead to.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        note: Kept with it.
+        progress: Told of finished slices.
+
+    Raises:
+        SnapshotError: It can't be read; the lake is as it was.
+        ConflictError: Another snapshot has that id.
+    """
+    return _Import(lake, source, job, tuple(allow_external), tuple(uids), note).run(
+        snapshot_id, engine, progress
+    )
+
+
+class _Import:
+    def __init__(
+        self,
+        lake: Lake,
+        source: str,
+        job: str,
+        allow_external: tuple[str, ...],
+        uids: tuple[str, ...],
+        note: str,
+    ) -> None:
+        self.lake = lake
+        self.source = source
+        self.job = job
+        self.allow_external = allow_external
+        self.note = note
+        self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
+        self.directory = Directory(self.snapshot.location)
+        data = self.directory.read(METADATA_FILE)
+        self.digest = hashlib.sha256(data).hexdigest()
+
+    def run(
+        self, snapshot_id: str | None, wanted: Engine | str, progress: Progress | None
+    ) -> ImportResult:
+        name = snapshot_id or default_snapshot_id(
+            self.source, self.digest, self.snapshot.checkpoint_id
+        )
+        present = self._present(name)
+        if present is not None:
+            return ImportResult(present, new=False)
+        recover_attempts(self.lake, self.job)
+        size = sum(n for op in self.snapshot.operators for f in op.keyed_files for _, n in f.group_bytes())
+        engine = choose_engine(wanted, size) if isinstance(wanted, str) else wanted
+        previous = self.lake.latest(self.job)
+        tables = {one.label: _tables(self.lake, self.job, one) for one in self._operators()}
+        paths = [target.path for targets in tables.values() for target in targets]
+        with Attempt(self.lake, self.job, name, paths) as attempt:
+            results = self._map(engine, attempt.token, tables, previous, progress)
+            record = self._record(name, tables, results, previous, attempt.token)
+            self.lake.append(record)
+        units = [u for op in record.operators for t in op.tables for u in t.units]
+        written = sum(attempt.token in unit.path for unit in units)
+        return ImportResult(record, True, len(units) - written, written, engine.name)
+
+    def _operators(self) -> list[Operator]:
+        return [one for one in self.snapshot.operators if one.keyed_states]
+
+    def _present(self, name: str) -> SnapshotRecord | None:
+        """The same snapshot, if it was imported before under that id."""
+        if not self.lake.exists():
+            return None
+        for record in self.lake.summaries(self.job):
+            if record.snapshot_id == name:
+                if record.digest != self.digest:
+                    raise ConflictError(
+                        f"job {self.job!r} has another snapshot {name!r}"
+                        f" (imported from {record.source})",
+                        remedy="choose another id with --snapshot",
+                    )
+                return self.lake.snapshot(self.job, name)
+        return None
+
+    def _map(
+        self,
+        engine: Engine,
+        token: str,
+        tables: dict[str, list[TableTarget]],
+        previous: SnapshotRecord | None,
+        progress: Progress | None,
+    ) -> dict[str, list[SliceResult]]:
+        tasks = []
+        for operator in self._operators():
+            known = _known_units(operator, previous)
+            targets = tuple(
+                replace(one, known=known.get(one.path, {})) for one in tables[operator.label]
+            )
+            partitioning = Partitioning(operator.max_parallelism)
+            for index, file in enumerate(operator.keyed_files):
+                for key_groups, _ in plan_unit_slices(file, partitioning, SLICE_BYTES):
+                    tasks.append(
+                        ImportTask(
+                            self.source, self.allow_external, operator.operator_id, index,
+                            key_groups, operator.max_parallelism, self.lake.location, token, targets,
+                        )  # fmt: skip
+                    )
+        found: dict[str, list[SliceResult]] = {one.operator_id: [] for one in self._operators()}
+        for task, result in zip(tasks, engine.map(import_slice, tasks, progress), strict=True):
+            found[task.operator_id].append(result)
+        return found
+
+    def _record(
+        self,
+        name: str,
+        tables: dict[str, list[TableTarget]],
+        results: dict[str, list[SliceResult]],
+        previous: SnapshotRecord | None,
+        token: str,
+    ) -> SnapshotRecord:
+        """Commit every table, and describe the snapshot."""
+        operators = []
+        for operator in self._operators():
+            found = results[operator.operator_id]
+            targets = tables[operator.label]
+            with ThreadPoolExecutor(max(1, min(8, len(targets)))) as pool:
+                committed = list(
+                    pool.map(
+                        lambda target, op=operator, res=found: self._commit(
+                            op, target, res, previous, token
+                        ),
+                        targets,
+                    )
+                )
+            operators.append(_describe_operator(operator, targets, committed, found))
+        metadata, carried = carry_state(
+            self.snapshot.metadata,
+            StateFiles(self.directory, self.allow_external),
+            self.lake.directory,
+        )
+        states = [state for operator in operators for state in operator.states]
+        return SnapshotRecord(
+            job=self.job,
+            snapshot_id=name,
+            parent="",
+            origin="import",
+            kind=self.snapshot.kind,
+            format=self.snapshot.format,
+            metadata_version=self.snapshot.metadata_version,
+            checkpoint_id=self.snapshot.checkpoint_id,
+            taken_at=_utc(self.directory.modified(METADATA_FILE)),
+            imported_at=datetime.now(timezone.utc),
+            source=self.snapshot.location,
+            digest=self.digest,
+            compression=self.snapshot.compression,
+            note=self.note,
+            entries=sum(state.entries for state in states),
+            state_bytes=sum(state.state_bytes for state in states),
+            written_bytes=sum(one.written_bytes for group in results.values() for one in group),
+            metadata=metadata,
+            carried=carried,
+            operators=operators,
+        )
+
+    def _commit(
+        self,
+        operator: Operator,
+        target: TableTarget,
+        results: list[SliceResult],
+        previous: SnapshotRecord | None,
+        token: str,
+    ) -> TableRecord:
+        """Make what was written and what was kept the table's next version."""
+        partitioning = Partitioning(operator.max_parallelism)
+        known = {(one.first, one.last): one for one in _previous_units(previous, target.path)}
+        units = [
+            unit if unit.path else known[unit.first, unit.last]
+            for result in results
+            for unit in result.units.get(target.path, [])
+        ]
+        files = [TableFile(one.path, one.size, one.rows, one.partition) for one in units]
+        version = self.lake.table(target.path).replace_files(
+            partitioning.table_schema(_columns(operator, target)),
+            files,
+            partition_by=partitioning.column,
+            attempt=token,
+        )
+        return TableRecord(target.path, version, partitioning.column, units)
+
+
+def _tables(lake: Lake, job: str, operator: Operator) -> list[TableTarget]:
+    """The tables of an operator: one a state, and one for all timers if they are alike."""
+    wanted = [
+        (keyed_table(job, operator.label, state.name), (state.name,))
+        for state in operator.keyed_states
+        if state.kind is not StateKind.TIMERS
+    ]
+    path = timers_table(job, operator.label)
+    if len({str(queue.schema) for queue in operator.timers}) == 1:
+        wanted.append((path, tuple(queue.name for queue in operator.timers)))
+    else:
+        for queue in operator.timers:
+            wanted.append((f"{path}/{path_segment(queue.name)}", (queue.name,)))
+    column = Partitioning(operator.max_parallelism).column
+    return [TableTarget(_path_for(lake, path, column), names) for path, names in wanted]
+
+
+def _path_for(lake: Lake, path: str, column: str) -> str:
+    """The path, or one beside it if its table is partitioned otherwise: that is for good."""
+    table = lake.table(path).open()
+    taken = table is not None and table.metadata().partition_columns != [column]
+    return f"{path}~{column}" if taken else path
+
+
+def _columns(operator: Operator, target: TableTarget) -> pa.Schema:
+    state = operator.state(target.states[0])
+    return timers_schema(state.schema) if state.kind is StateKind.TIMERS else state.schema
+
+
+def _previous_units(previous: SnapshotRecord | None, path: str) -> list[UnitRecord]:
+    if previous is None:
+        return []
+    found = [t for op in previous.operators for t in op.tables if t.path == path]
+    return found[0].units if found else []
+
+
+def _known_units(
+    operator: Operator, previous: SnapshotRecord | None
+) -> dict[str, dict[tuple[int, int], bytes]]:
+    """Fingerprints of the previous snapshot's units, where its types are this one's."""
+    if previous is None:
+        return {}
+    before = [one for one in previous.operators if one.operator_id == operator.operator_id]
+    if not before or before[0].max_parallelism != operator.max_parallelism:
+        return {}
+    types = {_types(state, operator.keyed_states[0].key_type) for state in operator.keyed_states}
+    alike = {
+        state.table
+        for state in before[0].states
+        if (
+            state.name, state.kind, before[0].key_type, state.namespace_type, state.value_type,
+            state.user_key_type, state.ttl,
+        ) in types
+    }  # fmt: skip
+    return {
+        table.path: {(one.first, one.last): one.fingerprint for one in table.units if one.fingerprint}
+        for table in before[0].tables
+        if table.path in alike
+    }
+
+
+def _types(state: KeyedState, key_type: str) -> tuple[object, ...]:
+    return (
+        state.name, state.kind.value, key_type, state.namespace_type, state.value_type,
+        state.user_key_type, state.with_ttl,
+    )  # fmt: skip
+
+
+def _describe_operator(
+    operator: Operator,
+    targets: list[TableTarget],
+    tables: list[TableRecord],
+    results: list[SliceResult],
+) -> OperatorRecord:
+    owner = {name: target.path for target in targets for name in target.states}
+    states = []
+    for state in operator.keyed_states:
+        groups = _sum_groups(results, state.name)
+        states.append(
+            StateRecord(
+                name=state.name,
+                kind=state.kind.value,
+                table=owner[state.name],
+                namespace_type=state.namespace_type,
+                value_type=state.value_type,
+                user_key_type=state.user_key_type,
+                ttl=state.with_ttl,
+                meta_info=state.meta_info,
+                entries=sum(one.entries for one in groups),
+                state_bytes=sum(one.state_bytes for one in groups),
+                key_groups=groups,
+            )
+        )
+    return OperatorRecord(
+        operator.operator_id,
+        operator.uid,
+        operator.name,
+        operator.parallelism,
+        operator.max_parallelism,
+        operator.keyed_states[0].key_type,
+        operator.keyed_files[0].key_serializer,
+        states,
+        tables,
+    )
+
+
+def _sum_groups(results: list[SliceResult], state: str) -> list[KeyGroupRecord]:
+    found = [one for result in results for one in result.key_groups.get(state, [])]
+    return sorted(found, key=lambda one: one.key_group)
+
+
+def _utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, timezone.utc)
