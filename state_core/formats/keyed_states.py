@@ -10,6 +10,8 @@ Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.meta_info import (
@@ -19,15 +21,17 @@ from state_core.formats.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
     StateMetaInfo,
+    read_serializer_entry,
+    read_state_meta_info,
     write_state_meta_info,
 )
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
 from state_core.serializers.wrappers import TimerSerializer, TtlSerializerSnapshot
 from state_core.snapshot import KeyedState, StateKind
-from state_core.wire import DataOutput
+from state_core.wire import DataInput, DataOutput
 
-__all__ = ["describe_state", "layout_of"]
+__all__ = ["describe_state", "layout_of", "parse_keyed_state"]
 
 _KINDS = {
     "VALUE": StateKind.VALUE,
@@ -79,6 +83,20 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
         None if user_key is None else user_key.restore_serializer(),
         with_ttl,
     )
+
+
+@lru_cache(maxsize=256)
+def parse_keyed_state(meta_info: bytes, key_serializer: bytes) -> tuple[KeyedState, KeyedLayout]:
+    """A state and its layout from the bytes that a snapshot holds of it.
+
+    Args:
+        meta_info: As in `KeyedState.meta_info`.
+        key_serializer: As in `KeyedFile.key_serializer`.
+    """
+    state = read_state_meta_info(DataInput(meta_info, "state meta info"))
+    key = read_serializer_entry(DataInput(key_serializer, "key serializer"), "the key")
+    layout = layout_of(state, key.snapshot.restore_serializer())
+    return describe_state(state, layout), layout
 
 
 def _parts(

@@ -29,6 +29,7 @@ __all__ = [
     "SerializerEntry",
     "StateMetaInfo",
     "read_keyed_header",
+    "read_serializer_entry",
     "read_state_meta_info",
     "write_keyed_header",
     "write_state_meta_info",
@@ -107,7 +108,7 @@ def read_keyed_header(source: DataInput) -> KeyedHeader:
             remedy="restore it in Flink 1.16 at the latest, and take a new savepoint there",
         )
     compressed = source.read_boolean()
-    key_serializer = _read_serializer(source, "the key")
+    key_serializer = read_serializer_entry(source, "the key")
     count = source.read_short()
     if count < 0 or count * LEAST_META_BYTES > source.remaining:
         raise source.fault(f"{count} states declared, {source.remaining} bytes left")
@@ -137,7 +138,7 @@ def read_state_meta_info(source: DataInput) -> StateMetaInfo:
     serializers = {}
     for _ in range(source.read_count("serializers", 12)):
         role = source.read_utf()
-        serializers[role] = _read_serializer(source, f"state {name!r}, {role}")
+        serializers[role] = read_serializer_entry(source, f"state {name!r}, {role}")
     return StateMetaInfo(name, BackendStateType(ordinal), options, serializers)
 
 
@@ -155,7 +156,17 @@ def write_state_meta_info(state: StateMetaInfo, out: DataOutput) -> None:
         out.write_bytes(entry.encoded)
 
 
-def _read_serializer(source: DataInput, whose: str) -> SerializerEntry:
+def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
+    """A serializer snapshot in its wrapper (`TypeSerializerSnapshotSerializationUtil`).
+
+    Args:
+        source: Where it lies.
+        whose: What it serializes, for messages.
+
+    Raises:
+        UnsupportedFormatError: It is a Java-serialized one, of before Flink 1.7.
+        UnknownSerializerError: Its class is not registered.
+    """
     start = source.position
     version = source.read_int()
     if version == LEGACY_WRAPPER_VERSION:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +30,16 @@ from state_core.formats.unified_encode import StateRows, encode_key_groups
 from state_core.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind, RelativeHandle
 from state_core.wire import DataOutput
 
-__all__ = ["KeyedPart", "SavepointDirectory", "keyed_handle", "write_keyed_part"]
+__all__ = [
+    "KeyedPart",
+    "SavepointDirectory",
+    "encoded_groups",
+    "keyed_handle",
+    "write_keyed_part",
+]
 
 COPY_BYTES = 8 << 20
+Buffer: TypeAlias = "bytes | memoryview"
 
 
 @dataclass
@@ -43,21 +50,18 @@ class KeyedPart:
         name: Its name in the savepoint's directory.
         size: Its bytes.
         offsets: Where each key group that has data begins.
-        entries: How many entries it holds.
     """
 
     name: str
     size: int = 0
     offsets: dict[int, int] = field(default_factory=dict)
-    entries: int = 0
 
 
 def write_keyed_part(
     directory: Directory,
     header: KeyedHeader | None,
-    chunks: Iterable[list[StateRows]],
+    groups: Iterable[tuple[int, Buffer]],
     *,
-    prefix: int,
     compressed: bool,
 ) -> KeyedPart:
     """Write one part.
@@ -65,12 +69,8 @@ def write_keyed_part(
     Args:
         directory: Where to.
         header: The head of the file, if this is its first part.
-        chunks: Rows of whole key groups, in ascending order, all states of a key group together.
-        prefix: Bytes of the key-group prefix.
+        groups: Key groups, ascending, each with its bytes in the unified format.
         compressed: Whether each key group is compressed.
-
-    Raises:
-        EncodeError: A value that its serializer can't write.
     """
     part = KeyedPart(str(uuid.uuid4()))
     with directory.open_output(part.name) as file:
@@ -79,16 +79,26 @@ def write_keyed_part(
             write_keyed_header(replace(header, compressed=compressed), head)
             file.write(head.to_bytes())
             part.size = len(head)
-        for states in chunks:
-            buffer, groups = encode_key_groups(states, prefix)
-            for one in groups:
-                data = memoryview(buffer)[one.start : one.end]
-                written = compress_snappy(data) if compressed else data
-                part.offsets[one.group] = part.size
-                file.write(written)
-                part.size += len(written)
-            part.entries += sum(len(one.batch) for one in states)
+        for group, data in groups:
+            written = compress_snappy(data) if compressed else data
+            part.offsets[group] = part.size
+            file.write(written)
+            part.size += len(written)
     return part
+
+
+def encoded_groups(
+    chunks: Iterable[list[StateRows]], prefix: int
+) -> Iterator[tuple[int, memoryview]]:
+    """Rows of whole key groups, in ascending order, as `write_keyed_part` wants them.
+
+    Raises:
+        EncodeError: A value that its serializer can't write.
+    """
+    for states in chunks:
+        buffer, groups = encode_key_groups(states, prefix)
+        for one in groups:
+            yield one.group, memoryview(buffer)[one.start : one.end]
 
 
 def keyed_handle(part: KeyedPart, key_groups: KeyGroupRange) -> KeyGroupsHandle:
@@ -131,7 +141,6 @@ class SavepointDirectory:
         for part in parts:
             joined.offsets.update({g: at + joined.size for g, at in part.offsets.items()})
             joined.size += part.size
-            joined.entries += part.entries
         if self.directory.local:
             with open(self.directory.full(first.name), "ab") as file:
                 self._copy(rest, file)

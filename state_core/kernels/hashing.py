@@ -18,20 +18,27 @@ __all__ = [
 
 
 @njit(inline="always")
+def _times(value, factor):  # type: ignore[no-untyped-def]
+    """A product of 32 bits; Numba would widen it to 64."""
+    return types.uint32(types.uint64(value) * types.uint64(factor))
+
+
+@njit(inline="always")
+def _rotate(value, bits):  # type: ignore[no-untyped-def]
+    wide = types.uint64(value) << types.uint64(bits)
+    return types.uint32(wide | (wide >> types.uint64(32)))
+
+
+@njit(inline="always")
 def _mix(code):  # type: ignore[no-untyped-def]
     """`MathUtils.murmurHash` of an int."""
-    code = types.uint32(code) * types.uint32(0xCC9E2D51)
-    code = (code << types.uint32(15)) | (code >> types.uint32(17))
-    code = types.uint32(code * types.uint32(0x1B873593))
-    code = (code << types.uint32(13)) | (code >> types.uint32(19))
-    code = types.uint32(code * types.uint32(5) + types.uint32(0xE6546B64))
-    code ^= types.uint32(4)
-    code ^= code >> types.uint32(16)
-    code = types.uint32(code * types.uint32(0x85EBCA6B))
-    code ^= code >> types.uint32(13)
-    code = types.uint32(code * types.uint32(0xC2B2AE35))
-    code ^= code >> types.uint32(16)
-    signed = types.int64(types.int32(code))
+    mixed = _rotate(_times(types.uint32(code), 0xCC9E2D51), 15)
+    mixed = _rotate(_times(mixed, 0x1B873593), 13)
+    mixed = types.uint32(_times(mixed, 5) + types.uint32(0xE6546B64)) ^ types.uint32(4)
+    mixed = _times(types.uint32(mixed ^ (mixed >> types.uint32(16))), 0x85EBCA6B)
+    mixed = _times(types.uint32(mixed ^ (mixed >> types.uint32(13))), 0xC2B2AE35)
+    mixed = types.uint32(mixed ^ (mixed >> types.uint32(16)))
+    signed = types.int64(types.int32(mixed))
     if signed >= 0:
         return signed
     return -signed if signed != -2147483648 else types.int64(0)

@@ -19,13 +19,18 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import UnsupportedFormatError
-from state_core.serializers.columns import Cursor, I64Array, Target, U8Array
+from state_core.errors import KeyGroupError, UnsupportedFormatError
+from state_core.serializers.columns import Cursor, I32Array, I64Array, Target, U8Array
 from state_core.wire import DataInput, DataOutput
 
-__all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot"]
+__all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "to_int32"]
 
 VARIABLE = -1
+
+
+def to_int32(value: int) -> int:
+    """A number as Java's `int` would hold it, wrapped around."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 class TypeSerializer(ABC):
@@ -99,6 +104,21 @@ class TypeSerializer(ABC):
             at = int(target.position[row])
             target.out[at : at + len(data)] = np.frombuffer(data, np.uint8)
             target.position[row] = at + len(data)
+
+    def hash_code(self, value: Any) -> int:
+        """Java's `hashCode()` of a value, as a signed 32-bit number.
+
+        Raises:
+            KeyGroupError: It can't be derived: the class defines it, or it differs in each JVM.
+        """
+        raise KeyGroupError(
+            f"the Java hash code of {self.name} can't be derived from its value",
+            remedy="keep the max parallelism, so that every key stays in its key group",
+        )
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """`hash_code` of every row."""
+        return np.array([self.hash_code(value) for value in values.to_pylist()], np.int32)
 
     def _written(self, values: pa.Array, present: U8Array) -> list[bytes]:
         written = []

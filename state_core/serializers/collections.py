@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from state_core.errors import EncodeError
 from state_core.kernels import decode, encode, skip
-from state_core.serializers.base import TypeSerializer
+from state_core.serializers.base import TypeSerializer, to_int32
 from state_core.serializers.columns import (
     ALL_PRESENT,
     Cursor,
@@ -62,6 +62,13 @@ class ListSerializer(TypeSerializer):
         out.write_int(len(value))
         for element in value:
             self.element.write(element, out)
+
+    def hash_code(self, value: Any) -> int:
+        """`List.hashCode`: 1, then `31 * h + hash(element)`."""
+        code = 1
+        for element in value:
+            code = to_int32(31 * code + self.element.hash_code(element))
+        return code
 
     def skip_program(self) -> tuple[int, ...] | None:
         """A count of elements."""
@@ -208,6 +215,14 @@ class MapSerializer(TypeSerializer):
             out.write_boolean(one is None)
             if one is not None:
                 self.value.write(one, out)
+
+    def hash_code(self, value: Any) -> int:
+        """`Map.hashCode`: the sum of `hash(key) ^ hash(value)`."""
+        codes = [
+            self.key.hash_code(key) ^ (0 if one is None else self.value.hash_code(one))
+            for key, one in value
+        ]
+        return to_int32(sum(codes))
 
     def _entry_program(self) -> tuple[int, ...] | None:
         key, value = self.key.skip_program(), self.value.skip_program()

@@ -19,6 +19,7 @@ from state_core.kernels import decode
 
 __all__ = [
     "Cursor",
+    "I32Array",
     "I64Array",
     "Target",
     "U8Array",

@@ -5,6 +5,8 @@ Source: `org.apache.flink.api.common.typeutils.base` (`LongSerializer` and its l
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +15,12 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.kernels import decode, encode
 from state_core.kernels.compiler import Kernel
+from state_core.kernels.hashing import hash_java_longs
 from state_core.kernels.skip import FIXED
-from state_core.serializers.base import TypeSerializer
+from state_core.serializers.base import TypeSerializer, to_int32
 from state_core.serializers.columns import (
     Cursor,
+    I32Array,
     I64Array,
     Target,
     U8Array,
@@ -110,7 +114,19 @@ class FixedWidthSerializer(TypeSerializer):
         write(fixed_values(values, dtype), target.present, target.out, target.position)
 
 
-class ByteSerializer(FixedWidthSerializer):
+class _IntegralSerializer(FixedWidthSerializer):
+    """A number whose hash code is itself."""
+
+    def hash_code(self, value: Any) -> int:
+        """The number."""
+        return int(value)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """The numbers."""
+        return fixed_values(values, values.type.to_pandas_dtype()).astype(np.int32)
+
+
+class ByteSerializer(_IntegralSerializer):
     """`Byte`: one signed byte."""
 
     java_name, method, length, arrow_type = "Byte", "byte", 1, pa.int8()
@@ -122,13 +138,13 @@ class ByteSerializer(FixedWidthSerializer):
         out.write_byte(value)
 
 
-class ShortSerializer(FixedWidthSerializer):
+class ShortSerializer(_IntegralSerializer):
     """`Short`: two bytes."""
 
     java_name, method, length, arrow_type = "Short", "short", 2, pa.int16()
 
 
-class IntSerializer(FixedWidthSerializer):
+class IntSerializer(_IntegralSerializer):
     """`Integer`: four bytes."""
 
     java_name, method, length, arrow_type = "Integer", "int", 4, pa.int32()
@@ -139,11 +155,26 @@ class LongSerializer(FixedWidthSerializer):
 
     java_name, method, length, arrow_type = "Long", "long", 8, pa.int64()
 
+    def hash_code(self, value: Any) -> int:
+        """`Long.hashCode`: the halves xor-ed."""
+        return to_int32(value ^ (value % (1 << 64) >> 32))
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """`hash_code` of every row."""
+        codes = np.empty(len(values), np.int32)
+        hash_java_longs(fixed_values(values, np.int64), codes)
+        return codes
+
 
 class FloatSerializer(FixedWidthSerializer):
     """`Float`: IEEE-754 bits, NaN payloads included."""
 
     java_name, method, length, arrow_type = "Float", "float", 4, pa.float32()
+
+    def hash_code(self, value: Any) -> int:
+        """`Float.hashCode`: the bits, NaN canonical."""
+        bits = struct.pack(">f", math.nan if math.isnan(value) else value)
+        return int.from_bytes(bits, "big", signed=True)
 
 
 class DoubleSerializer(FixedWidthSerializer):
@@ -151,11 +182,20 @@ class DoubleSerializer(FixedWidthSerializer):
 
     java_name, method, length, arrow_type = "Double", "double", 8, pa.float64()
 
+    def hash_code(self, value: Any) -> int:
+        """`Double.hashCode`: the halves of the bits xor-ed, NaN canonical."""
+        bits = struct.pack(">d", math.nan if math.isnan(value) else value)
+        return LongSerializer().hash_code(int.from_bytes(bits, "big", signed=True))
+
 
 class BooleanSerializer(FixedWidthSerializer):
     """`Boolean`: one byte, 0 or 1."""
 
     java_name, method, length, arrow_type = "Boolean", "boolean", 1, pa.bool_()
+
+    def hash_code(self, value: Any) -> int:
+        """`Boolean.hashCode`."""
+        return 1231 if value else 1237
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Bytes into Arrow's bits."""
@@ -192,6 +232,10 @@ class CharSerializer(TypeSerializer):
         if not isinstance(value, str) or len(value) != 1 or ord(value) > 0xFFFF:
             raise EncodeError(f"{value!r} is no Character, which is one UTF-16 code unit")
         out.write_char(ord(value))
+
+    def hash_code(self, value: Any) -> int:
+        """The code unit."""
+        return ord(value)
 
     def skip_program(self) -> tuple[int, ...]:
         """Two bytes."""

@@ -6,6 +6,7 @@ Source: `org.apache.flink.api.java.typeutils.runtime` (`TupleSerializer`, `Tuple
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ import pyarrow as pa
 
 from state_core.errors import EncodeError
 from state_core.kernels import decode, encode, skip
-from state_core.serializers.base import VARIABLE, TypeSerializer
+from state_core.kernels.hashing import combine_hashes
+from state_core.serializers.base import VARIABLE, TypeSerializer, to_int32
 from state_core.serializers.columns import (
     Cursor,
+    I32Array,
     I64Array,
     Target,
     U8Array,
@@ -23,6 +26,7 @@ from state_core.serializers.columns import (
     require_values,
     validity,
 )
+from state_core.serializers.collections import ListSerializer, MapSerializer
 from state_core.serializers.registry import register
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.text import OpaqueSerializer
@@ -97,6 +101,21 @@ class TupleSerializer(StructSerializer):
         for (_, serializer), one in zip(self.fields, self._by_position(value), strict=True):
             serializer.write(one, out)
 
+    def hash_code(self, value: Any) -> int:
+        """`31 * h + hash(field)` from the first field on; a null field counts 0."""
+        fields = zip(self.fields, self._by_position(value), strict=True)
+        codes = [0 if held is None else one.hash_code(held) for (_, one), held in fields]
+        return to_int32(reduce(lambda code, element: 31 * code + element, codes))
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """`hash_code` of every row, a column at a time."""
+        columns = zip(self.fields, self._columns(values), strict=True)
+        codes = [one.hash_codes(column) for (_, one), column in columns]
+        total = codes[0]
+        for element in codes[1:]:
+            combine_hashes(total, element, 31, total)
+        return total
+
     def skip_program(self) -> tuple[int, ...] | None:
         """The fields' programs."""
         programs = [one.skip_program() for _, one in self.fields]
@@ -169,6 +188,19 @@ class RowSerializer(StructSerializer):
         for (_, serializer), one in zip(self.fields, values, strict=True):
             if one is not None:
                 serializer.write(one, out)
+
+    def hash_code(self, value: Any) -> int:
+        """`RowUtils.deepHashCodeRow` of a row of kind `+I`, whose fields are no lists or maps.
+
+        Each field goes through `Arrays.deepHashCode` of an array of one, which adds 31.
+        """
+        code = 1
+        for (_, one), held in zip(self.fields, self._by_position(value), strict=True):
+            if isinstance(one, ListSerializer | MapSerializer):
+                return super().hash_code(value)
+            element = 0 if held is None else 31 + one.hash_code(held)
+            code = to_int32(31 * code + element)
+        return code
 
     def skip_program(self) -> tuple[int, ...] | None:
         """The mask and the programs of the fields."""

@@ -13,10 +13,13 @@ import pyarrow as pa
 
 from state_core.errors import EncodeError
 from state_core.kernels import decode, encode
+from state_core.kernels.hashing import hash_java_strings
 from state_core.kernels.skip import SIZED, STRING
-from state_core.serializers.base import TypeSerializer
+from state_core.serializers.base import TypeSerializer, to_int32
 from state_core.serializers.columns import (
+    ALL_PRESENT,
     Cursor,
+    I32Array,
     I64Array,
     Target,
     U8Array,
@@ -52,6 +55,22 @@ class StringSerializer(TypeSerializer):
         if value is not None and not isinstance(value, str):
             raise EncodeError(f"{value!r} is no String")
         out.write_string(value)
+
+    def hash_code(self, value: Any) -> int:
+        """`String.hashCode`, over UTF-16 code units; 0 for null."""
+        code = 0
+        units = (value or "").encode("utf-16-le", "surrogatepass")
+        for at in range(0, len(units), 2):
+            code = 31 * code + (units[at] | units[at + 1] << 8) & 0xFFFFFFFF
+        return to_int32(code)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """`hash_code` of every row."""
+        self._measure(values, ALL_PRESENT)  # which refuses what is no UTF-8
+        codes = np.empty(len(values), np.int32)
+        offsets, data = variable_values(values)
+        hash_java_strings(offsets, data, codes)
+        return codes
 
     def skip_program(self) -> tuple[int, ...]:
         """A string."""
