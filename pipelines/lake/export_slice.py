@@ -19,10 +19,11 @@ from pipelines.lake.table_rows import TableRows
 from state_core.filesystem import Directory
 from state_core.formats.meta_info import KeyedHeader, read_keyed_header
 from state_core.formats.rehash import check_key_groups, rehash_rows
-from state_core.formats.unified_encode import END_OF_KEY_GROUP, StateRows, encode_rows
+from state_core.formats.unified_encode import END_OF_KEY_GROUP, encode_rows
 from state_core.formats.writer import KeyedPart, encoded_groups, write_keyed_part
 from state_core.handles import KeyGroupRange
 from state_core.key_groups import prefix_bytes
+from state_core.snapshot import Entries
 from state_core.wire import DataInput
 
 __all__ = [
@@ -122,27 +123,29 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
             for rows in (one for table in task.tables for one in table.read(chunk)):
                 check_key_groups(rows, task.max_parallelism)
                 moved = rehash_rows(rows, task.new_max_parallelism)
-                data, bounds = encode_rows(moved, prefix)
-                file.write(memoryview(data))
-                found.append(_runs(moved, bounds, size))
-                size += len(data)
+                encoded = encode_rows(moved, prefix)
+                file.write(memoryview(encoded.data))
+                found.append(_runs(encoded, 4 + prefix, size))
+                size += len(encoded.data)
                 entries += len(rows.batch)
     runs = np.concatenate(found) if found else np.empty((0, 5), np.int64)
     return Spill(name, runs, entries)
 
 
-def _runs(rows: StateRows, bounds: npt.NDArray[np.int64], base: int) -> npt.NDArray[np.int64]:
-    groups = rows.batch.column("key_group").to_numpy()
+def _runs(entries: Entries, head: int, base: int) -> npt.NDArray[np.int64]:
+    """The runs of encoded entries, for a spill file in which they begin at `base`."""
+    groups = entries.group_of
     first = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
-    behind = np.append(first[1:], len(groups))
+    last = np.append(first[1:], len(groups)) - 1
+    starts = entries.key_start - head + base
     columns = [
         groups[first],
-        np.full(len(first), rows.state),
-        bounds[first] + base,
-        bounds[behind] + base,
-        bounds[behind - 1] + base,
+        entries.state_of[first].astype(np.int64),
+        starts[first],
+        entries.value_end[last] + base,
+        starts[last],
     ]
-    return np.stack([column.astype(np.int64) for column in columns], axis=1)
+    return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True)

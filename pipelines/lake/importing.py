@@ -15,8 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-import pyarrow as pa
-
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import Attempt, recover_attempts
 from pipelines.lake.carrying import carry_state
@@ -26,7 +24,6 @@ from pipelines.lake.import_slice import (
     SliceResult,
     TableTarget,
     import_slice,
-    timers_schema,
 )
 from pipelines.lake.names import keyed_table, path_segment, timers_table
 from pipelines.lake.records import (
@@ -38,6 +35,7 @@ from pipelines.lake.records import (
     UnitRecord,
 )
 from pipelines.lake.tables import TableFile
+from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import Partitioning, plan_unit_slices
 from state_core.errors import ConflictError
 from state_core.filesystem import Directory
@@ -278,7 +276,7 @@ class _Import:
         ]
         files = [TableFile(one.path, one.size, one.rows, one.partition) for one in units]
         version = self.lake.table(target.path).replace_files(
-            partitioning.table_schema(_columns(operator, target)),
+            partitioning.table_schema(table_columns(operator.state(target.states[0]))),
             files,
             partition_by=partitioning.column,
             attempt=token,
@@ -308,11 +306,6 @@ def _path_for(lake: Lake, path: str, column: str) -> str:
     table = lake.table(path).open()
     taken = table is not None and table.metadata().partition_columns != [column]
     return f"{path}~{column}" if taken else path
-
-
-def _columns(operator: Operator, target: TableTarget) -> pa.Schema:
-    state = operator.state(target.states[0])
-    return timers_schema(state.schema) if state.kind is StateKind.TIMERS else state.schema
 
 
 def _previous_units(previous: SnapshotRecord | None, path: str) -> list[UnitRecord]:

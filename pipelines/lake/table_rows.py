@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.lake.import_slice import timers_schema
 from pipelines.lake.records import OperatorRecord, StateRecord, TableRecord, UnitRecord
+from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import KEY_GROUP, Partitioning
 from state_core.errors import LakeError
 from state_core.filesystem import Directory
@@ -20,7 +20,7 @@ from state_core.formats.unified_encode import StateRows
 from state_core.handles import KeyGroupRange
 from state_core.snapshot import KeyedState, StateKind
 
-__all__ = ["TableRows", "read_unit", "state_columns"]
+__all__ = ["TableRows", "chunks_of", "read_unit", "table_rows"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TableRows:
             (index, *parse_keyed_state(meta_info, self.key_serializer))
             for index, meta_info in self.states
         ]
-        columns = state_columns(parsed[0][1])
+        columns = table_columns(parsed[0][1])
         tables = [
             read_unit(self.lake, self.path, unit, columns, Partitioning(self.max_parallelism))
             for unit in self.within(key_groups).units
@@ -74,11 +74,6 @@ class TableRows:
                 StateRows(index, state.name, layout, batch) for batch in mine.to_batches() if len(batch)
             ]
         return found
-
-
-def state_columns(state: KeyedState) -> pa.Schema:
-    """The columns of the table that holds a state."""
-    return timers_schema(state.schema) if state.kind is StateKind.TIMERS else state.schema
 
 
 def read_unit(

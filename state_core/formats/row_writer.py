@@ -61,6 +61,15 @@ class RowWriter:
             OpaqueSerializer().encode(self.raw, Target(out, position, self.exact))
 
 
+    def to_binary(self) -> pa.Array:
+        """Every row's bytes as a binary column."""
+        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.sizes)))
+        out = np.empty(int(bounds[-1]), np.uint8)
+        self.write(out, bounds[:-1].copy())
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(out)]
+        return pa.Array.from_buffers(pa.large_binary(), len(self.sizes), buffers)
+
+
 class LengthTrailer(TypeSerializer):
     """The length behind an ambiguous key or namespace: base 256, low byte first, no zero on top.
 

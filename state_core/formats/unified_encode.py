@@ -20,6 +20,7 @@ from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.row_writer import RowWriter
 from state_core.kernels.encode import write_entry_heads, write_values_heads
 from state_core.serializers.columns import I64Array, U8Array, fixed_values
+from state_core.snapshot import Entries
 
 __all__ = ["EncodedGroup", "StateRows", "encode_key_groups", "encode_rows"]
 
@@ -114,17 +115,28 @@ def encode_key_groups(
     ]
 
 
-def encode_rows(rows: StateRows, prefix: int) -> tuple[U8Array, I64Array]:
+def encode_rows(rows: StateRows, prefix: int) -> Entries:
     """Encode entries one behind the other, without state ids, flags or marks.
 
-    Returns:
-        A buffer, and where in it each entry begins, and the last one ends.
+    Each begins four bytes and the prefix before its key.
     """
     sized = _size(rows, prefix)
     out = np.empty(int(sized.within[-1]), np.uint8)
     no_flags = np.zeros(len(sized.groups), np.uint8)
-    _write_entries(sized, out, sized.within[:-1].copy(), no_flags, prefix)
-    return out, sized.within
+    starts = sized.within[:-1]
+    _write_entries(sized, out, starts.copy(), no_flags, prefix)
+    keys = starts + (4 + prefix)
+    behind = keys + sized.keys.sizes
+    return Entries(
+        out,
+        np.full(len(starts), rows.state, np.int16),
+        sized.groups.astype(np.int64),
+        keys,
+        behind,
+        behind + 4,
+        sized.within[1:],
+        lambda at: f"state {rows.name!r}, encoded byte {at}",
+    )
 
 
 def _size(rows: StateRows, prefix: int) -> _Sized:
