@@ -20,7 +20,7 @@ from pipelines.lake.catalog import Lake
 from pipelines.lake.tables import DATA_DIRECTORY, StateTable, TableFile, attempt_of
 from state_core.errors import LakeError
 
-__all__ = ["Attempt", "recover_attempts"]
+__all__ = ["Attempt", "attempt_tokens", "recover_attempts"]
 
 NOTES = "_statelake/attempts"
 PRESUMED_DEAD_SECONDS = 24 * 3600
@@ -82,6 +82,11 @@ def recover_attempts(lake: Lake, job: str) -> list[str]:
         lake.directory.delete(path)
         undone.append(note["snapshot_id"])
     return undone
+
+
+def attempt_tokens(lake: Lake) -> set[str]:
+    """The tokens of all attempts that have not ended."""
+    return {name.removesuffix(".json") for name in lake.directory.names(NOTES)}
 
 
 def _alive(note: dict[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from pipelines.lake.storage import storage_options
 from state_core.errors import ConflictError, NotALakeError, UnreadableTableError
 from state_core.filesystem import Directory
 
-__all__ = ["DATA_DIRECTORY", "StateTable", "TableFile"]
+__all__ = ["ATTEMPT_KEY", "DATA_DIRECTORY", "StateTable", "TableFile", "attempt_of"]
 
 DATA_DIRECTORY = "_data"
 ATTEMPTS = 20

@@ -1,0 +1,93 @@
+"""Slices as Spark tasks: one task a slice, and their results back on the driver."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from pipelines.engine import Progress
+from pipelines.spark.session import open_session
+from state_core.errors import StateError
+
+__all__ = ["SparkEngine"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+POLL_SECONDS = 0.2
+
+
+class SparkEngine:
+    """Maps slices over the executors of a session.
+
+    Args:
+        session: The session; the active one, or a new one, by default.
+    """
+
+    name = "spark"
+
+    def __init__(self, session: SparkSession | None = None) -> None:
+        self.session = session or open_session()
+
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        progress: Progress | None = None,
+    ) -> list[Result]:
+        """The function of every task, in order.
+
+        Raises:
+            StateError: What a task raised, as it raised it.
+        """
+        if not tasks:
+            return []
+        context = self.session.sparkContext
+        slices = context.parallelize(list(enumerate(tasks)), len(tasks))
+        done = threading.Event()
+        if progress is not None:
+            threading.Thread(
+                target=self._report, args=(len(tasks), progress, done), daemon=True
+            ).start()
+        try:
+            outcomes = slices.mapPartitions(_Guarded(function)).collect()
+        finally:
+            done.set()
+        found: dict[int, Result] = {}
+        for index, result, error in outcomes:
+            if error is not None:
+                raise error
+            found[index] = result
+        if progress is not None:
+            progress(len(tasks), len(tasks))
+        return [found[index] for index in range(len(tasks))]
+
+    def _report(self, total: int, progress: Progress, done: threading.Event) -> None:
+        tracker = self.session.sparkContext.statusTracker()
+        while not done.wait(POLL_SECONDS):
+            finished = 0
+            for job in tracker.getActiveJobsIds():
+                info = tracker.getJobInfo(job)
+                for stage in info.stageIds if info else ():
+                    stage_info = tracker.getStageInfo(stage)
+                    finished += stage_info.numCompletedTasks if stage_info else 0
+            progress(min(finished, total), total)
+
+
+class _Guarded:
+    """Calls the function, and lets our own errors travel as results: they name file and offset."""
+
+    def __init__(self, function: Callable[[Task], Result]) -> None:
+        self.function = function
+
+    def __call__(
+        self, tasks: Iterator[tuple[int, Task]]
+    ) -> Iterator[tuple[int, Result | None, StateError | None]]:
+        for index, task in tasks:
+            try:
+                yield index, self.function(task), None
+            except StateError as error:
+                yield index, None, error

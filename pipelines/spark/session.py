@@ -1,0 +1,60 @@
+"""One Spark session, set up for Delta and for a machine of a few cores.
+
+On a cluster the session is the cluster's own: whatever `spark-submit` or the environment sets
+wins over the defaults here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from pipelines.spark.jars import delta_jars
+
+__all__ = ["open_session"]
+
+EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
+CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+
+def open_session(application: str = "statelake", *, ui: bool = False) -> SparkSession:
+    """The active session, or a new one.
+
+    Args:
+        application: Its name.
+        ui: Whether Spark's own web interface is started.
+
+    Raises:
+        JavaError: There is no Java 17.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    cores = os.cpu_count() or 1
+    settings = {
+        "spark.sql.extensions": EXTENSIONS,
+        "spark.sql.catalog.spark_catalog": CATALOG,
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.daemon.module": "pipelines.spark.worker_daemon",
+        "spark.python.worker.reuse": "true",
+    }
+    builder = SparkSession.builder.appName(application)
+    if "SPARK_REMOTE" not in os.environ and "MASTER" not in os.environ:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings["spark.master"] = f"local[{cores}]"
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.jars"] = ",".join(delta_jars())
+        settings["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,36 @@
+"""The process that Spark forks its Python workers from, with everything loaded beforehand.
+
+A fresh worker spends 1.5 s importing NumPy, PyArrow and Numba; a forked one has them.
+"""
+
+from __future__ import annotations
+
+import pyarrow.parquet
+from pyspark.daemon import manager
+
+import pipelines.lake.export_slice
+import pipelines.lake.import_slice
+from state_core.kernels import decode, encode, hashing, scan, skip
+from state_core.kernels.compiler import Kernel
+
+__all__ = ["preload"]
+
+MODULES = (pyarrow.parquet, pipelines.lake.import_slice, pipelines.lake.export_slice)
+
+
+def preload() -> int:
+    """Load every kernel's machine code from the cache; how many there are."""
+    kernels = [
+        value
+        for module in (scan, skip, decode, encode, hashing)
+        for value in vars(module).values()
+        if isinstance(value, Kernel)
+    ]
+    for one in kernels:
+        one.compile()
+    return len(kernels)
+
+
+if __name__ == "__main__":
+    preload()
+    manager()
