@@ -35,6 +35,7 @@ __all__ = [
     "RelativeHandle",
     "SegmentHandle",
     "StreamHandle",
+    "keyed_bytes",
 ]
 
 
@@ -242,6 +243,21 @@ KeyedHandle: TypeAlias = (
     "KeyGroupsHandle | IncrementalHandle | ChangelogHandle | ChangelogByteHandle"
     " | ChangelogFileHandle"
 )
+
+
+def keyed_bytes(handle: KeyedHandle) -> int:
+    """The size of the state behind a keyed handle."""
+    if isinstance(handle, KeyGroupsHandle):
+        return 0 if handle.stream is None else handle.stream.size
+    if isinstance(handle, IncrementalHandle):
+        streams = [handle.meta, *(one for _, one in (*handle.shared, *handle.private))]
+        return sum(one.size for one in streams if one is not None)
+    if isinstance(handle, ChangelogHandle):
+        nested = (*handle.materialized, *handle.changes)
+        return sum(keyed_bytes(one) for one in nested if one is not None)
+    if isinstance(handle, ChangelogByteHandle):
+        return sum(len(change) for _, change in handle.changes)
+    return handle.size
 
 
 # --------------------------------------------------------------------------- operator state

@@ -250,6 +250,11 @@ class Operator:
         max_parallelism: The number of key groups.
         keyed_files: Where its keyed state lies.
         keyed_states: Its keyed states, timers included, by name.
+        other_states: Its operator states: name, distribution mode, elements in all subtasks.
+        subtask_states: How many subtasks left something.
+        coordinator_bytes: The size of its coordinator's state.
+        total_bytes: The size of all its state, as stored.
+        finished: Whether all of it had finished.
     """
 
     operator_id: str
@@ -259,6 +264,11 @@ class Operator:
     max_parallelism: int
     keyed_files: tuple[KeyedFile, ...] = ()
     keyed_states: tuple[KeyedState, ...] = ()
+    other_states: tuple[tuple[str, str, int], ...] = ()
+    subtask_states: int = 0
+    coordinator_bytes: int = 0
+    total_bytes: int = 0
+    finished: bool = False
 
     @property
     def label(self) -> str:

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog import Lake
-from pipelines.lake.measure import Measure
 from pipelines.lake.records import (
     KeyGroupRecord,
     OperatorRecord,
@@ -26,6 +25,7 @@ from pipelines.lake.records import (
     StateRecord,
     TableRecord,
     UnitRecord,
+    key_group_records,
 )
 from pipelines.lake.table_rows import TableRows, table_rows
 from pipelines.lake.tables import ATTEMPT_KEY, TableFile
@@ -36,8 +36,8 @@ from state_core.filesystem import Directory
 from state_core.formats.keyed_states import parse_keyed_state
 from state_core.formats.rehash import check_key_groups
 from state_core.formats.unified_encode import StateRows, encode_rows
-from state_core.handles import KeyGroupRange
 from state_core.key_groups import prefix_bytes
+from state_core.measure import Measure
 
 __all__ = ["CommitResult", "commit_snapshot"]
 
@@ -240,7 +240,7 @@ class _Commit:
 def _commit_partition(task: _Task) -> _Result:
     """Check an edited partition, and write it as one file of ours."""
     rows, unit = task.rows, task.unit
-    key_groups = KeyGroupRange(unit.first, unit.last)
+    key_groups = unit.key_groups
     by_state = rows.read(key_groups)
     held = sum(len(one.batch) for one in by_state)
     stored = sum(file.rows for file in rows.units if file.rows >= 0)
@@ -265,9 +265,9 @@ def _commit_partition(task: _Task) -> _Result:
     path, size = writer.close(unit)
     if not path:
         return _Result(None, {name: [] for name in names})
-    content = measure.fingerprint(names, unit)
+    content = measure.fingerprint(names, key_groups)
     record = UnitRecord(path, unit.partition, unit.first, unit.last, held, size, content)
-    return _Result(record, {name: measure.records(name) for name in names})
+    return _Result(record, {name: key_group_records(measure, name) for name in names})
 
 
 def _check_rows(rows: StateRows, max_parallelism: int) -> None:

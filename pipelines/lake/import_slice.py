@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from pipelines.lake.measure import Measure
-from pipelines.lake.records import KeyGroupRecord, UnitRecord
+from pipelines.lake.records import KeyGroupRecord, UnitRecord, key_group_records
 from pipelines.lake.unit_writer import UnitWriter, table_batch
 from pipelines.lake.units import Partitioning, Unit, units_of
 from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.handles import KeyGroupRange
+from state_core.measure import Measure
 from state_core.snapshot import KeyedFile, Snapshot
 
 __all__ = ["ImportTask", "SliceResult", "TableTarget", "import_slice"]
@@ -129,24 +129,28 @@ class _Slice:
         for unit in self.units[done:]:
             self._finish(writers, unit)
         self.result.key_groups = {
-            state.name: self.measure.records(state.name) for state in self.file.states
+            state.name: key_group_records(self.measure, state.name) for state in self.file.states
         }
         return self.result
+
+    def _held(self, target: TableTarget) -> list[str]:
+        """The states of a table that this file has."""
+        return [name for name in target.states if name in self.measure.states]
 
     def _unchanged(self, target: TableTarget) -> set[Unit]:
         return {
             unit
             for unit in self.units
             if (known := target.known.get((unit.first, unit.last))) is not None
-            and known == self.measure.fingerprint(target.states, unit)
+            and known == self.measure.fingerprint(self._held(target), unit.key_groups)
         }
 
     def _finish(self, writers: dict[str, UnitWriter], unit: Unit) -> None:
         for target in self.task.targets:
-            rows = self.measure.rows(target.states, unit)
+            rows = self.measure.rows(self._held(target), unit.key_groups)
             path, size = writers[target.path].close(unit)
             if rows:
-                content = self.measure.fingerprint(target.states, unit)
+                content = self.measure.fingerprint(self._held(target), unit.key_groups)
                 record = UnitRecord(
                     path, unit.partition, unit.first, unit.last, rows, size, content
                 )

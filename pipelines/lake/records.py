@@ -11,7 +11,10 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pyarrow as pa
+
+from state_core.measure import Measure
 
 __all__ = [
     "CarriedFile",
@@ -22,6 +25,7 @@ __all__ = [
     "StateRecord",
     "TableRecord",
     "UnitRecord",
+    "key_group_records",
 ]
 
 
@@ -184,6 +188,15 @@ class SnapshotRecord:
         """The reverse of `to_row`; columns that this version does not know are left out."""
         made: SnapshotRecord = _from_dict(cls, row)
         return made
+
+
+def key_group_records(measure: Measure, state: str) -> list[KeyGroupRecord]:
+    """The key groups in which a state has entries."""
+    counts, sizes = measure.counts(state), measure.sizes(state)
+    return [
+        KeyGroupRecord(measure.key_groups.first + at, int(counts[at]), int(sizes[at]))
+        for at in np.flatnonzero(counts).tolist()
+    ]
 
 
 _SCALARS = {

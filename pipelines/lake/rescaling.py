@@ -8,30 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.lake.records import OperatorRecord, SnapshotRecord
-from state_core.key_groups import key_group_ranges
+from state_core.redistribution import SubtaskPlan, plan_key_groups, skew_of, spread_evenly
 
-__all__ = ["OperatorPlan", "SubtaskPlan", "plan_rescale"]
-
-
-@dataclass(frozen=True)
-class SubtaskPlan:
-    """What one subtask gets.
-
-    Attributes:
-        subtask: Its index.
-        first: Its first key group.
-        last: Its last key group.
-        entries: In them.
-        state_bytes: In them.
-        moved_bytes: Of these, how many come from a subtask of another index.
-    """
-
-    subtask: int
-    first: int
-    last: int
-    entries: int
-    state_bytes: int
-    moved_bytes: int
+__all__ = ["OperatorPlan", "group_totals", "plan_rescale"]
 
 
 @dataclass(frozen=True)
@@ -69,30 +48,20 @@ def plan_rescale(
 
 def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | None) -> OperatorPlan:
     groups = max_parallelism or operator.max_parallelism
-    ranges = key_group_ranges(groups, parallelism)
     entries, sizes = group_totals(operator)
     estimated = groups != operator.max_parallelism
     if estimated:
-        entries, sizes = (_spread(one, groups) for one in (entries, sizes))
-    before = np.zeros(groups, np.int64) - 1
-    if not estimated:
-        for subtask, one in enumerate(key_group_ranges(groups, operator.parallelism)):
-            before[one.first : one.last + 1] = subtask
-    subtasks = []
-    for subtask, one in enumerate(ranges):
-        inside = slice(one.first, one.last + 1)
-        moved = sizes[inside][before[inside] != subtask].sum()
-        subtasks.append(
-            SubtaskPlan(
-                subtask, one.first, one.last, int(entries[inside].sum()),
-                int(sizes[inside].sum()), int(moved),
-            )  # fmt: skip
-        )
-    total = sum(one.state_bytes for one in subtasks)
-    largest = max(one.state_bytes for one in subtasks)
-    skew = largest * len(subtasks) / total if total else 1.0
-    old = (operator.parallelism, operator.max_parallelism)
-    return OperatorPlan(operator.label, old, (parallelism, groups), estimated, skew, subtasks)
+        entries, sizes = spread_evenly(entries, groups), spread_evenly(sizes, groups)
+    before = None if estimated else operator.parallelism
+    subtasks = plan_key_groups(entries, sizes, parallelism, before)
+    return OperatorPlan(
+        operator.label,
+        (operator.parallelism, operator.max_parallelism),
+        (parallelism, groups),
+        estimated,
+        skew_of([one.state_bytes for one in subtasks]),
+        subtasks,
+    )
 
 
 def group_totals(
@@ -106,10 +75,3 @@ def group_totals(
         np.add.at(entries, groups, [one.entries for one in state.key_groups])
         np.add.at(sizes, groups, [one.state_bytes for one in state.key_groups])
     return entries, sizes
-
-
-def _spread(totals: npt.NDArray[np.int64], groups: int) -> npt.NDArray[np.int64]:
-    """What other key groups hold on average if every key's hash is even."""
-    whole = int(totals.sum())
-    bounds = np.arange(groups + 1, dtype=np.int64) * whole // groups
-    return np.diff(bounds)

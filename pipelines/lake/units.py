@@ -28,6 +28,11 @@ class Unit:
     first: int
     last: int
 
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """The key groups."""
+        return KeyGroupRange(self.first, self.last)
+
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:

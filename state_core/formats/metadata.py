@@ -31,7 +31,13 @@ from state_core.formats.handle_codec import (
     write_operator_handle,
     write_stream_handle,
 )
-from state_core.handles import ChannelHandle, InlineHandle, KeyedHandle, OperatorHandle
+from state_core.handles import (
+    ChannelHandle,
+    InlineHandle,
+    KeyedHandle,
+    OperatorHandle,
+    keyed_bytes,
+)
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
@@ -41,6 +47,7 @@ __all__ = [
     "OperatorState",
     "SubtaskState",
     "read_metadata",
+    "subtask_bytes",
     "write_metadata",
 ]
 
@@ -108,6 +115,17 @@ class CheckpointMetadata:
     operators: list[OperatorState]
     masters: list[MasterState] = field(default_factory=list)
     properties: bytes = b""
+
+
+def subtask_bytes(subtask: SubtaskState) -> int:
+    """The size of a subtask's state, as its handles say (`OperatorSubtaskState.getStateSize`)."""
+    streams = [
+        one.stream
+        for one in (subtask.managed_operator, subtask.raw_operator, *subtask.inputs, *subtask.outputs)
+        if one is not None
+    ]
+    keyed = [one for one in (subtask.managed_keyed, subtask.raw_keyed) if one is not None]
+    return sum(one.size for one in streams if one is not None) + sum(map(keyed_bytes, keyed))
 
 
 def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:

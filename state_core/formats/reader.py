@@ -25,7 +25,12 @@ from state_core.formats.checkpoint_properties import describe_properties
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import describe_state, layout_of
 from state_core.formats.meta_info import KeyedHeader, read_keyed_header
-from state_core.formats.metadata import CheckpointMetadata, OperatorState, read_metadata
+from state_core.formats.metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    read_metadata,
+    subtask_bytes,
+)
 from state_core.formats.state_files import StateFiles
 from state_core.formats.unified import UnifiedFile, spans_of
 from state_core.handles import KeyedHandle, KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
@@ -119,6 +124,7 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
             raise error.within(f"operator {label}, subtask {index}") from error
         if opened is not None:
             keyed_files.append(opened)
+    coordinator = state.coordinator.size if state.coordinator is not None else 0
     return Operator(
         state.operator_id,
         uid,
@@ -127,7 +133,23 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         state.max_parallelism,
         tuple(keyed_files),
         _merge_states(keyed_files),
+        _other_states(state),
+        len(state.subtasks or {}),
+        coordinator,
+        coordinator + sum(subtask_bytes(one) for one in (state.subtasks or {}).values()),
+        finished=state.subtasks is None,
     )
+
+
+def _other_states(state: OperatorState) -> tuple[tuple[str, str, int], ...]:
+    """Operator states by name: their mode, and their elements in all subtasks."""
+    found: dict[str, tuple[str, str, int]] = {}
+    for subtask in (state.subtasks or {}).values():
+        if subtask.managed_operator is not None:
+            for name, part in subtask.managed_operator.states.items():
+                count = found.get(name, ("", "", 0))[2] + len(part.offsets)
+                found[name] = (name, part.mode.name, count)
+    return tuple(found.values())
 
 
 def _open_keyed(

@@ -1,0 +1,1 @@
+"""The commands of `statelake`, one file for those that belong together."""
