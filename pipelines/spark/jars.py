@@ -16,7 +16,7 @@ import pyspark
 
 from state_core.errors import StateError
 
-__all__ = ["JavaError", "delta_jars", "require_java", "resolve_jars"]
+__all__ = ["JavaError", "cache_directory", "delta_jars", "require_java", "resolve_jars"]
 
 DELTA_VERSION = "4.4.0"
 DELTA_JARS = {

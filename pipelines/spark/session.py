@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipelines.spark.jars import delta_jars
+from pipelines.spark.jars import cache_directory, delta_jars
 
 __all__ = ["open_session"]
 
+GIVEN_BY_OTHERS = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
+JAVA_OPTIONS = (
+    "-XX:+UseParallelGC",
+    "-XX:TieredStopAtLevel=1",
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+)
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
@@ -46,15 +55,33 @@ def open_session(application: str = "statelake", *, ui: bool = False) -> SparkSe
         "spark.python.worker.reuse": "true",
     }
     builder = SparkSession.builder.appName(application)
-    if "SPARK_REMOTE" not in os.environ and "MASTER" not in os.environ:
+    if not any(name in os.environ for name in GIVEN_BY_OTHERS):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings["spark.master"] = f"local[{cores}]"
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.jars"] = ",".join(delta_jars())
-        settings["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+        settings["spark.driver.extraJavaOptions"] = " ".join(JAVA_OPTIONS)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    with _errors_to_log():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _errors_to_log() -> Iterator[None]:
+    """Let the JVM that is started write its standard error to a file, and not between our lines."""
+    if os.environ.get("STATELAKE_DEBUG"):
+        yield
+        return
+    log = cache_directory() / "spark.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("a") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,93 @@
+"""The assets: a savepoint as found, its tables in the lake, a plan for it, and what goes back."""
+
+import dagster as dg
+
+from pipelines.lake.exporting import export_snapshot
+from pipelines.lake.importing import import_snapshot
+from pipelines.lake.rescaling import plan_rescale
+from pipelines.metadata import export_metadata, plan_metadata, savepoint_metadata, tables_metadata
+from pipelines.partitions import snapshot_partitions
+from pipelines.resources import Locations
+from state_core.formats import open_snapshot
+
+__all__ = ["RescaleConfig", "all_assets"]
+
+GROUP = "state"
+
+
+class RescaleConfig(dg.Config):
+    """How a snapshot is to be written; what is left out stays as it was.
+
+    Attributes:
+        parallelism: Of every operator with keyed state.
+        max_parallelism: Of every operator; another one gives every key a new key group.
+        compression: `snappy` or `none`.
+        metadata_version: 3 to 6.
+    """
+
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    compression: str | None = None
+    metadata_version: int | None = None
+
+
+@dg.asset(partitions_def=snapshot_partitions, group_name=GROUP, kinds={"flink"})
+def savepoint(context: dg.AssetExecutionContext, locations: Locations) -> dg.MaterializeResult:
+    """A savepoint or checkpoint as Flink wrote it: what is in it, before anything is read."""
+    snapshot = open_snapshot(locations.savepoint(context.partition_key))
+    return dg.MaterializeResult(metadata=savepoint_metadata(snapshot))
+
+
+@dg.asset(
+    partitions_def=snapshot_partitions, group_name=GROUP, deps=[savepoint], kinds={"spark", "delta"}
+)
+def state_tables(context: dg.AssetExecutionContext, locations: Locations) -> dg.MaterializeResult:
+    """Its keyed state in Delta tables, one a state, partitioned by key group."""
+    lake = locations.open_lake()
+    done = import_snapshot(
+        lake,
+        locations.savepoint(context.partition_key),
+        locations.job_name,
+        snapshot_id=context.partition_key,
+        engine="spark",
+    )
+    return dg.MaterializeResult(metadata=tables_metadata(lake, done))
+
+
+@dg.asset(partitions_def=snapshot_partitions, group_name=GROUP, deps=[state_tables])
+def restore_plan(
+    context: dg.AssetExecutionContext, config: RescaleConfig, locations: Locations
+) -> dg.MaterializeResult:
+    """Which key groups each subtask gets when the job is restored, and how evenly."""
+    record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
+    parallelism = config.parallelism or max(one.parallelism for one in record.operators)
+    plans = plan_rescale(record, parallelism, config.max_parallelism)
+    return dg.MaterializeResult(metadata=plan_metadata(plans))
+
+
+@dg.asset(
+    partitions_def=snapshot_partitions,
+    group_name=GROUP,
+    deps=[restore_plan],
+    kinds={"spark", "flink"},
+)
+def exported_savepoint(
+    context: dg.AssetExecutionContext, config: RescaleConfig, locations: Locations
+) -> dg.MaterializeResult:
+    """The snapshot as a savepoint again, which Flink restores at the planned parallelism."""
+    target = f"{locations.exports_location.rstrip('/')}/{context.partition_key}-{context.run.run_id[:8]}"
+    done = export_snapshot(
+        locations.open_lake(),
+        locations.job_name,
+        context.partition_key,
+        target,
+        parallelism=config.parallelism,
+        max_parallelism=config.max_parallelism,
+        compression=config.compression,
+        metadata_version=config.metadata_version,
+        engine="spark",
+    )
+    return dg.MaterializeResult(metadata=export_metadata(done))
+
+
+all_assets = [savepoint, state_tables, restore_plan, exported_savepoint]

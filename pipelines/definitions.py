@@ -1,0 +1,22 @@
+"""Everything that Dagster knows of statelake, wired together; nothing is decided here."""
+
+import dagster as dg
+
+from pipelines.assets import all_assets
+from pipelines.checks import all_checks
+from pipelines.jobs import all_jobs
+from pipelines.resources import Locations
+from pipelines.schedules import all_schedules
+from pipelines.sensors import all_sensors
+
+__all__ = ["definitions"]
+
+definitions = dg.Definitions(
+    assets=all_assets,
+    asset_checks=all_checks,
+    jobs=all_jobs,
+    schedules=all_schedules,
+    sensors=all_sensors,
+    resources={"locations": Locations()},
+    executor=dg.in_process_executor,
+)

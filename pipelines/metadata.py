@@ -1,0 +1,137 @@
+"""What the Dagster UI shows of a snapshot: counts, sizes, a picture, a preview."""
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import dagster as dg
+import numpy as np
+
+from pipelines.commands.terminal import bytes_text, plain
+from pipelines.lake.catalog import Lake
+from pipelines.lake.exporting import ExportResult
+from pipelines.lake.importing import ImportResult
+from pipelines.lake.records import OperatorRecord, StateRecord
+from pipelines.lake.rescaling import OperatorPlan, group_totals
+from pipelines.lake.table_rows import table_rows
+from pipelines.pictures import key_group_histogram
+from state_core.handles import KeyGroupRange
+from state_core.snapshot import Snapshot
+
+__all__ = ["export_metadata", "plan_metadata", "savepoint_metadata", "tables_metadata"]
+
+PREVIEW_ROWS = 5
+SHOWN_SUBTASKS = 32
+
+Metadata = dict[str, Any]
+
+
+def savepoint_metadata(snapshot: Snapshot) -> Metadata:
+    """Of a snapshot as found."""
+    rows = [
+        (one.label, one.name, one.parallelism, one.max_parallelism, bytes_text(one.total_bytes),
+         ", ".join(state.name for state in one.keyed_states))
+        for one in snapshot.operators
+    ]  # fmt: skip
+    columns = ("operator", "name", "parallelism", "max parallelism", "size", "keyed states")
+    return {
+        "location": dg.MetadataValue.path(snapshot.location),
+        "kind": f"{snapshot.format} {snapshot.kind}",
+        "checkpoint id": snapshot.checkpoint_id,
+        "_metadata version": snapshot.metadata_version,
+        "compression": snapshot.compression,
+        "size (bytes)": sum(one.total_bytes for one in snapshot.operators),
+        "operators": dg.MetadataValue.md(_markdown(columns, rows)),
+    }
+
+
+def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
+    """Of a snapshot in the lake."""
+    record = done.record
+    rows = [
+        (state.table, version, state.kind, state.value_type, f"{state.entries:,}",
+         bytes_text(state.state_bytes))
+        for operator in record.operators
+        for version, state in _states(operator)
+    ]  # fmt: skip
+    columns = ("table", "version", "kind", "value", "entries", "bytes")
+    found: Metadata = {
+        "dagster/row_count": record.entries,
+        "state (bytes)": record.state_bytes,
+        "written (bytes)": record.written_bytes,
+        "files written": done.written_units,
+        "files kept from the previous snapshot": done.kept_units,
+        "lake": dg.MetadataValue.path(lake.location),
+        "tables": dg.MetadataValue.md(_markdown(columns, rows)),
+        "preview": dg.MetadataValue.md(_preview(lake, record.operators)),
+    }
+    for operator in record.operators:
+        _, sizes = group_totals(operator)
+        name = f"key groups of {operator.label}"
+        found[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
+    return found
+
+
+def _states(operator: OperatorRecord) -> Iterable[tuple[int, StateRecord]]:
+    versions = {table.path: table.version for table in operator.tables}
+    return [(versions[state.table], state) for state in operator.states]
+
+
+def _preview(lake: Lake, operators: list[OperatorRecord]) -> str:
+    """A few rows of every table."""
+    parts = []
+    for operator in operators:
+        ids = {state.name: index for index, state in enumerate(operator.states)}
+        for table in operator.tables:
+            if not table.units:
+                continue
+            unit = table.units[0]
+            reader = table_rows(lake.location, operator, table, ids)
+            for rows in reader.read(KeyGroupRange(unit.first, unit.last)):
+                names = [n for n in rows.batch.schema.names if not n.startswith("raw_")]
+                shown = islice(rows.batch.select(names).slice(0, PREVIEW_ROWS).to_pylist(), PREVIEW_ROWS)
+                cells = [[_cell(value) for value in row.values()] for row in shown]
+                parts.append(f"**{table.path}** ({rows.name})\n\n{_markdown(names, cells)}")
+    return "\n\n".join(parts)
+
+
+def _cell(value: Any) -> str:
+    held = plain(value)
+    text = held if isinstance(held, str) else json.dumps(held, ensure_ascii=False)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
+    """Of a plan."""
+    found: Metadata = {}
+    for plan in plans:
+        rows = [
+            (one.subtask, f"{one.first}-{one.last}", f"{one.entries:,}", bytes_text(one.state_bytes),
+             bytes_text(one.moved_bytes))
+            for one in plan.subtasks[:SHOWN_SUBTASKS]
+        ]  # fmt: skip
+        columns = ("subtask", "key groups", "entries", "bytes", "from other subtasks")
+        found[f"{plan.operator}: subtasks"] = dg.MetadataValue.md(_markdown(columns, rows))
+        found[f"{plan.operator}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
+        found[f"{plan.operator}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
+        found[f"{plan.operator}: skew"] = float(np.round(plan.skew, 4))
+    return found
+
+
+def export_metadata(done: ExportResult) -> Metadata:
+    """Of an export."""
+    return {
+        "savepoint": dg.MetadataValue.path(done.path),
+        "_metadata version": done.metadata_version,
+        "files": done.files,
+        "size (bytes)": done.size,
+        "restore it with": f"flink run -s {done.path} ...",
+    }
+
+
+def _markdown(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    names = list(columns)
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)

@@ -1,0 +1,59 @@
+"""Where things are: the savepoints that come in, the lake, and the exports that go out."""
+
+import os
+
+import dagster as dg
+
+from pipelines.lake.catalog import Lake
+
+__all__ = ["Locations"]
+
+DEFAULTS = {
+    "STATELAKE_SAVEPOINTS": "savepoints",
+    "STATELAKE_LAKE": "lake",
+    "STATELAKE_EXPORTS": "exports",
+    "STATELAKE_JOB": "job",
+}
+
+
+class Locations(dg.ConfigurableResource):
+    """Paths or URIs. What is left empty comes from the environment when a run needs it.
+
+    Attributes:
+        savepoints: A directory of savepoints, each in a directory of its own
+            (`STATELAKE_SAVEPOINTS`).
+        lake: The lake (`STATELAKE_LAKE`).
+        exports: Where exported savepoints go (`STATELAKE_EXPORTS`).
+        job: The job's name in the lake (`STATELAKE_JOB`).
+    """
+
+    savepoints: str = ""
+    lake: str = ""
+    exports: str = ""
+    job: str = ""
+
+    def _given(self, value: str, variable: str) -> str:
+        return value or os.environ.get(variable, DEFAULTS[variable])
+
+    @property
+    def savepoints_location(self) -> str:
+        """The directory of savepoints."""
+        return self._given(self.savepoints, "STATELAKE_SAVEPOINTS")
+
+    @property
+    def exports_location(self) -> str:
+        """Where exports go."""
+        return self._given(self.exports, "STATELAKE_EXPORTS")
+
+    @property
+    def job_name(self) -> str:
+        """The job's name in the lake."""
+        return self._given(self.job, "STATELAKE_JOB")
+
+    def open_lake(self) -> Lake:
+        """The lake."""
+        return Lake(self._given(self.lake, "STATELAKE_LAKE"))
+
+    def savepoint(self, name: str) -> str:
+        """The savepoint of that name."""
+        return f"{self.savepoints_location.rstrip('/')}/{name}"

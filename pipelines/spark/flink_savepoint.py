@@ -1,0 +1,278 @@
+"""The Spark data source `flink_savepoint`: keyed state of a snapshot as a DataFrame.
+
+One partition a slice of key groups, read on the executors straight into Arrow batches. What is not
+asked for is not read: an operator, a state, columns and key groups are chosen by options. With
+`spark.sql.python.filterPushdown.enabled` a filter on `key_group`, or one that fixes `key`, prunes
+key groups too: a key's group follows from its hash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from state_core.errors import KeyGroupError, NotFoundError
+from state_core.formats import open_snapshot
+from state_core.formats.keyed_states import parse_keyed_state
+from state_core.handles import KeyGroupRange
+from state_core.key_groups import key_groups_of_hashes
+from state_core.snapshot import KeyedState, Operator, StateKind, plan_slices
+
+__all__ = ["FlinkSavepointDataSource", "register"]
+
+KEY_GROUP = "key_group"
+_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+
+
+def register(session: SparkSession) -> None:
+    """Make `spark.read.format("flink_savepoint")` known to a session."""
+    session.dataSource.register(FlinkSavepointDataSource)
+
+
+class FlinkSavepointDataSource(DataSource):
+    """`spark.read.format("flink_savepoint")`.
+
+    Options:
+        path: The savepoint or checkpoint; what `load` is given.
+        operator: Uid, name or id; may be left out where only one has keyed state.
+        state: The state; may be left out where there is only one beside timers.
+        columns: Only these, separated by commas; by default all but the exact bytes (`raw_key`,
+            `raw_value`) of values that a column can't hold.
+        keyGroups: Only these: `17`, or `0-63`, or several separated by commas.
+        uids: Operator uids to recognise (Flink < 2.0), separated by commas.
+        allowExternal: Directories elsewhere that handles may lead to, separated by commas.
+        sliceBytes: How much state a partition has, about.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """`flink_savepoint`."""
+        return "flink_savepoint"
+
+    def schema(self) -> StructType:
+        """The state's columns."""
+        return from_arrow_schema(_Selection.of(self.options).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the state."""
+        return FlinkSavepointReader(dict(self.options))
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """What the options select."""
+
+    operator: Operator
+    state: KeyedState
+    schema: pa.Schema
+    key_groups: tuple[KeyGroupRange, ...]
+
+    @classmethod
+    def of(cls, options: Any) -> _Selection:
+        path = options.get("path")
+        if not path:
+            raise NotFoundError("no path given", remedy='use .load("path of a savepoint")')
+        snapshot = open_snapshot(
+            path, allow_external=_listed(options, "allowExternal"), uids=_listed(options, "uids")
+        )
+        keyed = [one for one in snapshot.operators if one.keyed_states]
+        if options.get("operator"):
+            operator = snapshot.operator(options["operator"])
+        elif len(keyed) == 1:
+            operator = keyed[0]
+        else:
+            known = ", ".join(one.label for one in keyed) or "none"
+            raise NotFoundError(
+                f"{path} has {len(keyed)} operators with keyed state",
+                remedy=f'choose one with .option("operator", ...): {known}',
+            )
+        state = _state(operator, options.get("state"))
+        every = [name for name in state.schema.names if not name.startswith("raw_")]
+        names = _listed(options, "columns") or tuple(every)
+        unknown = [name for name in names if name not in state.schema.names]
+        if unknown:
+            raise NotFoundError(
+                f"state {state.name!r} has no column {unknown[0]!r}",
+                remedy=f"it has: {', '.join(state.schema.names)}",
+            )
+        schema = pa.schema([state.schema.field(name) for name in names])
+        return cls(operator, state, schema, _ranges(options.get("keyGroups")))
+
+
+def _state(operator: Operator, name: str | None) -> KeyedState:
+    if name:
+        return operator.state(name)
+    states = [one for one in operator.keyed_states if one.kind is not StateKind.TIMERS]
+    if len(states) == 1:
+        return states[0]
+    known = ", ".join(one.name for one in operator.keyed_states) or "none"
+    raise NotFoundError(
+        f"operator {operator.label} has {len(states)} states",
+        remedy=f'choose one with .option("state", ...): {known}',
+    )
+
+
+def _listed(options: Any, name: str) -> tuple[str, ...]:
+    text = options.get(name) or ""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _ranges(text: str | None) -> tuple[KeyGroupRange, ...]:
+    if not text:
+        return ()
+    ranges = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise NotFoundError(f"keyGroups {text!r}", remedy="write 17, or 0-63, or 3,8-11")
+        ranges.append(KeyGroupRange(int(match[1]), int(match[2] or match[1])))
+    return tuple(ranges)
+
+
+@dataclass
+class _Slice(InputPartition):
+    """One partition: key groups of one file."""
+
+    file: int
+    first: int
+    last: int
+
+
+class _PushFilters:
+    """`pushFilters` for a reader that must not seem to have it.
+
+    Spark refuses a reader whose class overrides the method while push-down is off, though it
+    would not call it; it looks at `__func__` to tell. It is only called while push-down is on.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: FlinkSavepointReader) -> None:
+        self.reader = reader
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Prune key groups by what fixes them; Spark still applies every filter itself."""
+        for one in filters:
+            self.reader.prune(one)
+        return filters
+
+
+class FlinkSavepointReader(DataSourceReader):
+    """Reads one state; it travels to the executors as its options alone."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.options = options
+        self.wanted: set[int] | None = None
+        selection = _Selection.of(options)
+        if selection.key_groups:
+            inside = (range(one.first, one.last + 1) for one in selection.key_groups)
+            self._keep({group for groups in inside for group in groups})
+        self.pushFilters = _PushFilters(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options, "wanted": self.wanted}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def _keep(self, groups: set[int]) -> None:
+        self.wanted = groups if self.wanted is None else self.wanted & groups
+
+    def prune(self, one: Filter) -> None:
+        """Leave out key groups that the filter rules out."""
+        column = getattr(one, "attribute", ())
+        selection = _Selection.of(self.options)
+        if column == (KEY_GROUP,):
+            groups = np.arange(selection.operator.max_parallelism)
+            kept = _matching(one, groups)
+            if kept is not None:
+                self._keep(set(kept.tolist()))
+        elif column == ("key",) and isinstance(one, EqualTo | EqualNullSafe | In):
+            values = list(one.value) if isinstance(one, In) else [one.value]
+            groups_of_keys = _groups_of(selection, values)
+            if groups_of_keys is not None:
+                self._keep(groups_of_keys)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each slice of key groups that may hold what is wanted."""
+        selection = _Selection.of(self.options)
+        files = [file for file, _ in selection.state.files]
+        size = int(self.options.get("slicebytes", self.options.get("sliceBytes", 32 << 20)))
+        found = []
+        for one in plan_slices(files, size):
+            groups = range(one.key_groups.first, one.key_groups.last + 1)
+            if self.wanted is None or any(group in self.wanted for group in groups):
+                found.append(_Slice(one.file, one.key_groups.first, one.key_groups.last))
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice, a window at a time."""
+        if not isinstance(partition, _Slice):
+            return
+        selection = _Selection.of(self.options)
+        file, state = selection.state.files[partition.file]
+        for first, last in self._wanted_runs(partition):
+            for entries in file.entries(KeyGroupRange(first, last)):
+                mine = entries.of_state(state)
+                if len(mine):
+                    batch = file.decode(state, mine)
+                    yield batch.select(selection.schema.names)
+
+    def _wanted_runs(self, partition: _Slice) -> Iterator[tuple[int, int]]:
+        if self.wanted is None:
+            yield partition.first, partition.last
+            return
+        for group in range(partition.first, partition.last + 1):
+            if group in self.wanted:
+                yield group, group
+
+
+_COMPARISONS = {
+    EqualTo: np.equal,
+    EqualNullSafe: np.equal,
+    GreaterThan: np.greater,
+    GreaterThanOrEqual: np.greater_equal,
+    LessThan: np.less,
+    LessThanOrEqual: np.less_equal,
+}
+
+
+def _matching(one: Filter, groups: Any) -> Any:
+    """The key groups that a filter lets through, or None if it says nothing of them."""
+    if isinstance(one, In):
+        return groups[np.isin(groups, list(one.value))]
+    compare = _COMPARISONS.get(type(one))
+    value = getattr(one, "value", None)
+    return None if compare is None or value is None else groups[compare(groups, value)]
+
+
+def _groups_of(selection: _Selection, values: list[Any]) -> set[int] | None:
+    """The key groups of keys, or None if their hashes can't be derived."""
+    file, _ = selection.state.files[0]
+    _, layout = parse_keyed_state(selection.state.meta_info, file.key_serializer)
+    try:
+        codes = layout.key.hash_codes(pa.array(values, layout.key.arrow_type))
+    except (KeyGroupError, pa.ArrowException):
+        return None
+    return set(key_groups_of_hashes(codes, selection.operator.max_parallelism).tolist())

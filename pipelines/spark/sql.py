@@ -1,0 +1,118 @@
+"""Spark SQL over a lake: tables go by `<job>.<operator>.<state>`, at any snapshot.
+
+A name of three parts (each may be quoted by backticks) that the catalog knows is replaced by the
+Delta table it stands for, pinned to the snapshot's version where one is asked for. Text in quotes
+and comments is left alone; everything else is Spark's own SQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.lake.catalog import Lake
+from pipelines.lake.records import SnapshotRecord
+from state_core.errors import NotFoundError
+
+__all__ = ["resolve_names", "run_sql", "table_names"]
+
+TIMERS = "timers"
+
+_TOKEN = re.compile(
+    r"""
+    (?P<skip> '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/ )
+  | (?P<name> (?:`(?:[^`]|``)+`|[^\W\d]\w*) (?: \s*\.\s* (?:`(?:[^`]|``)+`|\w[\w-]*) )+ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PART = re.compile(r"`((?:[^`]|``)+)`|(\w[\w-]*)")
+
+
+def run_sql(
+    session: SparkSession,
+    lake: Lake,
+    query: str,
+    *,
+    as_of: str | None = None,
+    job: str | None = None,
+) -> DataFrame:
+    """Run a query or a statement.
+
+    Args:
+        session: Spark, with Delta.
+        lake: The lake.
+        query: One statement.
+        as_of: A snapshot's id: tables are read as they were in it.
+        job: A job whose name may be left out of table names.
+
+    Raises:
+        NotFoundError: No job has that snapshot.
+    """
+    return session.sql(resolve_names(query, table_names(lake, as_of=as_of, job=job)))
+
+
+def table_names(
+    lake: Lake, *, as_of: str | None = None, job: str | None = None
+) -> dict[tuple[str, ...], str]:
+    """Every table's name, and what stands for it in Spark SQL.
+
+    An operator's timers go by `<job>.<operator>.timers`; `snapshots` is the catalog itself.
+    """
+    names: dict[tuple[str, ...], str] = {}
+    found = False
+    for one in lake.jobs():
+        record = lake.latest(one) if as_of is None else _snapshot(lake, one, as_of)
+        if record is None:
+            continue
+        found = True
+        for key, target in _tables_of(lake, record, pinned=as_of is not None).items():
+            names[key] = target
+            if job == one:
+                names[key[1:]] = target
+    if as_of is not None and not found:
+        raise NotFoundError(f"no job has a snapshot {as_of!r}", remedy="see `statelake snapshots`")
+    return names
+
+
+def _snapshot(lake: Lake, job: str, snapshot_id: str) -> SnapshotRecord | None:
+    known = {one.snapshot_id for one in lake.summaries(job)}
+    return lake.snapshot(job, snapshot_id) if snapshot_id in known else None
+
+
+def _tables_of(lake: Lake, record: SnapshotRecord, *, pinned: bool) -> dict[tuple[str, ...], str]:
+    names = {}
+    for operator in record.operators:
+        versions = {table.path: table.version for table in operator.tables}
+        for state in operator.states:
+            name = TIMERS if state.kind == TIMERS else state.name
+            target = f"delta.`{spark_path(lake.table(state.table).uri)}`"
+            if pinned:
+                target += f" VERSION AS OF {versions[state.table]}"
+            names[record.job, operator.label, name] = target
+    return names
+
+
+def spark_path(uri: str) -> str:
+    """A table's location as Hadoop spells it."""
+    return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri
+
+
+def resolve_names(query: str, names: Mapping[tuple[str, ...], str]) -> str:
+    """Replace the names of tables in a query; a longer name may go on with columns."""
+    by_folded = {tuple(part.lower() for part in key): value for key, value in names.items()}
+
+    def replace(match: re.Match[str]) -> str:
+        text = match["name"]
+        if text is None:
+            return match[0]
+        parts = list(_PART.finditer(text))
+        values = [(part[1] or part[2]).replace("``", "`").lower() for part in parts]
+        for count in (3, 2):
+            known = by_folded.get(tuple(values[:count]))
+            if known is not None and len(values) == count:
+                return known
+        return text
+
+    return _TOKEN.sub(replace, query)
