@@ -14,8 +14,8 @@ from pipelines.commands.terminal import (
     console,
     json_option,
     plain,
+    print_table,
     progress_bar,
-    table,
 )
 from pipelines.lake.catalog import Lake
 from pipelines.lake.diffing import diff_snapshots
@@ -61,14 +61,13 @@ def diff(
     if as_json_:
         as_json([asdict(one) for one in found])
     else:
-        shown = table(
-            f"{earlier} → {later}", "<operator", "<state", "<", ">added", ">removed", ">changed"
-        )
-        for one in found:
-            numbers = [f"{count:,}" for count in (one.added, one.removed, one.changed)]
-            shown.add_row(one.operator, one.state, one.status, *numbers)
+        columns = ("<operator", "<state", "<", ">added", ">removed", ">changed")
+        rows = [
+            (one.operator, one.state, one.status, *map("{:,}".format, (one.added, one.removed, one.changed)))
+            for one in found
+        ]
+        print_table(f"{earlier} → {later}", columns, rows)
         out = console()
-        out.print(shown)
         for one in found:
             for example in one.examples:
                 text = json.dumps(plain(example), ensure_ascii=False)
@@ -117,14 +116,12 @@ def _print(plan: OperatorPlan) -> None:
         f"{plan.operator}: parallelism {old} → {new}, max parallelism {old_groups} → {groups},"
         f" skew {plan.skew:.3f}{about}"
     )
-    shown = table(title, ">subtask", "<key groups", ">entries", ">bytes", ">from other subtasks")
-    for one in plan.subtasks[:SHOWN_SUBTASKS]:
-        groups_text = f"{one.first}-{one.last}" if one.last >= one.first else "none"
-        shown.add_row(
-            str(one.subtask), groups_text, f"{one.entries:,}", bytes_text(one.state_bytes),
-            bytes_text(one.moved_bytes),
-        )  # fmt: skip
-    out = console()
-    out.print(shown)
+    rows = [
+        (str(one.subtask), f"{one.first}-{one.last}" if one.last >= one.first else "none",
+         f"{one.entries:,}", bytes_text(one.state_bytes), bytes_text(one.moved_bytes))
+        for one in plan.subtasks[:SHOWN_SUBTASKS]
+    ]  # fmt: skip
+    columns = (">subtask", "<key groups", ">entries", ">bytes", ">from other subtasks")
+    print_table(title, columns, rows)
     if len(plan.subtasks) > SHOWN_SUBTASKS:
-        out.print(f"… and {len(plan.subtasks) - SHOWN_SUBTASKS} more (--json shows all)")
+        console().print(f"… and {len(plan.subtasks) - SHOWN_SUBTASKS} more (--json shows all)")

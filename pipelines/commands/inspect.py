@@ -9,7 +9,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.commands.terminal import as_json, bytes_text, console, json_option, table
+from pipelines.commands.terminal import as_json, bytes_text, console, json_option, print_table
 from state_core.formats import open_snapshot
 from state_core.measure import measure_operator
 from state_core.redistribution import SubtaskPlan, plan_key_groups, skew_of
@@ -171,24 +171,25 @@ def _print(report: dict[str, Any]) -> None:
         f" {report['metadata_version']}, compression {report['compression']},"
         f" {bytes_text(report['size_bytes'])}\n"
     )
-    operators = table(
-        "operators", "<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state"
-    )
+    operators = []
     for one in report["operators"]:
         held = f"{len(one['keyed_states'])} keyed" if one["keyed_states"] else ""
         if one["operator_states"]:
             held += f"{', ' if held else ''}{len(one['operator_states'])} operator"
         if one["operator-coordinator-state-size-in-bytes"]:
             held += f"{', ' if held else ''}coordinator"
-        operators.add_row(
-            one["operator-uid"] or one["operator-uid-hash"],
-            one["operator-name"] or "",
-            str(one["operator-parallelism"]),
-            str(one["operator-max-parallelism"]),
-            bytes_text(one["operator-total-size-in-bytes"]),
-            held or "none",
+        operators.append(
+            (
+                one["operator-uid"] or one["operator-uid-hash"],
+                one["operator-name"] or "",
+                str(one["operator-parallelism"]),
+                str(one["operator-max-parallelism"]),
+                bytes_text(one["operator-total-size-in-bytes"]),
+                held or "none",
+            )
         )
-    out.print(operators)
+    columns = ("<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state")
+    print_table("operators", columns, operators)
     for one in report["operators"]:
         _print_states(one)
 
@@ -201,18 +202,18 @@ def _print_states(operator: dict[str, Any]) -> None:
     counted = any("entries" in state for state in operator["keyed_states"])
     columns = ["<state", "<kind", "<namespace", "<value", *((">entries", ">bytes") if counted else ())]
     key = f", keyed by {operator['key_type']}" if operator["key_type"] else ""
-    states = table(f"\n{label}{key}", *columns)
+    states = []
     for state in operator["keyed_states"]:
         value = state["value_type"] or ""
         if state.get("user_key_type"):
             value = f"{state['user_key_type']} → {value}"
         numbers = [f"{state['entries']:,}", bytes_text(state["bytes"])] if counted else []
         ttl = " (ttl)" if state["ttl"] else ""
-        states.add_row(state["name"], state["kind"], state["namespace_type"], value + ttl, *numbers)
+        states.append((state["name"], state["kind"], state["namespace_type"], value + ttl, *numbers))
     for state in operator["operator_states"]:
         blank = [f"{state['elements']:,}", ""] if counted else []
-        states.add_row(state["name"], f"operator, {state['mode'].lower()}", "", "", *blank)
-    out.print(states)
+        states.append((state["name"], f"operator, {state['mode'].lower()}", "", "", *blank))
+    print_table(f"\n{label}{key}", columns, states)
     groups = operator["key_groups"]
     if groups["with_data"]:
         heavy = ", ".join(

@@ -12,8 +12,8 @@ from pipelines.commands.terminal import (
     bytes_text,
     console,
     json_option,
+    print_table,
     progress_bar,
-    table,
 )
 from pipelines.lake.catalog import Lake
 from pipelines.lake.committing import commit_snapshot
@@ -103,15 +103,13 @@ def import_command(
         f" ({bytes_text(record.written_bytes)}), kept {done.kept_units}",
         soft_wrap=True,
     )
-    tables = table("", "<table", ">version", ">entries", "<value")
-    for operator in record.operators:
-        versions = {one.path: one.version for one in operator.tables}
-        for state in operator.states:
-            tables.add_row(
-                state.table, str(versions[state.table]), f"{state.entries:,}",
-                state.value_type or state.name,
-            )  # fmt: skip
-    out.print(tables)
+    versions = {one.path: one.version for op in record.operators for one in op.tables}
+    rows = [
+        (state.table, str(versions[state.table]), f"{state.entries:,}", state.value_type or state.name)
+        for operator in record.operators
+        for state in operator.states
+    ]
+    print_table("", ("<table", ">version", ">entries", "<value"), rows)
 
 
 @click.command()
@@ -169,17 +167,16 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     if as_json_:
         as_json([_summary(one) for one in records])
         return
-    shown = table(
-        f"{len(records)} snapshots",
-        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note",
+    columns = (
+        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note"
     )  # fmt: skip
-    for one in records:
-        origin = f"{one.origin} of {one.parent}" if one.parent else one.format or one.kind
-        shown.add_row(
-            one.job, one.snapshot_id, origin, f"{one.taken_at:%Y-%m-%d %H:%M}",
-            f"{one.entries:,}", bytes_text(one.state_bytes), bytes_text(one.written_bytes), one.note,
-        )  # fmt: skip
-    console().print(shown)
+    rows = [
+        (one.job, one.snapshot_id, f"{one.origin} of {one.parent}" if one.parent else one.format,
+         f"{one.taken_at:%Y-%m-%d %H:%M}", f"{one.entries:,}", bytes_text(one.state_bytes),
+         bytes_text(one.written_bytes), one.note)
+        for one in records
+    ]  # fmt: skip
+    print_table(f"{len(records)} snapshots", columns, rows)
 
 
 @click.command()

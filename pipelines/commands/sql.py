@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from typing import Any
 
 import click
 
-from pipelines.commands.terminal import console, json_option, plain, table
+from pipelines.commands.terminal import console, json_option, plain, print_table
 from pipelines.lake.catalog import Lake
 from state_core.errors import StateError
 
@@ -64,10 +65,14 @@ def sql(
         for row in found.to_pylist():
             sys.stdout.write(json.dumps(plain(row), ensure_ascii=False) + "\n")
         return
-    shown = table("", *(f"<{name}" for name in found.column_names))
-    for row in found.to_pylist():
-        cells = (plain(value) for value in row.values())
-        shown.add_row(*("" if c is None else c if isinstance(c, str) else json.dumps(c, ensure_ascii=False) for c in cells))
-    console().print(shown)
+    rows = [[_cell(value) for value in row.values()] for row in found.to_pylist()]
+    print_table("", [f"<{name}" for name in found.column_names], rows)
     if found.num_rows == limit:
         console().print(f"the first {limit} rows (--limit)")
+
+
+def _cell(value: Any) -> str:
+    held = plain(value)
+    if held is None:
+        return ""
+    return held if isinstance(held, str) else json.dumps(held, ensure_ascii=False)

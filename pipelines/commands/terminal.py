@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -19,7 +19,7 @@ from rich.table import Table
 
 from pipelines.engine import Progress as Report
 
-__all__ = ["as_json", "bytes_text", "console", "json_option", "plain", "progress_bar", "table"]
+__all__ = ["as_json", "bytes_text", "console", "json_option", "plain", "print_table", "progress_bar"]
 
 json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON, for scripts.")
 
@@ -31,12 +31,17 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 
-def table(title: str, *columns: str) -> Table:
-    """A table whose columns are named `<name` (left) or `>name` (right)."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a headline and a table; columns are named `<name` (left) or `>name` (right)."""
+    made = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         made.add_column(column[1:], justify="right" if column[0] == ">" else "left", overflow="fold")
-    return made
+    for row in rows:
+        made.add_row(*row)
+    out = console()
+    if title:
+        out.print(f"[bold]{title}[/bold]", soft_wrap=True)
+    out.print(made)
 
 
 def bytes_text(count: float) -> str:
