@@ -32,7 +32,9 @@ class RescaleConfig(dg.Config):
 
 
 @dg.asset(partitions_def=snapshot_partitions, group_name=GROUP, kinds={"flink"})
-def savepoint(context: dg.AssetExecutionContext, locations: Locations) -> dg.MaterializeResult:
+def savepoint(
+    context: dg.AssetExecutionContext, locations: Locations
+) -> dg.MaterializeResult[None]:
     """A savepoint or checkpoint as Flink wrote it: what is in it, before anything is read."""
     snapshot = open_snapshot(locations.savepoint(context.partition_key))
     return dg.MaterializeResult(metadata=savepoint_metadata(snapshot))
@@ -41,7 +43,9 @@ def savepoint(context: dg.AssetExecutionContext, locations: Locations) -> dg.Mat
 @dg.asset(
     partitions_def=snapshot_partitions, group_name=GROUP, deps=[savepoint], kinds={"spark", "delta"}
 )
-def state_tables(context: dg.AssetExecutionContext, locations: Locations) -> dg.MaterializeResult:
+def state_tables(
+    context: dg.AssetExecutionContext, locations: Locations
+) -> dg.MaterializeResult[None]:
     """Its keyed state in Delta tables, one a state, partitioned by key group."""
     lake = locations.open_lake()
     done = import_snapshot(
@@ -57,7 +61,7 @@ def state_tables(context: dg.AssetExecutionContext, locations: Locations) -> dg.
 @dg.asset(partitions_def=snapshot_partitions, group_name=GROUP, deps=[state_tables])
 def restore_plan(
     context: dg.AssetExecutionContext, config: RescaleConfig, locations: Locations
-) -> dg.MaterializeResult:
+) -> dg.MaterializeResult[None]:
     """Which key groups each subtask gets when the job is restored, and how evenly."""
     record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
     parallelism = config.parallelism or max(one.parallelism for one in record.operators)
@@ -73,9 +77,11 @@ def restore_plan(
 )
 def exported_savepoint(
     context: dg.AssetExecutionContext, config: RescaleConfig, locations: Locations
-) -> dg.MaterializeResult:
+) -> dg.MaterializeResult[None]:
     """The snapshot as a savepoint again, which Flink restores at the planned parallelism."""
-    target = f"{locations.exports_location.rstrip('/')}/{context.partition_key}-{context.run.run_id[:8]}"
+    target = (
+        f"{locations.exports_location.rstrip('/')}/{context.partition_key}-{context.run.run_id[:8]}"
+    )
     done = export_snapshot(
         locations.open_lake(),
         locations.job_name,

@@ -12,9 +12,7 @@ __all__ = ["all_checks"]
 
 
 @dg.asset_check(asset=state_tables, partitions_def=snapshot_partitions, blocking=True)
-def integrity(
-    context: dg.AssetCheckExecutionContext, locations: Locations
-) -> dg.AssetCheckResult:
+def integrity(context: dg.AssetCheckExecutionContext, locations: Locations) -> dg.AssetCheckResult:
     """Every state has as many entries in each key group as the savepoint, and so has its table."""
     lake = locations.open_lake()
     record = lake.snapshot(locations.job_name, context.partition_key)

@@ -70,9 +70,7 @@ class LocalEngine:
             return [future.result() for future in futures]
 
 
-def _told(
-    results: Iterable[Result], total: int, progress: Progress | None
-) -> Iterable[Result]:
+def _told(results: Iterable[Result], total: int, progress: Progress | None) -> Iterable[Result]:
     for done, result in enumerate(results, 1):
         if progress is not None:
             progress(done, total)

@@ -90,7 +90,9 @@ def _preview(lake: Lake, operators: list[OperatorRecord]) -> str:
             reader = table_rows(lake.location, operator, table, ids)
             for rows in reader.read(KeyGroupRange(unit.first, unit.last)):
                 names = [n for n in rows.batch.schema.names if not n.startswith("raw_")]
-                shown = islice(rows.batch.select(names).slice(0, PREVIEW_ROWS).to_pylist(), PREVIEW_ROWS)
+                shown = islice(
+                    rows.batch.select(names).slice(0, PREVIEW_ROWS).to_pylist(), PREVIEW_ROWS
+                )
                 cells = [[_cell(value) for value in row.values()] for row in shown]
                 parts.append(f"**{table.path}** ({rows.name})\n\n{_markdown(names, cells)}")
     return "\n\n".join(parts)
@@ -107,10 +109,15 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
     found: Metadata = {}
     for plan in plans:
         rows = [
-            (one.subtask, f"{one.first}-{one.last}", f"{one.entries:,}", bytes_text(one.state_bytes),
-             bytes_text(one.moved_bytes))
+            (
+                one.subtask,
+                f"{one.first}-{one.last}",
+                f"{one.entries:,}",
+                bytes_text(one.state_bytes),
+                bytes_text(one.moved_bytes),
+            )
             for one in plan.subtasks[:SHOWN_SUBTASKS]
-        ]  # fmt: skip
+        ]
         columns = ("subtask", "key groups", "entries", "bytes", "from other subtasks")
         found[f"{plan.operator}: subtasks"] = dg.MetadataValue.md(_markdown(columns, rows))
         found[f"{plan.operator}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"

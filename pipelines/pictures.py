@@ -6,7 +6,6 @@ import base64
 import io
 from collections.abc import Sequence
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 __all__ = ["key_group_histogram"]
@@ -17,7 +16,6 @@ BAR_COLOR, MEAN_COLOR = "#4F43DD", "#E2574C"
 def key_group_histogram(sizes: Sequence[int], title: str) -> str:
     """Bytes of each key group as bars, with their mean, as a Markdown image."""
     figure = Figure(figsize=(9, 2.6), dpi=110, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     kilobytes = [size / 1024 for size in sizes]
     axes.bar(range(len(kilobytes)), kilobytes, width=1.0, color=BAR_COLOR)
@@ -27,6 +25,6 @@ def key_group_histogram(sizes: Sequence[int], title: str) -> str:
     axes.margins(x=0.005)
     axes.legend(loc="upper right", frameon=False)
     data = io.BytesIO()
-    canvas.print_png(data)
+    figure.savefig(data, format="png")
     encoded = base64.b64encode(data.getvalue()).decode("ascii")
     return f"![{title}](data:image/png;base64,{encoded})"

@@ -16,7 +16,7 @@ DEFAULTS = {
 }
 
 
-class Locations(dg.ConfigurableResource):
+class Locations(dg.ConfigurableResource[None]):
     """Paths or URIs. What is left empty comes from the environment when a run needs it.
 
     Attributes:

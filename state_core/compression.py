@@ -176,7 +176,7 @@ class SnappyStream:
     def _decompress(self, frames: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> None:
         frames[:ROOM] = np.frombuffer(IDENTIFIER, np.uint8)
         try:
-            written = cramjam.snappy.decompress_into(frames, out)
+            written = cramjam.snappy.decompress_into(frames.data, out.data)
         except cramjam.DecompressionError as error:
             raise self._fault(f"Snappy frames that do not decompress ({error})") from error
         if written != out.size:
@@ -197,6 +197,6 @@ def open_stream(source: ByteSource, start: int, end: int, *, compressed: bool) -
     return kind(source, start, end)
 
 
-def compress_snappy(data: bytes | memoryview | npt.NDArray[np.uint8]) -> bytes:
+def compress_snappy(data: bytes | memoryview) -> bytes:
     """A whole framed stream of `data`, identifier included."""
     return bytes(cramjam.snappy.compress(data))

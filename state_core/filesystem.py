@@ -200,7 +200,7 @@ class Directory:
         try:
             done = 0
             while done < out.size:
-                count = os.preadv(handle, [memoryview(out)[done:]], offset + done)
+                count = os.preadv(handle, [out.data[done:]], offset + done)
                 if count == 0:
                     raise _too_short(self.full(path), offset, out.size, done)
                 done += count

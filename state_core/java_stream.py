@@ -119,7 +119,7 @@ class JavaArray:
 
 
 JavaValue: TypeAlias = (
-    "None | bool | int | float | str | bytes | JavaObject | JavaEnum | JavaArray | JavaClass"
+    "bool | int | float | str | bytes | JavaObject | JavaEnum | JavaArray | JavaClass | None"
 )
 
 

@@ -29,8 +29,10 @@ MAX_PARALLELISM_LIMIT = 1 << 15
 DEFAULT_LOWER_BOUND = 1 << 7
 
 
-def key_groups_of_hashes(codes: npt.NDArray[np.int32], max_parallelism: int) -> npt.NDArray[np.int32]:
-    """The key group of each Java hash code (`KeyGroupRangeAssignment.computeKeyGroupForKeyHash`)."""
+def key_groups_of_hashes(
+    codes: npt.NDArray[np.int32], max_parallelism: int
+) -> npt.NDArray[np.int32]:
+    """The key group of each Java hash code (`computeKeyGroupForKeyHash`)."""
     groups = np.empty(len(codes), np.int32)
     assign_key_groups(codes, max_parallelism, groups)
     return groups

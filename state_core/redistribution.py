@@ -67,9 +67,13 @@ def plan_key_groups(
         moved = sizes[inside][came_from[inside] != subtask].sum()
         plans.append(
             SubtaskPlan(
-                subtask, one.first, one.last, int(entries[inside].sum()),
-                int(sizes[inside].sum()), int(moved),
-            )  # fmt: skip
+                subtask,
+                one.first,
+                one.last,
+                int(entries[inside].sum()),
+                int(sizes[inside].sum()),
+                int(moved),
+            )
         )
     return plans
 
@@ -81,9 +85,7 @@ def skew_of(sizes: npt.ArrayLike) -> float:
     return float(values.max() / mean) if mean else 1.0
 
 
-def spread_evenly(
-    totals: npt.NDArray[np.int64], groups: int
-) -> npt.NDArray[np.int64]:
+def spread_evenly(totals: npt.NDArray[np.int64], groups: int) -> npt.NDArray[np.int64]:
     """What another number of key groups holds if keys hash evenly: an estimate."""
     whole = int(totals.sum())
     bounds = np.arange(groups + 1, dtype=np.int64) * whole // groups

@@ -337,6 +337,4 @@ class Snapshot:
         if len(found) == 1 and len(wanted) >= 4:
             return found[0]
         known = ", ".join(one.label for one in self.operators) or "none"
-        raise NotFoundError(
-            f"no operator {wanted!r} in {self.location}", remedy=f"it has: {known}"
-        )
+        raise NotFoundError(f"no operator {wanted!r} in {self.location}", remedy=f"it has: {known}")

@@ -63,7 +63,12 @@ def diff(
     else:
         columns = ("<operator", "<state", "<", ">added", ">removed", ">changed")
         rows = [
-            (one.operator, one.state, one.status, *map("{:,}".format, (one.added, one.removed, one.changed)))
+            (
+                one.operator,
+                one.state,
+                one.status,
+                *map("{:,}".format, (one.added, one.removed, one.changed)),
+            )
             for one in found
         ]
         print_table(f"{earlier} → {later}", columns, rows)

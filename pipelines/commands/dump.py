@@ -21,7 +21,7 @@ __all__ = ["dump"]
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-class KeyGroups(click.ParamType):
+class KeyGroups(click.ParamType[KeyGroupRange]):
     """`17` or `0-63`."""
 
     name = "range"
@@ -88,7 +88,9 @@ def dump(
     out.flush()
 
 
-def _lines(operator: Operator, state: KeyedState, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+def _lines(
+    operator: Operator, state: KeyedState, batch: pa.RecordBatch
+) -> Iterator[dict[str, Any]]:
     """A batch's rows as they are printed."""
     head = {"operator": operator.label, "state": state.name, "kind": state.kind.value}
     if state.kind is StateKind.TIMERS:

@@ -93,7 +93,9 @@ def _describe(
         "operator-total-size-in-bytes": operator.total_bytes,
         "finished": operator.finished,
         "key_type": operator.keyed_states[0].key_type if operator.keyed_states else None,
-        "keyed_states": [_describe_state(one, totals.get(one.name)) for one in operator.keyed_states],
+        "keyed_states": [
+            _describe_state(one, totals.get(one.name)) for one in operator.keyed_states
+        ],
         "operator_states": [
             {"name": name, "mode": mode, "elements": count}
             for name, mode, count in operator.other_states
@@ -149,7 +151,9 @@ def _describe_subtasks(
     parallelism: int | None,
 ) -> dict[str, Any]:
     entries = np.sum([one for one, _ in totals.values()], axis=0) if totals else stored * 0
-    plans: dict[str, list[SubtaskPlan]] = {"now": plan_key_groups(entries, stored, operator.parallelism)}
+    plans: dict[str, list[SubtaskPlan]] = {
+        "now": plan_key_groups(entries, stored, operator.parallelism)
+    }
     if parallelism is not None and operator.keyed_files:
         plans["then"] = plan_key_groups(entries, stored, parallelism, operator.parallelism)
     return {
@@ -200,7 +204,13 @@ def _print_states(operator: dict[str, Any]) -> None:
     out = console()
     label = operator["operator-uid"] or operator["operator-uid-hash"]
     counted = any("entries" in state for state in operator["keyed_states"])
-    columns = ["<state", "<kind", "<namespace", "<value", *((">entries", ">bytes") if counted else ())]
+    columns = [
+        "<state",
+        "<kind",
+        "<namespace",
+        "<value",
+        *((">entries", ">bytes") if counted else ()),
+    ]
     key = f", keyed by {operator['key_type']}" if operator["key_type"] else ""
     states = []
     for state in operator["keyed_states"]:
@@ -209,7 +219,9 @@ def _print_states(operator: dict[str, Any]) -> None:
             value = f"{state['user_key_type']} → {value}"
         numbers = [f"{state['entries']:,}", bytes_text(state["bytes"])] if counted else []
         ttl = " (ttl)" if state["ttl"] else ""
-        states.append((state["name"], state["kind"], state["namespace_type"], value + ttl, *numbers))
+        states.append(
+            (state["name"], state["kind"], state["namespace_type"], value + ttl, *numbers)
+        )
     for state in operator["operator_states"]:
         blank = [f"{state['elements']:,}", ""] if counted else []
         states.append((state["name"], f"operator, {state['mode'].lower()}", "", "", *blank))
@@ -227,5 +239,6 @@ def _print_states(operator: dict[str, Any]) -> None:
             sizes = [one["state_bytes"] for one in plan["subtasks"]]
             out.print(
                 f"{'at' if when == 'now' else 'what if at'} parallelism {plan['parallelism']}:"
-                f" {bytes_text(min(sizes))} to {bytes_text(max(sizes))} a subtask, skew {plan['skew']}"
+                f" {bytes_text(min(sizes))} to {bytes_text(max(sizes))} a subtask,"
+                f" skew {plan['skew']}"
             )

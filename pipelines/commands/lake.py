@@ -105,7 +105,12 @@ def import_command(
     )
     versions = {one.path: one.version for op in record.operators for one in op.tables}
     rows = [
-        (state.table, str(versions[state.table]), f"{state.entries:,}", state.value_type or state.name)
+        (
+            state.table,
+            str(versions[state.table]),
+            f"{state.entries:,}",
+            state.value_type or state.name,
+        )
         for operator in record.operators
         for state in operator.states
     ]

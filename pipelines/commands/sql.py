@@ -49,8 +49,8 @@ def sql(
     names = table_names(opened, as_of=as_of, job=job)
     session = open_session("statelake sql")
     try:
-        rows = run_sql(session, opened, query, as_of=as_of, job=job)
-        found = rows.limit(limit).toArrow() if rows.columns else None
+        answer = run_sql(session, opened, query, as_of=as_of, job=job)
+        found = answer.limit(limit).toArrow() if answer.columns else None
     except Exception as error:
         if not type(error).__module__.startswith("pyspark.errors"):
             raise

@@ -19,7 +19,15 @@ from rich.table import Table
 
 from pipelines.engine import Progress as Report
 
-__all__ = ["as_json", "bytes_text", "console", "json_option", "plain", "print_table", "progress_bar"]
+__all__ = [
+    "as_json",
+    "bytes_text",
+    "console",
+    "json_option",
+    "plain",
+    "print_table",
+    "progress_bar",
+]
 
 json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON, for scripts.")
 
@@ -35,7 +43,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     """Print a headline and a table; columns are named `<name` (left) or `>name` (right)."""
     made = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        made.add_column(column[1:], justify="right" if column[0] == ">" else "left", overflow="fold")
+        made.add_column(
+            column[1:], justify="right" if column[0] == ">" else "left", overflow="fold"
+        )
     for row in rows:
         made.add_row(*row)
     out = console()

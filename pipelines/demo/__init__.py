@@ -1,0 +1,1 @@
+"""The demo, and the savepoints that it runs on."""

@@ -1,4 +1,4 @@
-"""The whole way on bundled savepoints: inspect, archive through Dagster, query, edit, write back."""
+"""The whole way on bundled savepoints: inspect, archive with Dagster, query, edit, write back."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ __all__ = ["run_demo"]
 SAVEPOINTS = Path(__file__).parent / "savepoints"
 JOB = "demo"
 ERASED = -820795872871
+QUERY = """
+SELECT n.key, n.value AS name, t.value AS total, collect_list(s.user_key) AS scores
+FROM kinds.name n JOIN kinds.total t USING (key) LEFT JOIN kinds.scores s USING (key)
+GROUP BY ALL ORDER BY total DESC LIMIT 5
+"""
+ERASURE = "DELETE FROM demo.kinds.{state} WHERE key = {key}"
 SHOWN_METADATA = {
     "savepoint": ("kind", "size (bytes)"),
     "state_tables": (
@@ -66,11 +72,7 @@ def run_demo(directory: Path, home: Path) -> None:
     show.title("Dagster archives two of them: tables, check, plan, export (on Spark)")
     _archive(out, home, ["monday", "tuesday"])
     show.command("The lake now", snapshots, "--lake", lake)
-    show.command("Its state is SQL", sql, "--lake", lake, "--as-of", "monday",
-                 f"SELECT n.key, n.value AS name, t.value AS total, collect_list(s.user_key) AS scores"
-                 f" FROM {JOB}.kinds.name n JOIN {JOB}.kinds.total t USING (key)"
-                 f" LEFT JOIN {JOB}.kinds.scores s USING (key)"
-                 f" GROUP BY ALL ORDER BY total DESC LIMIT 5")  # fmt: skip
+    show.command("Its state is SQL", sql, "--lake", lake, "--job", JOB, "--as-of", "monday", QUERY)
     show.command("What changed from Monday to Tuesday?", diff, "--lake", lake, "--job", JOB,
                  "monday", "tuesday", "--examples", "1")  # fmt: skip
     show.title(f"Erase one person, key {ERASED}, from every state, and register that as a snapshot")
@@ -103,7 +105,7 @@ class _Steps:
         """Say what is run, and run it."""
         if title:
             self.title(title)
-        shown = " ".join(f'"{one}"' if " " in one else one for one in arguments)
+        shown = " ".join(f'"{one.strip()}"' if " " in one else one for one in arguments)
         self.out.print(f"$ statelake {command.name} {shown}", style="dim", soft_wrap=True)
         began = time.monotonic()
         command.main(list(arguments), standalone_mode=False)
@@ -118,8 +120,10 @@ def _erase(out: Console, lake: str) -> None:
     """Delete the key's rows from every table, all tables at once."""
     session, opened = open_session(), Lake(lake)
     names = table_names(opened)
-    queries = [f"DELETE FROM {JOB}.kinds.{state} WHERE key = {ERASED}" for state in EDITED_STATES]
-    out.print(f'$ statelake sql --lake {lake} "{queries[0]}"  # and so on', style="dim", soft_wrap=True)
+    queries = [ERASURE.format(state=state, key=ERASED) for state in EDITED_STATES]
+    out.print(
+        f'$ statelake sql --lake {lake} "{queries[0]}"  # and so on', style="dim", soft_wrap=True
+    )
     with ThreadPoolExecutor(len(queries)) as pool:
         done = pool.map(lambda one: session.sql(resolve_names(one, names)).toArrow(), queries)
         gone = sum(int(one["num_affected_rows"][0].as_py()) for one in done)
@@ -146,7 +150,7 @@ def _archive(out: Console, home: Path, names: list[str]) -> None:
 def _report(out: Console, name: str, done: dg.ExecuteInProcessResult, seconds: float) -> None:
     out.print(f"[bold]{name}[/bold] in {seconds:.1f} s")
     for event in done.get_asset_materialization_events():
-        asset = event.asset_key.to_user_string()
+        asset = event.materialization.asset_key.to_user_string()
         found = event.materialization.metadata
         shown = ", ".join(f"{key} {found[key].value}" for key in SHOWN_METADATA[asset])
         out.print(f"  materialized {asset:<19} {shown}", soft_wrap=True)

@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
+from typing_extensions import Self
+
 from pipelines.lake.catalog import Lake
 from pipelines.lake.tables import DATA_DIRECTORY, StateTable, TableFile, attempt_of
 from state_core.errors import LakeError
@@ -52,7 +54,7 @@ class Attempt:
     def _path(self) -> str:
         return f"{NOTES}/{self.token}.json"
 
-    def __enter__(self) -> Attempt:
+    def __enter__(self) -> Self:
         self.lake.directory.write(self._path, json.dumps(self.note).encode())
         return self
 
@@ -108,7 +110,9 @@ def _undo(lake: Lake, token: str, note: dict[str, Any]) -> None:
     summaries = lake.summaries(note["job"]) if lake.exists() else []
     if any(one.snapshot_id == note["snapshot_id"] for one in summaries):
         record = lake.snapshot(note["job"], note["snapshot_id"])
-        if any(token in unit.path for op in record.operators for t in op.tables for unit in t.units):
+        if any(
+            token in unit.path for op in record.operators for t in op.tables for unit in t.units
+        ):
             return
     for path in note["tables"]:
         table = lake.table(path)
@@ -117,7 +121,7 @@ def _undo(lake: Lake, token: str, note: dict[str, Any]) -> None:
 
 
 def _take_back(table: StateTable, token: str) -> None:
-    """If the table's latest version is the attempt's, make the version before it the latest again."""
+    """If the table's latest version is the attempt's, make the one before it the latest again."""
     latest = table.open()
     if latest is None or attempt_of(latest) != token:
         return

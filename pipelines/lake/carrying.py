@@ -113,17 +113,16 @@ def _keep(source: ByteSource, lake: Directory) -> str:
     digest = hashlib.sha256()
     block = np.empty(min(BLOCK_BYTES, max(1, source.size)), np.uint8)
     pieces = [
-        (at, block[: min(len(block), source.size - at)])
-        for at in range(0, source.size, len(block))
+        (at, block[: min(len(block), source.size - at)]) for at in range(0, source.size, len(block))
     ]
     for at, piece in pieces:
         source.read_into(at, piece)
-        digest.update(piece)
+        digest.update(piece.data)
     blob = digest.hexdigest()
     path = f"{CARRIED_DIRECTORY}/{blob}"
     if not lake.is_file(path):
         with lake.open_output(path) as file:
             for at, piece in pieces:
                 source.read_into(at, piece)
-                file.write(memoryview(piece))
+                file.write(piece.data)
     return blob

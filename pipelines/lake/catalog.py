@@ -95,7 +95,10 @@ class Lake:
     ) -> list[SnapshotRecord]:
         """Rows of the catalog, read from its own files: no engine has to wake up for it."""
         actions = pa.table(self._open_catalog().get_add_actions(flatten=True))
-        paths, jobs = actions.column("path").to_pylist(), actions.column("partition.job").to_pylist()
+        paths, jobs = (
+            actions.column("path").to_pylist(),
+            actions.column("partition.job").to_pylist(),
+        )
         stored = [name for name in columns if name != "job"]
         records = []
         for path, held in zip(paths, jobs, strict=True):

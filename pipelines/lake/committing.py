@@ -38,6 +38,7 @@ from state_core.formats.rehash import check_key_groups
 from state_core.formats.unified_encode import StateRows, encode_rows
 from state_core.key_groups import prefix_bytes
 from state_core.measure import Measure
+from state_core.snapshot import KeyedState
 
 __all__ = ["CommitResult", "commit_snapshot"]
 
@@ -289,7 +290,7 @@ def _check_rows(rows: StateRows, max_parallelism: int) -> None:
             raise
 
 
-def _parsed(operator: OperatorRecord, state: StateRecord) -> object:
+def _parsed(operator: OperatorRecord, state: StateRecord) -> KeyedState:
     return parse_keyed_state(state.meta_info, operator.key_serializer)[0]
 
 

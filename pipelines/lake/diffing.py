@@ -214,7 +214,9 @@ def _compare_groups(task: _Task) -> StateDifference:
     joined = left.join(right, "key", right_suffix="_after", join_type="full outer")
     old, new = joined.column("row"), joined.column("row_after")
     added, removed = pc.is_null(old), pc.is_null(new)
-    differs = pc.fill_null(pc.not_equal(joined.column("value"), joined.column("value_after")), False)
+    differs = pc.fill_null(
+        pc.not_equal(joined.column("value"), joined.column("value_after")), False
+    )
     found = StateDifference("", "", "")
     found.added, found.removed, found.changed = (
         int(pc.sum(mask).as_py() or 0) for mask in (added, removed, differs)
@@ -251,5 +253,3 @@ def _shown(states: list[StateRows], row: int) -> dict[str, Any]:
             return {name: v for name, v in values.items() if not name.startswith("raw_")}
         row -= len(one.batch)
     return {}
-
-

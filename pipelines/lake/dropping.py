@@ -46,7 +46,9 @@ def drop_snapshots(
     known = [one.snapshot_id for one in lake.summaries(job)]
     if not known:
         raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {lake.jobs()}")
-    dropped = snapshot_ids if snapshot_ids is not None else known[: max(0, len(known) - (keep or 0))]
+    dropped = (
+        snapshot_ids if snapshot_ids is not None else known[: max(0, len(known) - (keep or 0))]
+    )
     missing = sorted(set(dropped) - set(known))
     if missing:
         raise NotFoundError(
@@ -58,7 +60,9 @@ def drop_snapshots(
         lake.remove(job, dropped)
     kept = [lake.snapshot(job, one) for one in known if one not in set(dropped)]
     files = freed = 0
-    for path in sorted({table.path for one in going + kept for op in one.operators for table in op.tables}):
+    for path in sorted(
+        {table.path for one in going + kept for op in one.operators for table in op.tables}
+    ):
         _show_newest(lake.table(path), path, going, kept)
         count, size = _sweep(lake, path, kept)
         files, freed = files + count, freed + size
@@ -73,7 +77,9 @@ def _show_newest(
     latest = table.open()
     if latest is None:
         return
-    versions = {t.version for one in going for op in one.operators for t in op.tables if t.path == path}
+    versions = {
+        t.version for one in going for op in one.operators for t in op.tables if t.path == path
+    }
     if latest.version() not in versions:
         return
     units = [

@@ -124,7 +124,7 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
                 check_key_groups(rows, task.max_parallelism)
                 moved = rehash_rows(rows, task.new_max_parallelism)
                 encoded = encode_rows(moved, prefix)
-                file.write(memoryview(encoded.data))
+                file.write(encoded.data.data)
                 found.append(_runs(encoded, 4 + prefix, size))
                 size += len(encoded.data)
                 entries += len(rows.batch)
@@ -186,7 +186,7 @@ def _assembled(directory: Directory, task: AssembleTask) -> Iterator[tuple[int, 
                 piece = np.empty(end - start, np.uint8)
                 directory.read_into(task.spills[order[at][2]].name, start, piece)
                 last = len(data) + last_entry - start
-                data += memoryview(piece)
+                data += piece.data
                 at += 1
             data[last + 4] |= LAST_OF_RUN
         yield group, bytes(data + END_OF_KEY_GROUP)

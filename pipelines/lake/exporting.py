@@ -286,5 +286,3 @@ class _Export:
             self.files += 1
             self.size += len(data)
         return handle
-
-

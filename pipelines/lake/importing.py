@@ -76,7 +76,7 @@ def default_snapshot_id(source: str, digest: str, checkpoint_id: int) -> str:
     Flink's own name of a savepoint's directory is unique; `chk-21` is not, and a renamed directory
     can be called anything: those get eight digits of the digest of `_metadata`.
     """
-    name = posixpath.basename(Directory(source).root)
+    name: str = posixpath.basename(Directory(source).root)
     if FLINK_SAVEPOINT.fullmatch(name):
         return name
     stem = name if FLINK_CHECKPOINT.fullmatch(name) else f"sp-{checkpoint_id}"
@@ -147,7 +147,9 @@ class _Import:
         if present is not None:
             return ImportResult(present, new=False)
         recover_attempts(self.lake, self.job)
-        size = sum(n for op in self.snapshot.operators for f in op.keyed_files for _, n in f.group_bytes())
+        size = sum(
+            n for op in self.snapshot.operators for f in op.keyed_files for _, n in f.group_bytes()
+        )
         engine = choose_engine(wanted, size) if isinstance(wanted, str) else wanted
         previous = self.lake.latest(self.job)
         tables = {one.label: _tables(self.lake, self.job, one) for one in self._operators()}
@@ -197,9 +199,16 @@ class _Import:
                 for key_groups, _ in plan_unit_slices(file, partitioning, SLICE_BYTES):
                     tasks.append(
                         ImportTask(
-                            self.source, self.allow_external, operator.operator_id, index,
-                            key_groups, operator.max_parallelism, self.lake.location, token, targets,
-                        )  # fmt: skip
+                            self.source,
+                            self.allow_external,
+                            operator.operator_id,
+                            index,
+                            key_groups,
+                            operator.max_parallelism,
+                            self.lake.location,
+                            token,
+                            targets,
+                        )
                     )
         found: dict[str, list[SliceResult]] = {one.operator_id: [] for one in self._operators()}
         for task, result in zip(tasks, engine.map(import_slice, tasks, progress), strict=True):
@@ -286,7 +295,7 @@ class _Import:
 
 def _tables(lake: Lake, job: str, operator: Operator) -> list[TableTarget]:
     """The tables of an operator: one a state, and one for all timers if they are alike."""
-    wanted = [
+    wanted: list[tuple[str, tuple[str, ...]]] = [
         (keyed_table(job, operator.label, state.name), (state.name,))
         for state in operator.keyed_states
         if state.kind is not StateKind.TIMERS
@@ -295,8 +304,7 @@ def _tables(lake: Lake, job: str, operator: Operator) -> list[TableTarget]:
     if len({str(queue.schema) for queue in operator.timers}) == 1:
         wanted.append((path, tuple(queue.name for queue in operator.timers)))
     else:
-        for queue in operator.timers:
-            wanted.append((f"{path}/{path_segment(queue.name)}", (queue.name,)))
+        wanted += [(f"{path}/{path_segment(one.name)}", (one.name,)) for one in operator.timers]
     column = Partitioning(operator.max_parallelism).column
     return [TableTarget(_path_for(lake, path, column), names) for path, names in wanted]
 
@@ -334,7 +342,9 @@ def _known_units(
         ) in types
     }  # fmt: skip
     return {
-        table.path: {(one.first, one.last): one.fingerprint for one in table.units if one.fingerprint}
+        table.path: {
+            (one.first, one.last): one.fingerprint for one in table.units if one.fingerprint
+        }
         for table in before[0].tables
         if table.path in alike
     }

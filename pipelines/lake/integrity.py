@@ -32,11 +32,11 @@ def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list
             expected = np.zeros(operator.max_parallelism, np.int64)
             for one in states[name].key_groups if name in states else []:
                 expected[one.key_group] = one.entries
-            for group in np.flatnonzero(counts != expected).tolist():
-                faults.append(
-                    f"{held.label}/{name}, key group {group}: {counts[group]} entries in the"
-                    f" snapshot, {expected[group]} in the lake"
-                )
+            faults += [
+                f"{held.label}/{name}, key group {group}: {counts[group]} entries in the"
+                f" snapshot, {expected[group]} in the lake"
+                for group in np.flatnonzero(counts != expected).tolist()
+            ]
         faults += _table_faults(lake, held)
     return faults
 
@@ -47,7 +47,9 @@ def _table_faults(lake: Lake, operator: OperatorRecord) -> list[str]:
         expected = sum(state.entries for state in operator.states if state.table == table.path)
         files = {file.path: file.rows for file in lake.table(table.path).files(table.version)}
         if files.keys() != {unit.path for unit in table.units}:
-            faults.append(f"{table.path} version {table.version} has other files than the catalog says")
+            faults.append(
+                f"{table.path} version {table.version} has other files than the catalog says"
+            )
         elif sum(files.values()) != expected:
             faults.append(f"{table.path}: {sum(files.values())} rows, and {expected} entries")
     return faults

@@ -17,10 +17,10 @@ import pyarrow as pa
 from state_core.measure import Measure
 
 __all__ = [
+    "SNAPSHOT_SCHEMA",
     "CarriedFile",
     "KeyGroupRecord",
     "OperatorRecord",
-    "SNAPSHOT_SCHEMA",
     "SnapshotRecord",
     "StateRecord",
     "TableRecord",
@@ -124,7 +124,7 @@ class OperatorRecord:
 
 @dataclass
 class CarriedFile:
-    """A file of the source that is kept as it is: `handle` is its name there, `blob` its name here."""
+    """A file of the source, kept as it is: `handle` is its name there, `blob` its name here."""
 
     handle: str
     blob: str

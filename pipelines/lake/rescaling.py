@@ -1,4 +1,4 @@
-"""The plan of a rescale: which key groups go to which subtask, and how evenly. No data is touched."""
+"""The plan of a rescale: which key groups go to which subtask, and how evenly."""
 
 from __future__ import annotations
 

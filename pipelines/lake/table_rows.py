@@ -46,7 +46,9 @@ class TableRows:
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Only the files that may hold these key groups."""
         units = tuple(
-            one for one in self.units if one.last >= key_groups.first and one.first <= key_groups.last
+            one
+            for one in self.units
+            if one.last >= key_groups.first and one.first <= key_groups.last
         )
         return TableRows(
             self.lake, self.path, self.max_parallelism, self.key_serializer, self.states, units
@@ -71,7 +73,9 @@ class TableRows:
         for index, state, layout in parsed:
             mine = _of_queue(rows, state).select(layout.schema.names).combine_chunks()
             found += [
-                StateRows(index, state.name, layout, batch) for batch in mine.to_batches() if len(batch)
+                StateRows(index, state.name, layout, batch)
+                for batch in mine.to_batches()
+                if len(batch)
             ]
         return found
 
@@ -122,7 +126,9 @@ def _of_queue(rows: pa.Table, state: KeyedState) -> pa.Table:
     if state.kind is not StateKind.TIMERS:
         return rows
     domain, service = state.timer_service
-    mine = pc.and_(pc.equal(rows.column("domain"), domain), pc.equal(rows.column("service"), service))
+    mine = pc.and_(
+        pc.equal(rows.column("domain"), domain), pc.equal(rows.column("service"), service)
+    )
     return rows.filter(mine)
 
 
@@ -141,7 +147,9 @@ def table_rows(
     )
 
 
-def chunks_of(states: list[StateRecord], key_groups: KeyGroupRange, chunk_bytes: int) -> Iterator[KeyGroupRange]:
+def chunks_of(
+    states: list[StateRecord], key_groups: KeyGroupRange, chunk_bytes: int
+) -> Iterator[KeyGroupRange]:
     """Cut key groups into ranges of about `chunk_bytes` of state."""
     sizes = np.zeros(len(key_groups), np.int64)
     for state in states:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -57,10 +57,10 @@ class SparkEngine:
         finally:
             done.set()
         found: dict[int, Result] = {}
-        for index, result, error in outcomes:
-            if error is not None:
-                raise error
-            found[index] = result
+        for index, outcome in outcomes:
+            if isinstance(outcome, StateError):
+                raise outcome
+            found[index] = outcome
         if progress is not None:
             progress(len(tasks), len(tasks))
         return [found[index] for index in range(len(tasks))]
@@ -77,17 +77,17 @@ class SparkEngine:
             progress(min(finished, total), total)
 
 
-class _Guarded:
+class _Guarded(Generic[Task, Result]):
     """Calls the function, and lets our own errors travel as results: they name file and offset."""
 
     def __init__(self, function: Callable[[Task], Result]) -> None:
         self.function = function
 
     def __call__(
-        self, tasks: Iterator[tuple[int, Task]]
-    ) -> Iterator[tuple[int, Result | None, StateError | None]]:
+        self, tasks: Iterable[tuple[int, Task]]
+    ) -> Iterator[tuple[int, Result | StateError]]:
         for index, task in tasks:
             try:
-                yield index, self.function(task), None
-            except StateError as error:
-                yield index, None, error
+                yield index, self.function(task)
+            except StateError as error:  # noqa: PERF203 - each task has its own outcome
+                yield index, error

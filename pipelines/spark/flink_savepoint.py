@@ -188,7 +188,8 @@ class FlinkSavepointReader(DataSourceReader):
         if selection.key_groups:
             inside = (range(one.first, one.last + 1) for one in selection.key_groups)
             self._keep({group for groups in inside for group in groups})
-        self.pushFilters = _PushFilters(self)
+        # an attribute, not a method: see there
+        object.__setattr__(self, "pushFilters", _PushFilters(self))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options, "wanted": self.wanted}

@@ -82,7 +82,7 @@ def _snapshot(lake: Lake, job: str, snapshot_id: str) -> SnapshotRecord | None:
 
 
 def _tables_of(lake: Lake, record: SnapshotRecord, *, pinned: bool) -> dict[tuple[str, ...], str]:
-    names = {}
+    names: dict[tuple[str, ...], str] = {}
     for operator in record.operators:
         versions = {table.path: table.version for table in operator.tables}
         for state in operator.states:

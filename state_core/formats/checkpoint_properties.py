@@ -16,6 +16,7 @@ from state_core.java_stream import (
     JavaEnum,
     JavaField,
     JavaObject,
+    JavaValue,
     read_java_stream,
     write_java_stream,
 )
@@ -75,12 +76,16 @@ def canonical_savepoint_properties() -> bytes:
     names = [*(f"discard{flag}" for flag in flags), "forced", "unclaimed"]
     fields = [JavaField("Z", name) for name in names]
     fields.append(JavaField("L", "checkpointType", _signature(f"{CHECKPOINT}SnapshotType")))
-    values = {"formatType": form, "name": "Savepoint", "postCheckpointAction": action}
+    values: dict[str, JavaValue] = {
+        "formatType": form,
+        "name": "Savepoint",
+        "postCheckpointAction": action,
+    }
     properties = JavaObject(
         JavaClass(f"{CHECKPOINT}CheckpointProperties", 2, SERIALIZABLE, tuple(fields)),
         {name: name == "forced" for name in names},
     )
-    properties.values["checkpointType"] = JavaObject(savepoint_type, dict(values))
+    properties.values["checkpointType"] = JavaObject(savepoint_type, values)
     return write_java_stream(properties)
 
 

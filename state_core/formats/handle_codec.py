@@ -7,8 +7,6 @@ so an unknown tag ends the reading.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from state_core.errors import UnsupportedFormatError
 from state_core.handles import (
     ChangelogByteHandle,
@@ -358,9 +356,8 @@ def _write_incremental(handle: IncrementalHandle, out: DataOutput) -> None:
 def _read_changelog(source: DataInput, second: bool, depth: int) -> ChangelogHandle:
     first, count = _read_range(source)
     size = source.read_long()
-    read: Callable[[], KeyedHandle | None] = lambda: read_keyed_handle(source, depth + 1)
-    materialized = tuple(read() for _ in range(source.read_count("materialized handles")))
-    changes = tuple(read() for _ in range(source.read_count("changelog handles")))
+    materialized = _read_nested(source, "materialized handles", depth)
+    changes = _read_nested(source, "changelog handles", depth)
     materialization_id = source.read_long()
     checkpoint_id = source.read_long() if second else materialization_id
     return ChangelogHandle(
@@ -373,6 +370,10 @@ def _read_changelog(source: DataInput, second: bool, depth: int) -> ChangelogHan
         checkpoint_id,
         source.read_utf(),
     )
+
+
+def _read_nested(source: DataInput, what: str, depth: int) -> tuple[KeyedHandle | None, ...]:
+    return tuple(read_keyed_handle(source, depth + 1) for _ in range(source.read_count(what)))
 
 
 def _write_changelog(handle: ChangelogHandle, out: DataOutput) -> None:

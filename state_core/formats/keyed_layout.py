@@ -145,7 +145,9 @@ class KeyedLayout:
         columns = []
         if self.opaque_key:
             columns = [OpaqueSerializer().decode(cursor), pa.nulls(cursor.rows, pa.string())]
-            return columns if self.user_key is None else [*columns, pa.nulls(cursor.rows, pa.binary())]
+            return (
+                columns if self.user_key is None else [*columns, pa.nulls(cursor.rows, pa.binary())]
+            )
         if self.kind is StateKind.TIMERS:
             columns.append(pa.array(flip_sign(cursor.read_int64("a timer"))))
         for part in (self.key, self.namespace):
@@ -245,7 +247,7 @@ def _raw(cursor: Cursor, start: I64Array, end: I64Array) -> pa.Array:
     rows = cursor.rows
     if not cursor.inexact.any():
         return pa.nulls(rows, pa.binary())
-    data = memoryview(cursor.data)
+    data = cursor.data.data
     found: list[bytes | None] = [None] * rows
     for row in np.flatnonzero(cursor.inexact).tolist():
         found[row] = bytes(data[int(start[row]) : int(end[row])])
@@ -293,7 +295,9 @@ def _with_ttl(stored: TypeSerializer, values: pa.Array, ttl: pa.Array) -> pa.Arr
     count = int(first[-1] - first[0])
     held = values.values.slice(int(first[0]), count)
     fields = list(stored.element.arrow_type)
-    items = pa.StructArray.from_arrays([ttl.values.slice(int(times[0]), count), held], fields=fields)
+    items = pa.StructArray.from_arrays(
+        [ttl.values.slice(int(times[0]), count), held], fields=fields
+    )
     offsets = pa.array((first - first[0]).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, items)
 

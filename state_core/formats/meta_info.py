@@ -132,9 +132,7 @@ def read_state_meta_info(source: DataInput) -> StateMetaInfo:
     ordinal = source.read_int()
     if not 0 <= ordinal < len(BackendStateType):
         raise source.fault(f"state {name!r} of unknown kind {ordinal}")
-    options = {
-        source.read_utf(): source.read_utf() for _ in range(source.read_count("options", 4))
-    }
+    options = {source.read_utf(): source.read_utf() for _ in range(source.read_count("options", 4))}
     serializers = {}
     for _ in range(source.read_count("serializers", 12)):
         role = source.read_utf()

@@ -121,7 +121,12 @@ def subtask_bytes(subtask: SubtaskState) -> int:
     """The size of a subtask's state, as its handles say (`OperatorSubtaskState.getStateSize`)."""
     streams = [
         one.stream
-        for one in (subtask.managed_operator, subtask.raw_operator, *subtask.inputs, *subtask.outputs)
+        for one in (
+            subtask.managed_operator,
+            subtask.raw_operator,
+            *subtask.inputs,
+            *subtask.outputs,
+        )
         if one is not None
     ]
     keyed = [one for one in (subtask.managed_keyed, subtask.raw_keyed) if one is not None]
@@ -214,9 +219,7 @@ def _read_master(wire: DataInput) -> MasterState:
 def _read_operator(wire: DataInput, version: int) -> OperatorState:
     name = wire.read_utf() if version >= FIRST_WITH_NAMES else ""
     uid = wire.read_utf() if version >= FIRST_WITH_NAMES else ""
-    operator = OperatorState(
-        wire.read_bytes(16).hex(), wire.read_int(), wire.read_int(), name, uid
-    )
+    operator = OperatorState(wire.read_bytes(16).hex(), wire.read_int(), wire.read_int(), name, uid)
     if operator.parallelism < 1 or operator.max_parallelism < 1:
         raise wire.fault(
             f"operator {operator.operator_id} with parallelism {operator.parallelism}"
@@ -239,7 +242,9 @@ def _read_operator(wire: DataInput, version: int) -> OperatorState:
     return operator
 
 
-def _read_subtask(wire: DataInput, version: int, operator: OperatorState) -> tuple[int, SubtaskState]:
+def _read_subtask(
+    wire: DataInput, version: int, operator: OperatorState
+) -> tuple[int, SubtaskState]:
     index = wire.read_int()
     finished = index < 0
     if finished:

@@ -158,7 +158,7 @@ def _open_keyed(
     """Choose the reader by the type of the handle."""
     if not isinstance(handle, KeyGroupsHandle) or handle.kind is not KeyGroupsKind.SAVEPOINT:
         raise UnsupportedFormatError(
-            f"keyed state in the form of a checkpoint or native savepoint ({type(handle).__name__})",
+            f"keyed state in a checkpoint's or native savepoint's form ({type(handle).__name__})",
             remedy="take a savepoint in canonical format (flink savepoint --type canonical)",
         )
     if handle.stream is None:

@@ -60,7 +60,6 @@ class RowWriter:
         if self.exact.size:
             OpaqueSerializer().encode(self.raw, Target(out, position, self.exact))
 
-
     def to_binary(self) -> pa.Array:
         """Every row's bytes as a binary column."""
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.sizes)))

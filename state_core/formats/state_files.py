@@ -2,9 +2,10 @@
 
 A relative handle names a file beside `_metadata`, so a moved savepoint just opens. An absolute
 handle names the place where Flink wrote it. Of a snapshot that was moved that place is gone (or
-worse, belongs to somebody else), so it is looked for in the snapshot's own directories first: beside
-`_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`. Anything
-that lies elsewhere is refused unless it was allowed by name: a path in a file is no permission.
+worse, belongs to somebody else), so the file is looked for in the snapshot's own directories first:
+beside `_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`.
+Anything that lies elsewhere is refused unless it was allowed by name: a path in a file is no
+permission.
 """
 
 from __future__ import annotations

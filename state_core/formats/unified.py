@@ -19,11 +19,11 @@ import numpy as np
 from state_core.compression import StateStream, open_stream
 from state_core.errors import CorruptSnapshotError
 from state_core.filesystem import ByteSource
-from state_core.snapshot import Entries
 from state_core.formats.meta_info import KeyedHeader
 from state_core.handles import KeyGroupRange
 from state_core.kernels import scan
 from state_core.kernels.scan import scan_unified
+from state_core.snapshot import Entries
 
 __all__ = ["KeyGroupSpan", "UnifiedFile", "spans_of"]
 
@@ -185,8 +185,17 @@ class _Scanner:
         self.filled = len(tail)
 
     def _table(self, count: int) -> Entries:
-        columns = [column[:count] for column in self.positions]
-        return Entries(self.window, self.state_of[:count], *columns, self._place)
+        groups, key_start, key_end, value_start, value_end = (one[:count] for one in self.positions)
+        return Entries(
+            self.window,
+            self.state_of[:count],
+            groups,
+            key_start,
+            key_end,
+            value_start,
+            value_end,
+            self._place,
+        )
 
     def _place(self, position: int) -> str:
         index = int(np.searchsorted(self.starts, position, side="right")) - 1

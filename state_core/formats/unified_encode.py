@@ -70,9 +70,7 @@ class _Sized:
     run_bytes: I64Array
 
 
-def encode_key_groups(
-    states: list[StateRows], prefix: int
-) -> tuple[U8Array, list[EncodedGroup]]:
+def encode_key_groups(states: list[StateRows], prefix: int) -> tuple[U8Array, list[EncodedGroup]]:
     """Encode whole key groups, each with all its states.
 
     Args:

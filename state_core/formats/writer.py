@@ -24,8 +24,8 @@ from state_core.formats.checkpoint_properties import (
     canonical_savepoint_properties,
     is_canonical_savepoint,
 )
-from state_core.formats.metadata import CheckpointMetadata, write_metadata
 from state_core.formats.meta_info import KeyedHeader, write_keyed_header
+from state_core.formats.metadata import CheckpointMetadata, write_metadata
 from state_core.formats.unified_encode import StateRows, encode_key_groups
 from state_core.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind, RelativeHandle
 from state_core.wire import DataOutput
@@ -98,7 +98,7 @@ def encoded_groups(
     for states in chunks:
         buffer, groups = encode_key_groups(states, prefix)
         for one in groups:
-            yield one.group, memoryview(buffer)[one.start : one.end]
+            yield one.group, buffer.data[one.start : one.end]
 
 
 def keyed_handle(part: KeyedPart, key_groups: KeyGroupRange) -> KeyGroupsHandle:
@@ -157,7 +157,7 @@ class SavepointDirectory:
             for at in range(0, part.size, COPY_BYTES):
                 piece = block[: min(COPY_BYTES, part.size - at)]
                 self.directory.read_into(part.name, at, piece)
-                file.write(memoryview(piece))
+                file.write(piece.data)
 
     def commit(self, metadata: CheckpointMetadata) -> str:
         """Write `_metadata`, move everything to its place, and say where that is.

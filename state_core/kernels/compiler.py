@@ -13,9 +13,22 @@ from typing import Any
 
 from numba import njit, types
 
-__all__ = ["F32", "F64", "I16", "I32", "I64", "U8", "U64", "U8R", "I32R", "I64R", "Kernel", "kernel"]
+__all__ = [
+    "F32",
+    "F64",
+    "I16",
+    "I32",
+    "I32R",
+    "I64",
+    "I64R",
+    "U8",
+    "U8R",
+    "U64",
+    "Kernel",
+    "kernel",
+]
 
-_OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 _compile_lock = threading.RLock()
 _warned = False
 
@@ -50,6 +63,7 @@ class Kernel:
         self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run it, compiling it first if that is still to be done."""
         compiled = self._compiled
         return (compiled if compiled is not None else self.compile())(*arguments)
 

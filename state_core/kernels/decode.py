@@ -12,9 +12,19 @@ from numba import njit, types
 from state_core.kernels.compiler import I16, I32, I64, I64R, U8, U8R, kernel
 
 __all__ = [
-    "first_unfinished", "read_bits", "read_bools", "read_byte_arrays", "read_fixed16",
-    "read_fixed32", "read_fixed64", "read_fixed8", "read_strings", "read_units", "read_zeros",
-    "room", "spread_fixed",
+    "first_unfinished",
+    "read_bits",
+    "read_bools",
+    "read_byte_arrays",
+    "read_fixed8",
+    "read_fixed16",
+    "read_fixed32",
+    "read_fixed64",
+    "read_strings",
+    "read_units",
+    "read_zeros",
+    "room",
+    "spread_fixed",
 ]  # fmt: skip
 
 # cells of the `totals` array of the variable-length kernels
@@ -22,12 +32,12 @@ BYTES, INEXACT = 0, 1
 
 
 @njit(inline="always")
-def _b(data, at):  # type: ignore[no-untyped-def]
+def _b(data, at):
     return types.uint64(data[types.uintp(at)])
 
 
 @njit(inline="always")
-def _load32(data, at):  # type: ignore[no-untyped-def]
+def _load32(data, at):
     return (
         (types.uint32(data[types.uintp(at)]) << types.uint32(24))
         | (types.uint32(data[types.uintp(at + 1)]) << types.uint32(16))
@@ -37,14 +47,14 @@ def _load32(data, at):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _load64(data, at):  # type: ignore[no-untyped-def]
+def _load64(data, at):
     high = types.uint64(_load32(data, at))
     low = types.uint64(_load32(data, at + 4))
     return types.int64((high << types.uint64(32)) | low)
 
 
 @kernel(types.int64(I64R, I64R, U8R))
-def room(position, end, present):  # type: ignore[no-untyped-def]
+def room(position, end, present):
     """How many bytes lie between the cursor and the ends of the present rows."""
     total = types.int64(0)
     for row in range(position.size):
@@ -54,7 +64,7 @@ def room(position, end, present):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.int64(I64R, I64R, U8R))
-def first_unfinished(position, end, present):  # type: ignore[no-untyped-def]
+def first_unfinished(position, end, present):
     """The first present row whose cursor does not stand at its end, or -1."""
     for row in range(position.size):
         if position[row] != end[row] and (present.size == 0 or present[row] != 0):
@@ -63,7 +73,7 @@ def first_unfinished(position, end, present):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, U8))
-def read_zeros(data, position, end, present, inexact):  # type: ignore[no-untyped-def]
+def read_zeros(data, position, end, present, inexact):
     """One byte a row that should be 0; what is not is marked inexact."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -78,7 +88,7 @@ def read_zeros(data, position, end, present, inexact):  # type: ignore[no-untype
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, I64))
-def read_fixed64(data, position, end, present, out):  # type: ignore[no-untyped-def]
+def read_fixed64(data, position, end, present, out):
     """Eight bytes, big-endian."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -93,7 +103,7 @@ def read_fixed64(data, position, end, present, out):  # type: ignore[no-untyped-
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, I32))
-def read_fixed32(data, position, end, present, out):  # type: ignore[no-untyped-def]
+def read_fixed32(data, position, end, present, out):
     """Four bytes, big-endian."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -108,7 +118,7 @@ def read_fixed32(data, position, end, present, out):  # type: ignore[no-untyped-
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, I16))
-def read_fixed16(data, position, end, present, out):  # type: ignore[no-untyped-def]
+def read_fixed16(data, position, end, present, out):
     """Two bytes, big-endian."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -123,7 +133,7 @@ def read_fixed16(data, position, end, present, out):  # type: ignore[no-untyped-
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, U8))
-def read_fixed8(data, position, end, present, out):  # type: ignore[no-untyped-def]
+def read_fixed8(data, position, end, present, out):
     """One byte as it is."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -138,7 +148,7 @@ def read_fixed8(data, position, end, present, out):  # type: ignore[no-untyped-d
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, U8, U8, I64))
-def read_bools(data, position, end, present, out, inexact, totals):  # type: ignore[no-untyped-def]
+def read_bools(data, position, end, present, out, inexact, totals):
     """One byte a row, 0 or 1; any other non-zero is true too, and marked inexact."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -157,7 +167,7 @@ def read_bools(data, position, end, present, out, inexact, totals):  # type: ign
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, types.int64, types.int64, U8))
-def read_bits(data, position, end, present, bits, index, out):  # type: ignore[no-untyped-def]
+def read_bits(data, position, end, present, bits, index, out):
     """Bit `index` of a mask of `bits` bits, most significant first; the cursor stays.
 
     The mask must fit: the row that it does not fit is returned.
@@ -176,7 +186,7 @@ def read_bits(data, position, end, present, bits, index, out):  # type: ignore[n
 
 
 @kernel(types.void(I64R, I64R, I64R, types.int64, I64, I64))
-def spread_fixed(position, counts, first, width, starts, ends):  # type: ignore[no-untyped-def]
+def spread_fixed(position, counts, first, width, starts, ends):
     """Where each of `counts[row]` values of `width` bytes begins and ends."""
     for row in range(position.size):
         at = position[row]
@@ -187,7 +197,7 @@ def spread_fixed(position, counts, first, width, starts, ends):  # type: ignore[
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, I32, U8, I64))
-def read_byte_arrays(data, position, end, present, offsets, out, totals):  # type: ignore[no-untyped-def]
+def read_byte_arrays(data, position, end, present, offsets, out, totals):
     """An i32 length and that many bytes; `out` holds at least what the rows hold."""
     written = types.int64(0)
     offsets[0] = 0
@@ -210,7 +220,7 @@ def read_byte_arrays(data, position, end, present, offsets, out, totals):  # typ
 
 
 @kernel(types.int64(U8R, I64R, I64R, U8R, I32, U8, I64))
-def read_units(data, position, end, present, offsets, out, totals):  # type: ignore[no-untyped-def]
+def read_units(data, position, end, present, offsets, out, totals):
     """All bytes up to the end, as they are."""
     written = types.int64(0)
     offsets[0] = 0
@@ -227,20 +237,20 @@ def read_units(data, position, end, present, offsets, out, totals):  # type: ign
 
 
 @njit(inline="always")
-def _put2(out, at, unit):  # type: ignore[no-untyped-def]
+def _put2(out, at, unit):
     out[types.uintp(at)] = 0xC0 | (unit >> 6)
     out[types.uintp(at + 1)] = 0x80 | (unit & 0x3F)
 
 
 @njit(inline="always")
-def _put3(out, at, unit):  # type: ignore[no-untyped-def]
+def _put3(out, at, unit):
     out[types.uintp(at)] = 0xE0 | (unit >> 12)
     out[types.uintp(at + 1)] = 0x80 | ((unit >> 6) & 0x3F)
     out[types.uintp(at + 2)] = 0x80 | (unit & 0x3F)
 
 
 @njit(inline="always")
-def _put4(out, at, point):  # type: ignore[no-untyped-def]
+def _put4(out, at, point):
     out[types.uintp(at)] = 0xF0 | (point >> 18)
     out[types.uintp(at + 1)] = 0x80 | ((point >> 12) & 0x3F)
     out[types.uintp(at + 2)] = 0x80 | ((point >> 6) & 0x3F)
@@ -248,7 +258,7 @@ def _put4(out, at, point):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _varint(data, at, end):  # type: ignore[no-untyped-def]
+def _varint(data, at, end):
     """Value, position behind it, and whether it was the shortest form; position -1 on a fault."""
     value = types.int64(0)
     shift = 0
@@ -264,7 +274,7 @@ def _varint(data, at, end):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _string_tail(data, at, end, left, out, written):  # type: ignore[no-untyped-def]
+def _string_tail(data, at, end, left, out, written):
     """`left` UTF-16 units as LEB128 into UTF-8: position, bytes written, whether exact."""
     high = types.int64(0)
     exact = True
@@ -307,7 +317,7 @@ def _string_tail(data, at, end, left, out, written):  # type: ignore[no-untyped-
 
 
 @kernel(types.int64(U8R, I64, I64R, U8R, I32, U8, U8, U8, I64))
-def read_strings(data, position, end, present, offsets, out, valid, inexact, totals):  # type: ignore[no-untyped-def]
+def read_strings(data, position, end, present, offsets, out, valid, inexact, totals):
     """`StringValue`s into UTF-8, in one pass.
 
     A lone surrogate, which UTF-8 can't hold, becomes U+FFFD and its row is marked inexact; so is

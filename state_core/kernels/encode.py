@@ -12,16 +12,25 @@ from numba import njit, types
 from state_core.kernels.compiler import I16R, I32R, I64, I64R, U8, U8R, kernel
 
 __all__ = [
-    "copy_ranges", "set_bits", "string_sizes", "write_byte_arrays", "write_entry_heads",
-    "write_fixed16", "write_fixed32", "write_fixed64", "write_fixed8", "write_strings",
-    "write_units", "write_values_heads",
+    "copy_ranges",
+    "set_bits",
+    "string_sizes",
+    "write_byte_arrays",
+    "write_entry_heads",
+    "write_fixed8",
+    "write_fixed16",
+    "write_fixed32",
+    "write_fixed64",
+    "write_strings",
+    "write_units",
+    "write_values_heads",
 ]  # fmt: skip
 
 LAST_OF_RUN = 0x80
 
 
 @njit(inline="always")
-def _store32(out, at, value):  # type: ignore[no-untyped-def]
+def _store32(out, at, value):
     bits = types.uint32(value)
     out[types.uintp(at)] = bits >> types.uint32(24)
     out[types.uintp(at + 1)] = (bits >> types.uint32(16)) & types.uint32(0xFF)
@@ -30,7 +39,7 @@ def _store32(out, at, value):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.void(I64R, U8R, U8, I64))
-def write_fixed64(values, present, out, position):  # type: ignore[no-untyped-def]
+def write_fixed64(values, present, out, position):
     """Eight bytes, big-endian."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -43,7 +52,7 @@ def write_fixed64(values, present, out, position):  # type: ignore[no-untyped-de
 
 
 @kernel(types.void(I32R, U8R, U8, I64))
-def write_fixed32(values, present, out, position):  # type: ignore[no-untyped-def]
+def write_fixed32(values, present, out, position):
     """Four bytes, big-endian."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -53,7 +62,7 @@ def write_fixed32(values, present, out, position):  # type: ignore[no-untyped-de
 
 
 @kernel(types.void(I16R, U8R, U8, I64))
-def write_fixed16(values, present, out, position):  # type: ignore[no-untyped-def]
+def write_fixed16(values, present, out, position):
     """Two bytes, big-endian."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -66,7 +75,7 @@ def write_fixed16(values, present, out, position):  # type: ignore[no-untyped-de
 
 
 @kernel(types.void(U8R, U8R, U8, I64))
-def write_fixed8(values, present, out, position):  # type: ignore[no-untyped-def]
+def write_fixed8(values, present, out, position):
     """One byte as it is."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -77,7 +86,7 @@ def write_fixed8(values, present, out, position):  # type: ignore[no-untyped-def
 
 
 @kernel(types.void(U8R, U8R, types.int64, U8, I64R))
-def set_bits(values, present, index, out, position):  # type: ignore[no-untyped-def]
+def set_bits(values, present, index, out, position):
     """Set bit `index` of the mask at each position where `values[row]` is not 0."""
     for row in range(position.size):
         if (present.size and present[row] == 0) or values[row] == 0:
@@ -87,7 +96,7 @@ def set_bits(values, present, index, out, position):  # type: ignore[no-untyped-
 
 
 @kernel(types.void(I32R, U8R, U8R, U8, I64))
-def write_byte_arrays(offsets, data, present, out, position):  # type: ignore[no-untyped-def]
+def write_byte_arrays(offsets, data, present, out, position):
     """An i32 length and that many bytes."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -102,7 +111,7 @@ def write_byte_arrays(offsets, data, present, out, position):  # type: ignore[no
 
 
 @kernel(types.void(I32R, U8R, U8R, U8, I64))
-def write_units(offsets, data, present, out, position):  # type: ignore[no-untyped-def]
+def write_units(offsets, data, present, out, position):
     """The bytes as they are, without a length."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -115,7 +124,7 @@ def write_units(offsets, data, present, out, position):  # type: ignore[no-untyp
 
 
 @njit(inline="always")
-def _varint_size(value):  # type: ignore[no-untyped-def]
+def _varint_size(value):
     size = types.int64(1)
     while value >= 0x80:
         value >>= 7
@@ -124,7 +133,7 @@ def _varint_size(value):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _put_varint(out, at, value):  # type: ignore[no-untyped-def]
+def _put_varint(out, at, value):
     while value >= 0x80:
         out[types.uintp(at)] = (value & 0x7F) | 0x80
         value >>= 7
@@ -134,7 +143,7 @@ def _put_varint(out, at, value):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _code_point(data, at):  # type: ignore[no-untyped-def]
+def _code_point(data, at):
     """The code point of valid UTF-8 at `at`, and the position behind it."""
     first = types.int64(data[types.uintp(at)])
     if first < 0x80:
@@ -150,7 +159,7 @@ def _code_point(data, at):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _sequence_length(data, at, stop):  # type: ignore[no-untyped-def]
+def _sequence_length(data, at, stop):
     """Bytes of the UTF-8 sequence at `at`, or 0 if that is none or is cut off."""
     first = data[types.uintp(at)]
     length = types.int64(0)
@@ -171,7 +180,7 @@ def _sequence_length(data, at, stop):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.int64(I32R, U8R, U8R, U8R, I64, I64))
-def string_sizes(offsets, data, valid, present, units, sizes):  # type: ignore[no-untyped-def]
+def string_sizes(offsets, data, valid, present, units, sizes):
     """UTF-16 units of each UTF-8 string, and its bytes as a `StringValue`.
 
     Returns:
@@ -208,7 +217,7 @@ def string_sizes(offsets, data, valid, present, units, sizes):  # type: ignore[n
 
 
 @kernel(types.void(I32R, U8R, U8R, U8R, I64R, U8, I64))
-def write_strings(offsets, data, valid, present, units, out, position):  # type: ignore[no-untyped-def]
+def write_strings(offsets, data, valid, present, units, out, position):
     """`StringValue`s of UTF-8 strings, whose `units` `string_sizes` has counted."""
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -241,7 +250,7 @@ def write_strings(offsets, data, valid, present, units, out, position):  # type:
 
 
 @kernel(types.void(I32R, I64R, types.int64, U8R, U8, I64))
-def write_entry_heads(groups, key_sizes, prefix, last, out, position):  # type: ignore[no-untyped-def]
+def write_entry_heads(groups, key_sizes, prefix, last, out, position):
     """The i32 key length and the key-group prefix of entries of the unified format.
 
     Args:
@@ -267,7 +276,7 @@ def write_entry_heads(groups, key_sizes, prefix, last, out, position):  # type: 
 
 
 @kernel(types.void(I64R, U8, I64))
-def write_values_heads(value_sizes, out, position):  # type: ignore[no-untyped-def]
+def write_values_heads(value_sizes, out, position):
     """The i32 value length of entries."""
     for row in range(position.size):
         _store32(out, position[row], types.int32(value_sizes[row]))
@@ -275,7 +284,7 @@ def write_values_heads(value_sizes, out, position):  # type: ignore[no-untyped-d
 
 
 @kernel(types.void(U8R, I64R, I64R, U8, I64R))
-def copy_ranges(data, starts, ends, out, targets):  # type: ignore[no-untyped-def]
+def copy_ranges(data, starts, ends, out, targets):
     """Copy `data[starts[i]:ends[i]]` to `out[targets[i]:]`."""
     for row in range(starts.size):
         at, target = starts[row], targets[row]

@@ -18,19 +18,19 @@ __all__ = [
 
 
 @njit(inline="always")
-def _times(value, factor):  # type: ignore[no-untyped-def]
+def _times(value, factor):
     """A product of 32 bits; Numba would widen it to 64."""
     return types.uint32(types.uint64(value) * types.uint64(factor))
 
 
 @njit(inline="always")
-def _rotate(value, bits):  # type: ignore[no-untyped-def]
+def _rotate(value, bits):
     wide = types.uint64(value) << types.uint64(bits)
     return types.uint32(wide | (wide >> types.uint64(32)))
 
 
 @njit(inline="always")
-def _mix(code):  # type: ignore[no-untyped-def]
+def _mix(code):
     """`MathUtils.murmurHash` of an int."""
     mixed = _rotate(_times(types.uint32(code), 0xCC9E2D51), 15)
     mixed = _rotate(_times(mixed, 0x1B873593), 13)
@@ -45,22 +45,24 @@ def _mix(code):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.void(I32R, types.int64, I32))
-def assign_key_groups(codes, max_parallelism, out):  # type: ignore[no-untyped-def]
+def assign_key_groups(codes, max_parallelism, out):
     """Hash codes to key groups: `murmurHash(code) % max_parallelism`."""
     for row in range(codes.size):
         out[row] = types.int32(_mix(codes[row]) % max_parallelism)
 
 
 @kernel(types.void(I64R, I32))
-def hash_java_longs(values, out):  # type: ignore[no-untyped-def]
+def hash_java_longs(values, out):
     """`Long.hashCode`: the halves xor-ed."""
     for row in range(values.size):
         bits = types.uint64(values[row])
-        out[row] = types.int32(types.uint32((bits ^ (bits >> types.uint64(32))) & types.uint64(0xFFFFFFFF)))
+        out[row] = types.int32(
+            types.uint32((bits ^ (bits >> types.uint64(32))) & types.uint64(0xFFFFFFFF))
+        )
 
 
 @kernel(types.void(I32R, I32R, types.int64, I32))
-def combine_hashes(codes, element_codes, factor, out):  # type: ignore[no-untyped-def]
+def combine_hashes(codes, element_codes, factor, out):
     """`factor * code + element`, wrapping: how Java folds fields and elements."""
     for row in range(codes.size):
         folded = types.uint32(codes[row]) * types.uint32(factor) + types.uint32(element_codes[row])
@@ -68,7 +70,7 @@ def combine_hashes(codes, element_codes, factor, out):  # type: ignore[no-untype
 
 
 @kernel(types.void(I32R, U8R, I32))
-def hash_java_strings(offsets, data, out):  # type: ignore[no-untyped-def]
+def hash_java_strings(offsets, data, out):
     """`String.hashCode` over UTF-16 units, from UTF-8 that is known to be valid."""
     for row in range(out.size):
         code = types.uint32(0)
@@ -111,7 +113,7 @@ def hash_java_strings(offsets, data, out):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _word(data, at, stop):  # type: ignore[no-untyped-def]
+def _word(data, at, stop):
     """Up to eight bytes, little-endian."""
     value = types.uint64(0)
     count = min(stop - at, types.int64(8))
@@ -121,7 +123,7 @@ def _word(data, at, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _word8(data, at):  # type: ignore[no-untyped-def]
+def _word8(data, at):
     value = types.uint64(0)
     for step in range(8):
         value |= types.uint64(data[types.uintp(at + step)]) << types.uint64(8 * step)
@@ -129,13 +131,13 @@ def _word8(data, at):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _stir(state, word, factor):  # type: ignore[no-untyped-def]
+def _stir(state, word, factor):
     state = (state ^ word) * factor
     return state ^ (state >> types.uint64(29))
 
 
 @njit(inline="always")
-def _absorb(data, at, stop, first, second):  # type: ignore[no-untyped-def]
+def _absorb(data, at, stop, first, second):
     length = types.uint64(stop - at)
     while at + 8 <= stop:
         word = _word8(data, at)
@@ -151,9 +153,7 @@ def _absorb(data, at, stop, first, second):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.void(U8R, I64R, I64R, I64R, I64R, I64R, U64, U64))
-def fingerprint_entries(  # type: ignore[no-untyped-def]
-    data, key_start, key_end, value_start, value_end, slot, low, high
-):
+def fingerprint_entries(data, key_start, key_end, value_start, value_end, slot, low, high):
     """Add a 128-bit hash of each entry to its slot: equal sums mean equal content in any order.
 
     Args:

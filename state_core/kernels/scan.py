@@ -39,12 +39,12 @@ BETWEEN_RUNS = -1
 
 
 @njit(inline="always")
-def _u16(data, at):  # type: ignore[no-untyped-def]
+def _u16(data, at):
     return (types.int64(data[types.uintp(at)]) << 8) | types.int64(data[types.uintp(at + 1)])
 
 
 @njit(inline="always")
-def _i32(data, at):  # type: ignore[no-untyped-def]
+def _i32(data, at):
     high = types.int32(data[types.uintp(at)]) << 24
     rest = (
         (types.int32(data[types.uintp(at + 1)]) << 16)
@@ -56,11 +56,23 @@ def _i32(data, at):  # type: ignore[no-untyped-def]
 
 @kernel(
     types.int64(
-        U8R, I32R, I64R, I64R, types.int64, types.int64, types.boolean,
-        I64, I16, I64, I64, I64, I64, I64,
+        U8R,
+        I32R,
+        I64R,
+        I64R,
+        types.int64,
+        types.int64,
+        types.boolean,
+        I64,
+        I16,
+        I64,
+        I64,
+        I64,
+        I64,
+        I64,
     )
 )
-def scan_unified(  # type: ignore[no-untyped-def]
+def scan_unified(
     data, groups, starts, ends, prefix, states, whole,
     progress, state_of, group_of, key_start, key_end, value_start, value_end,
 ):  # fmt: skip

@@ -53,7 +53,7 @@ POJO_NULL, POJO_EXACT = 1, 2
 
 
 @njit
-def _i32(data, at):  # type: ignore[no-untyped-def]
+def _i32(data, at):
     value = types.int32(0)
     for step in range(4):
         value = (value << types.int32(8)) | types.int32(data[types.uintp(at + step)])
@@ -61,7 +61,7 @@ def _i32(data, at):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _skip_varint(data, at, end):  # type: ignore[no-untyped-def]
+def _skip_varint(data, at, end):
     """The value and the position behind a LEB128 number, or -1 and -1."""
     value = types.int64(0)
     shift = 0
@@ -76,7 +76,7 @@ def _skip_varint(data, at, end):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _skip_string(data, at, end):  # type: ignore[no-untyped-def]
+def _skip_string(data, at, end):
     length, at = _skip_varint(data, at, end)
     if length < 0 or length - 1 > end - at:
         return types.int64(-1)
@@ -96,7 +96,7 @@ def _skip_string(data, at, end):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _skip_sized(data, at, end, width):  # type: ignore[no-untyped-def]
+def _skip_sized(data, at, end, width):
     if at + 4 > end:
         return types.int64(-1)
     count = _i32(data, at)
@@ -107,7 +107,7 @@ def _skip_sized(data, at, end, width):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _skip_bigint(data, at, end, with_scale):  # type: ignore[no-untyped-def]
+def _skip_bigint(data, at, end, with_scale):
     if at + 4 > end:
         return types.int64(-1)
     tag = _i32(data, at)
@@ -120,7 +120,7 @@ def _skip_bigint(data, at, end, with_scale):  # type: ignore[no-untyped-def]
 
 
 @njit
-def skip_one(data, at, end, program, stack):  # type: ignore[no-untyped-def]
+def skip_one(data, at, end, program, stack):
     """The position behind one value at `at`, or -1 if it does not fit before `end`.
 
     `stack` holds frames of four words: body start, body end, repetitions left, where to go on.
@@ -150,7 +150,7 @@ def skip_one(data, at, end, program, stack):  # type: ignore[no-untyped-def]
         elif op == SIZED:
             at = _skip_sized(data, at, end, types.int64(program[pc + 1]))
             pc += 2
-        elif op == BIGINT or op == BIGDEC:  # noqa: PLR1714 - Numba has no `in` for ints here
+        elif op == BIGINT or op == BIGDEC:
             at = _skip_bigint(data, at, end, op == BIGDEC)
             pc += 1
         elif op == REPEAT:
@@ -169,7 +169,7 @@ def skip_one(data, at, end, program, stack):  # type: ignore[no-untyped-def]
                 stack[4 * depth + 3] = body_end
                 depth += 1
                 pc = body
-        elif op == WHEN or op == EITHER or op == POJO:  # noqa: PLR1714 - as above
+        elif op == WHEN or op == EITHER or op == POJO:
             if at >= end:
                 return types.int64(-1)
             flag = data[types.uintp(at)]
@@ -234,7 +234,7 @@ def skip_one(data, at, end, program, stack):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.int64(U8R, I64, I64R, I64R, I64R, I32R, I64, I64))
-def locate_counted(data, position, end, counts, first, program, starts, ends):  # type: ignore[no-untyped-def]
+def locate_counted(data, position, end, counts, first, program, starts, ends):
     """Where each of `counts[row]` values begins and ends, row by row, one after the other.
 
     Args:
@@ -263,7 +263,7 @@ def locate_counted(data, position, end, counts, first, program, starts, ends):  
 
 
 @kernel(types.int64(U8R, I64R, I64R, I32R, I64))
-def count_delimited(data, position, end, program, counts):  # type: ignore[no-untyped-def]
+def count_delimited(data, position, end, program, counts):
     """How many values each row holds, one comma byte between two; a fault's row, or -1."""
     stack = np.empty(4 * MAX_FRAMES, np.int64)
     for row in range(position.size):
@@ -283,7 +283,7 @@ def count_delimited(data, position, end, program, counts):  # type: ignore[no-un
 
 
 @kernel(types.void(U8R, I64R, I64R, I64R, I32R, I64, I64))
-def locate_delimited(data, position, end, first, program, starts, ends):  # type: ignore[no-untyped-def]
+def locate_delimited(data, position, end, first, program, starts, ends):
     """Where each value of a delimited row lies; `count_delimited` has checked that all fit."""
     stack = np.empty(4 * MAX_FRAMES, np.int64)
     for row in range(position.size):

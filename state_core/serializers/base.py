@@ -89,7 +89,7 @@ class TypeSerializer(ABC):
             if cursor.present.size and not cursor.present[row]:
                 continue
             start, end = int(cursor.position[row]), int(cursor.end[row])
-            source = DataInput(memoryview(cursor.data)[start:end], cursor.place(start))
+            source = DataInput(cursor.data.data[start:end], cursor.place(start))
             found[row] = self.read(source)
             cursor.position[row] = start + source.position
         return pa.array(found, self.arrow_type)
@@ -177,5 +177,3 @@ class TypeSerializerSnapshot(ABC):
                 remedy="restore it in the Flink that wrote it, upgrade, and take a new savepoint",
             )
         self.version = version
-
-

@@ -144,9 +144,7 @@ class DelimitedListSerializer(TypeSerializer):
         cursor.check(failed, f"a list of {self.element.name} with delimiters")
         first = offsets_of(counts)
         starts, ends = np.empty(int(first[-1]), np.int64), np.empty(int(first[-1]), np.int64)
-        skip.locate_delimited(
-            cursor.data, cursor.position, cursor.end, first, words, starts, ends
-        )
+        skip.locate_delimited(cursor.data, cursor.position, cursor.end, first, words, starts, ends)
         children = cursor.children(starts, ends)
         elements = self.element.decode(children)
         children.check_at_end()
@@ -298,7 +296,7 @@ def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSeria
     starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
     for row in np.flatnonzero(counts).tolist():
         at, end = int(cursor.position[row]), int(cursor.end[row])
-        source = DataInput(memoryview(cursor.data)[at:end], cursor.place(at))
+        source = DataInput(cursor.data.data[at:end], cursor.place(at))
         for index in range(int(first[row]), int(first[row + 1])):
             starts[index] = at + source.position
             element.skip(source)
@@ -386,7 +384,7 @@ def _drop_rows(
 ) -> tuple[pa.Array, pa.Array, I64Array]:
     counts = np.diff(first)
     kept = np.flatnonzero(np.repeat(present, counts))
-    return keys.take(kept), values.take(kept), offsets_of(counts * present)
+    return keys.take(kept), values.take(kept), offsets_of(counts * present.astype(np.int64))
 
 
 @register

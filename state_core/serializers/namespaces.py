@@ -27,7 +27,12 @@ from state_core.serializers.snapshots import simple_snapshot
 from state_core.serializers.structs import StructSerializer
 from state_core.wire import DataInput, DataOutput
 
-__all__ = ["GlobalWindowSerializer", "SingletonSerializer", "TimeWindowSerializer", "VoidNamespaceSerializer"]
+__all__ = [
+    "GlobalWindowSerializer",
+    "SingletonSerializer",
+    "TimeWindowSerializer",
+    "VoidNamespaceSerializer",
+]
 
 WINDOWS = "org.apache.flink.streaming.api.windowing.windows."
 
@@ -123,7 +128,9 @@ class TimeWindowSerializer(StructSerializer):
         """Sixteen bytes every present row."""
         require_values(values, present, self.name)
         columns = zip(self.fields, self._columns(values), strict=True)
-        return np.sum([one.sizes(column, present) for (_, one), column in columns], axis=0)
+        parts = [one.sizes(column, present) for (_, one), column in columns]
+        total: I64Array = np.sum(parts, axis=0, dtype=np.int64)
+        return total
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Start, then end."""

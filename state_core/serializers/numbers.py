@@ -10,6 +10,7 @@ import struct
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from state_core.errors import EncodeError
@@ -94,7 +95,7 @@ class FixedWidthSerializer(TypeSerializer):
     def decode(self, cursor: Cursor) -> pa.Array:
         """Big-endian numbers into an Arrow column."""
         read, _, dtype = _READERS[self.length]
-        out = np.empty(cursor.rows, dtype)
+        out: npt.NDArray[Any] = np.empty(cursor.rows, dtype)
         failed = read(cursor.data, cursor.position, cursor.end, cursor.present, out)
         cursor.check(failed, f"a {self.java_name}")
         bitmap, nulls = validity(cursor.present)
@@ -275,7 +276,7 @@ class CharSerializer(TypeSerializer):
         encode.write_fixed16(units, target.present, target.out, target.position)
 
 
-_SNAPSHOTS = {
+_SNAPSHOTS: dict[str, type[Any]] = {
     "Byte": ByteSerializer,
     "Short": ShortSerializer,
     "Int": IntSerializer,

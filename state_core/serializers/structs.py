@@ -16,6 +16,7 @@ from state_core.errors import EncodeError
 from state_core.kernels import decode, encode, skip
 from state_core.kernels.hashing import combine_hashes
 from state_core.serializers.base import VARIABLE, TypeSerializer, to_int32
+from state_core.serializers.collections import ListSerializer, MapSerializer
 from state_core.serializers.columns import (
     Cursor,
     I32Array,
@@ -26,7 +27,6 @@ from state_core.serializers.columns import (
     require_values,
     validity,
 )
-from state_core.serializers.collections import ListSerializer, MapSerializer
 from state_core.serializers.registry import register
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.text import OpaqueSerializer
@@ -133,7 +133,8 @@ class TupleSerializer(StructSerializer):
         require_values(values, present, self.name)
         columns = zip(self.fields, self._columns(values), strict=True)
         parts = [one.sizes(column, present) for (_, one), column in columns]
-        return np.sum(parts, axis=0, dtype=np.int64)
+        total: I64Array = np.sum(parts, axis=0, dtype=np.int64)
+        return total
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Field after field."""
@@ -252,8 +253,8 @@ class RowSerializer(StructSerializer):
     def encode(self, values: pa.Array, target: Target) -> None:
         """The mask, then field after field."""
         width = self.mask_bytes
-        rows = target.position if target.present.size == 0 else (
-            target.position[target.present != 0]
+        rows = (
+            target.position if target.present.size == 0 else (target.position[target.present != 0])
         )
         for byte in range(width):
             target.out[rows + byte] = 0
@@ -288,7 +289,9 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
         """The tuple class."""
-        out.write_utf(self.tuple_class or f"org.apache.flink.api.java.tuple.Tuple{len(self.nested)}")
+        out.write_utf(
+            self.tuple_class or f"org.apache.flink.api.java.tuple.Tuple{len(self.nested)}"
+        )
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """A tuple of them."""

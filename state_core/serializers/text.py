@@ -208,9 +208,7 @@ def _decode_bytes(cursor: Cursor, read: Any, what: str) -> pa.Array:
     offsets = np.empty(cursor.rows + 1, np.int32)
     data = np.empty(cursor.room(), np.uint8)
     totals = np.zeros(2, np.int64)
-    failed = read(
-        cursor.data, cursor.position, cursor.end, cursor.present, offsets, data, totals
-    )
+    failed = read(cursor.data, cursor.position, cursor.end, cursor.present, offsets, data, totals)
     cursor.check(failed, what)
     bitmap, nulls = validity(cursor.present)
     buffers = [bitmap, arrow_buffer(offsets), arrow_buffer(data[: totals[0]])]

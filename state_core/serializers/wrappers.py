@@ -79,7 +79,7 @@ class TtlSerializer(StructSerializer):
 
 
 class TimerSerializer(TupleSerializer):
-    """A timer: its time with the sign bit flipped, so that bytes sort as times do; key; namespace."""
+    """A timer: its time, sign bit flipped so that bytes sort as times do; key; namespace."""
 
     def __init__(self, key: TypeSerializer, namespace: TypeSerializer) -> None:
         super().__init__([LongSerializer(), key, namespace])
