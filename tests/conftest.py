@@ -1,0 +1,32 @@
+"""What every test may use: golden data by name, and how hard Hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.golden_cases import GOLDEN
+
+settings.register_profile(
+    "fast",
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("full", settings.get_profile("fast"), max_examples=600)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Path:
+    """The folder of small vectors computed by Flink's classes."""
+    return GOLDEN / "vectors"
+
+
+@pytest.fixture
+def wordcount() -> Path:
+    """A savepoint of 300 keys of one value state: heap backend, parallelism 2, max 128."""
+    return GOLDEN / "flink" / "wordcount-hashmap-canonical-p2-m128-flink2.3.0" / "savepoint"
