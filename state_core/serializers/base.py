@@ -13,6 +13,7 @@ Source: `org.apache.flink.api.common.typeutils.TypeSerializer` and `TypeSerializ
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from state_core.errors import KeyGroupError, UnsupportedFormatError
 from state_core.serializers.columns import Cursor, I32Array, I64Array, Target, U8Array
+from state_core.serializers.compatibility import Compatibility, incompatible, unknown
 from state_core.wire import DataInput, DataOutput
 
 __all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "to_int32"]
@@ -162,6 +164,43 @@ class TypeSerializerSnapshot(ABC):
     @abstractmethod
     def restore_serializer(self) -> TypeSerializer:
         """The serializer that reads and writes those bytes."""
+
+    @property
+    def type_name(self) -> str:
+        """The type as messages name it."""
+        return self.restore_serializer().name
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """Whether state that `old` describes can be used with this one's serializer.
+
+        This is the direction since Flink 1.19: the new snapshot decides. A class of a user's that
+        only has the older direction has it as `resolve_new_serializer` on the old snapshot; it is
+        asked, with a `DeprecationWarning`, where the new class does not decide itself.
+        """
+        before = type(old).resolve_new_serializer
+        if before is not TypeSerializerSnapshot.resolve_new_serializer:
+            warnings.warn(
+                f"{type(old).__qualname__}.resolve_new_serializer: since Flink 1.19 the new"
+                " snapshot decides; define resolve_schema_compatibility instead",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return old.resolve_new_serializer(self.restore_serializer())
+        if type(old) is not type(self):
+            return incompatible(old.type_name, self.type_name, "the serializer is another one")
+        return unknown(
+            old.type_name,
+            self.type_name,
+            f"{self.java_class} decides in its own code; register a snapshot class that has"
+            " resolve_schema_compatibility",
+        )
+
+    def resolve_new_serializer(self, new: TypeSerializer) -> Compatibility:
+        """The direction before Flink 1.19: this old snapshot judges the new serializer.
+
+        Deprecated; only for classes of users that have nothing else.
+        """
+        return unknown(self.type_name, new.name, "neither snapshot class decides")
 
     def check_version(self, version: int, source: DataInput) -> None:
         """Refuse a version that is not read.

@@ -10,10 +10,21 @@ Source: `SimpleTypeSerializerSnapshot`, `CompositeTypeSerializerSnapshot` and
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
+from dataclasses import replace
 from typing import ClassVar
+
+from typing_extensions import Self
 
 from state_core.errors import CorruptSnapshotError
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.compatibility import (
+    Compatibility,
+    Verdict,
+    as_is,
+    incompatible,
+    worst_of,
+)
 from state_core.serializers.registry import (
     read_serializer_snapshot,
     register,
@@ -58,6 +69,15 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
     def restore_serializer(self) -> TypeSerializer:
         """The one serializer that this class stands for."""
         return self.serializer_class()
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """As is for the same serializer; incompatible with any other."""
+        if (
+            isinstance(old, SimpleTypeSerializerSnapshot)
+            and old.serializer_class is self.serializer_class
+        ):
+            return as_is()
+        return incompatible(old.type_name, self.type_name, "the type is another one")
 
 
 def simple_snapshot(
@@ -131,6 +151,36 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     def restore_serializer(self) -> TypeSerializer:
         """The outer serializer around the restored nested ones."""
         return self.compose(tuple(one.restore_serializer() for one in self.nested))
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """The worst of what the outer serializers and each pair of nested ones say."""
+        if type(old) is not type(self) or not isinstance(old, CompositeTypeSerializerSnapshot):
+            return incompatible(old.type_name, self.type_name, "the type is another one")
+        outer = self.resolve_outer_schema_compatibility(old)
+        if len(self.nested) != len(old.nested):
+            rule = "the number of nested serializers differs"
+            return worst_of((outer, incompatible(old.type_name, self.type_name, rule)))
+        results = [
+            new.resolve_schema_compatibility(before).under(self.nested_name(index))
+            for index, (new, before) in enumerate(zip(self.nested, old.nested, strict=True))
+        ]
+        worst = worst_of((outer, *results))
+        if worst.verdict is not Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER:
+            return worst
+        whole = copy(outer.reconfigured if outer.reconfigured is not None else self)
+        whole.nested = tuple(
+            new if result.reconfigured is None else result.reconfigured
+            for new, result in zip(self.nested, results, strict=True)
+        )
+        return replace(worst, reconfigured=whole)
+
+    def resolve_outer_schema_compatibility(self, old: Self) -> Compatibility:
+        """What the outer payloads say; as is by default, where there is none."""
+        return as_is()
+
+    def nested_name(self, index: int) -> str:
+        """The name of a nested serializer in a reason's path."""
+        return f"[{index}]"
 
     @abstractmethod
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:

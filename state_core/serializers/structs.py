@@ -27,6 +27,7 @@ from state_core.serializers.columns import (
     require_values,
     validity,
 )
+from state_core.serializers.compatibility import Compatibility, as_is, incompatible, migrate
 from state_core.serializers.registry import register
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.text import OpaqueSerializer
@@ -293,6 +294,16 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
             self.tuple_class or f"org.apache.flink.api.java.tuple.Tuple{len(self.nested)}"
         )
 
+    def resolve_outer_schema_compatibility(self, old: TupleSerializerSnapshot) -> Compatibility:
+        """The tuple class stays."""
+        if self.tuple_class == old.tuple_class:
+            return as_is()
+        return incompatible(old.tuple_class, self.tuple_class, "the tuple class is another one")
+
+    def nested_name(self, index: int) -> str:
+        """`f0`, `f1`, ..."""
+        return f"f{index}"
+
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """A tuple of them."""
         if not all(one.self_delimiting for one in nested):
@@ -320,6 +331,17 @@ class RowSerializerSnapshot(CompositeTypeSerializerSnapshot):
     def write_outer_snapshot(self, out: DataOutput) -> None:
         """Whether kinds are written."""
         out.write_boolean(self.with_kind)
+
+    def resolve_outer_schema_compatibility(self, old: RowSerializerSnapshot) -> Compatibility:
+        """Rows with and without kinds are written differently."""
+        if self.with_kind == old.with_kind:
+            return as_is()
+        forms = {False: "Row without row kind", True: "Row with row kind"}
+        return migrate(forms[old.with_kind], forms[self.with_kind], "the null mask changes")
+
+    def nested_name(self, index: int) -> str:
+        """`f0`, `f1`, ..."""
+        return f"f{index}"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """A row of them."""

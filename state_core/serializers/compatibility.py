@@ -1,0 +1,159 @@
+"""What may follow what: whether state written by one serializer can be used by another.
+
+The question is put to the **new** snapshot, about the old one. The answer is one of four results
+of Flink, or a fifth of ours, where the bytes do not say enough; and it always says why.
+
+==============================================  ==============================================
+`COMPATIBLE_AS_IS`                              same schema, bytes are used as they are
+`COMPATIBLE_WITH_RECONFIGURED_SERIALIZER`       the same, once the new serializer has taken over
+                                                what the old one had learned
+`COMPATIBLE_AFTER_MIGRATION`                    read with the old, written with the new
+`UNKNOWN`                                       only code that is not here could say
+`INCOMPATIBLE`                                  not possible
+==============================================  ==============================================
+
+Over nested serializers the worst result counts, in the order of this table: one field that needs
+migration makes the whole need it.
+
+Source: `TypeSerializerSchemaCompatibility`, `CompositeTypeSerializerUtil` in
+`org.apache.flink.api.common.typeutils`; the key's rule is that of the state backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+__all__ = [
+    "Compatibility",
+    "Reason",
+    "Verdict",
+    "as_is",
+    "incompatible",
+    "migrate",
+    "reconfigured",
+    "strict",
+    "unknown",
+    "worst_of",
+]
+
+
+class Verdict(IntEnum):
+    """The results, from best to worst."""
+
+    COMPATIBLE_AS_IS = 0
+    COMPATIBLE_WITH_RECONFIGURED_SERIALIZER = 1
+    COMPATIBLE_AFTER_MIGRATION = 2
+    UNKNOWN = 3
+    INCOMPATIBLE = 4
+
+    @property
+    def text(self) -> str:
+        """The name as it stands in reports: `compatible_as_is`."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One cause of a verdict.
+
+    Attributes:
+        path: Where in the type: `value.address.street`; empty for the whole.
+        old: What it was.
+        new: What it is to be.
+        rule: The rule that decides, as a sentence without a period.
+    """
+
+    path: str
+    old: str
+    new: str
+    rule: str
+
+    def __str__(self) -> str:
+        where = f"{self.path}: " if self.path else ""
+        change = self.old if self.old == self.new else f"{self.old} → {self.new}"
+        return f"{where}{change}: {self.rule}"
+
+
+@dataclass(frozen=True)
+class Compatibility:
+    """A verdict and its causes.
+
+    Attributes:
+        verdict: The result.
+        reasons: Why it is not `COMPATIBLE_AS_IS`; empty if it is.
+        reconfigured: For `COMPATIBLE_WITH_RECONFIGURED_SERIALIZER`, the snapshot of the new
+            serializer as it must be written from now on.
+    """
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...] = ()
+    reconfigured: Any = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether Flink would go on with the state, migrating it where needed."""
+        return self.verdict <= Verdict.COMPATIBLE_AFTER_MIGRATION
+
+    def under(self, field: str) -> Compatibility:
+        """The same result seen from outside, its reasons' paths beginning with `field`."""
+        reasons = tuple(
+            replace(one, path=f"{field}.{one.path}" if one.path else field) for one in self.reasons
+        )
+        return replace(self, reasons=reasons)
+
+
+_AS_IS = Compatibility(Verdict.COMPATIBLE_AS_IS)
+
+
+def as_is() -> Compatibility:
+    """Same schema."""
+    return _AS_IS
+
+
+def reconfigured(snapshot: Any, old: str, new: str, rule: str) -> Compatibility:
+    """Same schema once the new serializer is `snapshot`'s."""
+    reasons = (Reason("", old, new, rule),)
+    return Compatibility(Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER, reasons, snapshot)
+
+
+def migrate(old: str, new: str, rule: str) -> Compatibility:
+    """Another schema; the value can be carried over."""
+    return Compatibility(Verdict.COMPATIBLE_AFTER_MIGRATION, (Reason("", old, new, rule),))
+
+
+def unknown(old: str, new: str, settled_by: str) -> Compatibility:
+    """The bytes do not say; `settled_by` names what would."""
+    return Compatibility(Verdict.UNKNOWN, (Reason("", old, new, settled_by),))
+
+
+def incompatible(old: str, new: str, rule: str) -> Compatibility:
+    """Another schema, and no way over."""
+    return Compatibility(Verdict.INCOMPATIBLE, (Reason("", old, new, rule),))
+
+
+def worst_of(results: Iterable[Compatibility]) -> Compatibility:
+    """The worst verdict of several, with the reasons of all that are not as they were.
+
+    Reasons come worst first, so that the first line of a report is the one to act on. What was
+    reconfigured is not combined: a composite snapshot makes its own from its nested ones.
+    """
+    found = sorted(results, key=lambda one: -one.verdict)
+    if not found or found[0].verdict is Verdict.COMPATIBLE_AS_IS:
+        return _AS_IS
+    reasons = tuple(reason for one in found for reason in one.reasons)
+    return Compatibility(found[0].verdict, reasons)
+
+
+def strict(result: Compatibility, what: str) -> Compatibility:
+    """A result for what can't be migrated: a key, a namespace, a map state's user key.
+
+    Flink looks entries up by the bytes of these, so bytes must stay as they are.
+    """
+    if result.verdict is not Verdict.COMPATIBLE_AFTER_MIGRATION:
+        return result
+    rule = f"a {what} never evolves, since entries are found by its bytes"
+    reasons = tuple(replace(one, rule=rule) for one in result.reasons)
+    return Compatibility(Verdict.INCOMPATIBLE, reasons)
