@@ -1,7 +1,9 @@
+import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.flink.api.common.RuntimeExecutionMode;
 import org.apache.flink.api.common.functions.OpenContext;
+import org.apache.flink.api.common.functions.RichMapFunction;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
@@ -21,6 +23,14 @@ import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.util.Collector;
+import org.apache.parquet.example.data.Group;
+import org.apache.parquet.example.data.simple.SimpleGroupFactory;
+import org.apache.parquet.hadoop.ParquetWriter;
+import org.apache.parquet.hadoop.example.ExampleParquetWriter;
+import org.apache.parquet.hadoop.metadata.CompressionCodecName;
+import org.apache.parquet.io.LocalOutputFile;
+import org.apache.parquet.schema.MessageType;
+import org.apache.parquet.schema.MessageTypeParser;
 
 /**
  * The peer of every benchmark here: Flink's own State Processor API, both cores.
@@ -28,6 +38,7 @@ import org.apache.flink.util.Collector;
  * <pre>
  * write    backend= compression= entries= keybytes= valuebytes= max= to=
  * read     backend= savepoint=                 rows are dropped
+ * parquet  backend= savepoint= to=             one Parquet file a subtask
  * rewrite  backend= compression= savepoint= max= parallelism= to=
  * </pre>
  *
@@ -104,6 +115,10 @@ public class StateProcessorBench {
             case "read":
                 rows.sinkTo(new DiscardingSink<>());
                 return;
+            case "parquet":
+                rows.map(new ParquetSink<T>(args.get("to"))).returns(Types.LONG)
+                        .sinkTo(new DiscardingSink<>());
+                return;
             case "rewrite":
                 write(env, args, rows, type);
                 return;
@@ -167,6 +182,47 @@ public class StateProcessorBench {
         public void readKey(String key, Context context, Collector<Tuple2<String, T>> out)
                 throws Exception {
             out.collect(Tuple2.of(key, count.value()));
+        }
+    }
+
+    /** Writes key and value into a Parquet file of its subtask, with Parquet's own writer. */
+    static class ParquetSink<T> extends RichMapFunction<Tuple2<String, T>, Long> {
+        private static final MessageType SCHEMA = MessageTypeParser.parseMessageType(
+                "message entry { required binary key (STRING); required int64 value; }");
+        private final String directory;
+        private transient ParquetWriter<Group> writer;
+        private transient SimpleGroupFactory groups;
+        private transient long written;
+
+        ParquetSink(String directory) {
+            this.directory = directory;
+        }
+
+        @Override
+        public void open(OpenContext context) throws Exception {
+            int subtask = getRuntimeContext().getTaskInfo().getIndexOfThisSubtask();
+            groups = new SimpleGroupFactory(SCHEMA);
+            writer = ExampleParquetWriter.builder(new LocalOutputFile(Path.of(directory, subtask + ".parquet")))
+                    .withType(SCHEMA)
+                    .withCompressionCodec(CompressionCodecName.UNCOMPRESSED)
+                    .withDictionaryEncoding(false)
+                    .build();
+        }
+
+        @Override
+        public Long map(Tuple2<String, T> row) throws Exception {
+            Group group = groups.newGroup();
+            group.add(0, row.f0);
+            group.add(1, (Long) row.f1);
+            writer.write(group);
+            return ++written;
+        }
+
+        @Override
+        public void close() throws Exception {
+            if (writer != null) {
+                writer.close();
+            }
         }
     }
 }

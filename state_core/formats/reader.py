@@ -43,6 +43,7 @@ __all__ = ["METADATA_FILE", "UnifiedKeyedFile", "open_snapshot"]
 
 METADATA_FILE = "_metadata"
 HEADER_GUESS = 1 << 16
+MAX_HEADER = 1 << 28
 
 
 def open_snapshot(
@@ -164,8 +165,8 @@ def _open_keyed(
     if handle.stream is None:
         return None
     source = files.open(handle.stream)
-    header = _read_header(source)
     spans = spans_of(handle.first, handle.offsets, source.size, source.name)
+    header = _read_header(source, spans[0].start if spans else source.size)
     if spans and spans[0].start < header.size:
         raise DataInput(b"", source.name).fault(
             f"key group {spans[0].group} at offset {spans[0].start}, inside the header"
@@ -174,18 +175,19 @@ def _open_keyed(
     return UnifiedKeyedFile(file, handle.key_groups)
 
 
-def _read_header(source: ByteSource) -> KeyedHeader:
-    """Read the head of a file: a first block of it, or as much as it takes."""
-    held = min(HEADER_GUESS, source.size)
+def _read_header(source: ByteSource, end: int) -> KeyedHeader:
+    """Read the head of a file, which ends before `end`: a first block, or as much as it takes."""
+    limit = min(max(end, HEADER_GUESS), source.size, MAX_HEADER)
+    held = min(HEADER_GUESS, limit)
     while True:
         block = np.empty(held, np.uint8)
         source.read_into(0, block)
         try:
             return read_keyed_header(DataInput(block.tobytes(), source.name))
         except SnapshotError:
-            if held == source.size:
+            if held == limit:
                 raise
-        held = min(16 * held, source.size)
+        held = min(16 * held, limit)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,62 @@
+# statelake: run `make` to see what there is to run. Each target sets up what it needs.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+export STATELAKE_CACHE ?= $(CURDIR)/.cache
+export DAGSTER_HOME    ?= $(CURDIR)/.dagster
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo ui test test-full lint bench clean java
+
+help:  ## Show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## Make .venv with everything pinned, and fetch the JARs of Delta
+
+demo: $(READY)  ## The whole way on bundled real savepoints, restored by real Flink at the end
+	@$(BIN)/statelake demo --dir demo
+	@$(BIN)/python -m tests.integration.flink.restore_demo demo/exports/tuesday-erased
+	@echo
+	@echo "Look on:  make ui                                      the runs, in Dagster"
+	@echo "          .venv/bin/statelake snapshots --lake demo/lake  the archive"
+	@echo "          .venv/bin/statelake --help                    what else there is"
+
+ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
+	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	STATELAKE_SAVEPOINTS=$${STATELAKE_SAVEPOINTS:-$(CURDIR)/demo/savepoints} \
+	STATELAKE_LAKE=$${STATELAKE_LAKE:-$(CURDIR)/demo/lake} \
+	STATELAKE_EXPORTS=$${STATELAKE_EXPORTS:-$(CURDIR)/demo/exports} \
+	STATELAKE_JOB=$${STATELAKE_JOB:-demo} $(BIN)/dagster dev
+
+test: $(READY) lint  ## Lint and all tests but the longest; under ten minutes
+	$(BIN)/pytest -m "not full"
+
+test-full: $(READY)  ## The longest tests too: every fixture in real Flink, many random cases
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest
+
+lint: $(READY)  ## ruff and mypy --strict
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy --no-error-summary
+
+bench: $(READY)  ## Benchmarks against Flink's State Processor API, as ratios of one run
+	$(BIN)/python -m benchmarks
+
+clean:  ## Remove what the other targets made, but not downloaded JARs
+	rm -rf $(VENV) .dagster demo .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+
+java:
+	@command -v java >/dev/null || { [ -n "$$JAVA_HOME" ] && [ -x "$$JAVA_HOME/bin/java" ]; } || \
+	  { echo "statelake's pipelines run on Spark, which needs Java 17: install it, or set JAVA_HOME" >&2; exit 1; }
+
+$(READY): pyproject.toml constraints.txt | java
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "statelake needs Python 3.10 or later; set PYTHON=... to one" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -c 'from pipelines.spark.jars import delta_jars; delta_jars()'
+	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	@touch $@

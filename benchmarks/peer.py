@@ -1,0 +1,49 @@
+"""The peer: Flink's own State Processor API, run as a Java program."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pyspark
+from tests.integration.flink.distribution import flink_jars
+
+from pipelines.spark.jars import cache_directory
+
+SOURCE = Path(__file__).parent / "java" / "StateProcessorBench.java"
+FLINK = "2.3.0"
+PARQUET = ("parquet-*.jar", "hadoop-client-*.jar", "snappy-java-*.jar", "commons-logging-*.jar")
+OPENS = [
+    f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang", "time")
+]
+
+
+class StateProcessor:
+    """Flink's State Processor API on two cores; each call is a JVM of its own.
+
+    Args:
+        heap: Of that JVM.
+    """
+
+    name = "State Processor API"
+
+    def __init__(self, heap: str = "8g") -> None:
+        spark = Path(pyspark.__file__).parent / "jars"
+        parquet = [str(jar) for pattern in PARQUET for jar in spark.glob(pattern)]
+        jars = [str(jar) for jar in flink_jars(FLINK)] + parquet
+        digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
+        classes = cache_directory() / f"benchmark-{digest}"
+        if not classes.is_dir():
+            command = ["javac", "-nowarn", "-cp", ":".join(jars), "-d", str(classes), str(SOURCE)]
+            subprocess.run(command, check=True, capture_output=True)
+        self.command = ["java", f"-Xmx{heap}", *OPENS, "-cp", ":".join([*jars, str(classes)])]
+
+    def run(self, command: str, **arguments: object) -> float:
+        """Run one command of `StateProcessorBench`; the seconds that its job took."""
+        words = [f"{name}={value}" for name, value in arguments.items()]
+        whole = [*self.command, "StateProcessorBench", command, *words]
+        done = subprocess.run(whole, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the peer failed at {command}: {done.stderr[-2000:]}")
+        return float(done.stdout.split()[-1])
