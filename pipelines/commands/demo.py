@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from pathlib import Path
 
 import click
@@ -33,6 +34,7 @@ def demo(directory: Path) -> None:
     directory = directory.resolve()
     home = Path(os.environ.get("DAGSTER_HOME") or directory / "dagster")
     logging.getLogger("dagster").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message="Specifying a partitions_def on an AssetCheckSpec")
     from pipelines.demo.run import run_demo  # noqa: PLC0415 - Dagster and Spark only when wanted
 
     run_demo(directory, home)

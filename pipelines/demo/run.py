@@ -43,6 +43,7 @@ SHOWN_METADATA = {
     "restore_plan": ("kinds: parallelism", "kinds: skew"),
     "exported_savepoint": ("savepoint",),
 }  # fmt: skip
+DAGSTER_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 EDITED_STATES = ("name", "items", "scores", "total", "avg", "triple", "row", "session", "timers")
 
 
@@ -133,6 +134,9 @@ def _erase(out: Console, lake: str) -> None:
 def _archive(out: Console, home: Path, names: list[str]) -> None:
     """Materialize the assets of each savepoint in Dagster, as its UI would."""
     home.mkdir(parents=True, exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        settings.write_text(DAGSTER_SETTINGS, "utf-8")
     job = definitions.resolve_job_def("archive_and_export")
     rescaled = {"config": {"parallelism": 5}}
     config = {
