@@ -1,0 +1,200 @@
+"""Would a job with these declared states restore from a snapshot with those states?
+
+Flink asks each serializer only when the running job first touches its state, which may be hours
+after the restore. The same questions are put here before the deploy, state by state, with the
+rules of the state backends on top: a key, a namespace and a map state's user key never change,
+a state keeps its kind, and an operator that is gone stops the restore.
+
+Source: `StateSerializerProvider`, `RegisteredKeyValueStateBackendMetaInfo`,
+`TtlAwareSerializerSnapshot`, `RocksDBKeyedStateBackend.updateRestoredStateMetaInfo`,
+`StateAssignmentOperation.checkStateMappingCompleteness`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from state_core.formats.meta_info import (
+    KEYED_STATE_TYPE,
+    NAMESPACE_SERIALIZER,
+    USER_KEY_SERIALIZER,
+    VALUE_SERIALIZER,
+    BackendStateType,
+    SerializerEntry,
+    StateMetaInfo,
+    read_serializer_entry,
+    read_state_meta_info,
+)
+from state_core.serializers.base import TypeSerializerSnapshot
+from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
+from state_core.serializers.compatibility import (
+    Compatibility,
+    Verdict,
+    as_is,
+    incompatible,
+    migrate,
+    strict,
+    worst_of,
+)
+from state_core.serializers.wrappers import TtlSerializerSnapshot
+from state_core.wire import DataInput
+
+__all__ = ["OperatorSchema", "StateVerdict", "check_operators", "operator_schema"]
+
+UNKNOWN_TYPE = "UNKNOWN"
+
+
+@dataclass(frozen=True)
+class OperatorSchema:
+    """What an operator's keyed state is made of.
+
+    Attributes:
+        label: Its uid, or else its id.
+        key: The key's serializer; None if it has no keyed state.
+        states: Its states by name.
+    """
+
+    label: str
+    key: TypeSerializerSnapshot | None
+    states: Mapping[str, StateMetaInfo] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StateVerdict:
+    """One line of the report.
+
+    Attributes:
+        operator: The operator's label.
+        state: The state's name; empty for the operator as a whole and its key.
+        result: The verdict and why.
+    """
+
+    operator: str
+    state: str
+    result: Compatibility
+
+    @property
+    def fault(self) -> bool:
+        """Whether Flink would refuse."""
+        return self.result.verdict is Verdict.INCOMPATIBLE
+
+
+def operator_schema(
+    label: str, key_serializer: bytes, meta_infos: Iterable[bytes]
+) -> OperatorSchema:
+    """The schema from the bytes that a snapshot, or the lake, holds.
+
+    Args:
+        label: The operator's.
+        key_serializer: As in `KeyedFile.key_serializer`; empty if there is no keyed state.
+        meta_infos: As in `KeyedState.meta_info`.
+    """
+    if not key_serializer:
+        return OperatorSchema(label, None)
+    key = read_serializer_entry(DataInput(key_serializer, "key serializer"), "the key").snapshot
+    states = [read_state_meta_info(DataInput(one, "state meta info")) for one in meta_infos]
+    return OperatorSchema(label, key, {one.name: one for one in states})
+
+
+def check_operators(
+    old: Iterable[OperatorSchema], new: Iterable[OperatorSchema], *, allow_missing: bool = False
+) -> list[StateVerdict]:
+    """A verdict for every operator and state that the old snapshot holds, or the new job declares.
+
+    Args:
+        old: What is to be restored.
+        new: What restores it.
+        allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
+    """
+    declared = {one.label: one for one in new}
+    verdicts: list[StateVerdict] = []
+    for before in old:
+        after = declared.get(before.label)
+        if after is not None:
+            verdicts += _check_operator(before, after)
+        elif before.states:
+            verdicts.append(StateVerdict(before.label, "", _missing(before, allow_missing)))
+    return verdicts
+
+
+def _missing(operator: OperatorSchema, allowed: bool) -> Compatibility:
+    held = f"{len(operator.states)} states"
+    if allowed:
+        return Compatibility(Verdict.COMPATIBLE_AS_IS)
+    rule = "the operator is gone, and Flink restores without it only with --allowNonRestoredState"
+    return incompatible(held, "nothing", rule)
+
+
+def _check_operator(old: OperatorSchema, new: OperatorSchema) -> list[StateVerdict]:
+    if old.key is None or new.key is None:
+        return []
+    key = strict(new.key.resolve_schema_compatibility(old.key), "key")
+    verdicts = [StateVerdict(old.label, "", key.under("key"))]
+    for name, before in old.states.items():
+        after = new.states.get(name)
+        result = as_is() if after is None else _check_state(before, after)
+        verdicts.append(StateVerdict(old.label, name, result))
+    return verdicts
+
+
+def _check_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
+    """The worst of what kind, namespace and value say."""
+    kinds = _kind(old), _kind(new)
+    if kinds[0] != kinds[1] and UNKNOWN_TYPE not in kinds:
+        return incompatible(*kinds, "a state keeps its kind")
+    value = _check_value(_held(old, VALUE_SERIALIZER), _held(new, VALUE_SERIALIZER), kinds[1])
+    results = [value.under("timer" if kinds[1] == "TIMERS" else "value")]
+    for role, what in ((NAMESPACE_SERIALIZER, "namespace"), (USER_KEY_SERIALIZER, "user key")):
+        before, after = _held(old, role), _held(new, role)
+        if before is not None and after is not None:
+            result = strict(after.resolve_schema_compatibility(before), what)
+            results.append(result.under(what))
+    return worst_of(results)
+
+
+def _kind(state: StateMetaInfo) -> str:
+    if state.kind is BackendStateType.PRIORITY_QUEUE:
+        return "TIMERS"
+    return state.options.get(KEYED_STATE_TYPE, UNKNOWN_TYPE)
+
+
+def _held(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot | None:
+    entry: SerializerEntry | None = state.serializers.get(role)
+    return None if entry is None else entry.snapshot
+
+
+def _check_value(
+    old: TypeSerializerSnapshot | None, new: TypeSerializerSnapshot | None, kind: str
+) -> Compatibility:
+    """A value, or the element of a list, or user key and value of a map."""
+    if old is None or new is None:
+        return as_is()
+    if kind == "TIMERS":
+        return strict(new.resolve_schema_compatibility(old), "timer")
+    if isinstance(old, ListSerializerSnapshot) and isinstance(new, ListSerializerSnapshot):
+        return _with_ttl(old.nested[0], new.nested[0]).under("element")
+    if (
+        kind == "MAP"
+        and isinstance(old, MapSerializerSnapshot)
+        and isinstance(new, MapSerializerSnapshot)
+    ):
+        key = new.nested[0].resolve_schema_compatibility(old.nested[0])
+        value = _with_ttl(old.nested[1], new.nested[1])
+        return worst_of((strict(key, "map state's key").under("key"), value.under("value")))
+    return _with_ttl(old, new)
+
+
+def _with_ttl(old: TypeSerializerSnapshot, new: TypeSerializerSnapshot) -> Compatibility:
+    """Time to live may be switched on or off, which migrates (since Flink 2.0)."""
+    before = old.nested[1] if isinstance(old, TtlSerializerSnapshot) else old
+    after = new.nested[1] if isinstance(new, TtlSerializerSnapshot) else new
+    if (before is old) == (after is new):
+        return new.resolve_schema_compatibility(old)
+    result = after.resolve_schema_compatibility(before)
+    if not result.usable:
+        return result
+    forms = ("without time to live", "with time to live")
+    off_to_on = before is old
+    switched = migrate(forms[not off_to_on], forms[off_to_on], "each value gains or loses its time")
+    return worst_of((result, switched))
