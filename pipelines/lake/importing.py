@@ -40,6 +40,7 @@ from pipelines.lake.units import Partitioning, plan_unit_slices
 from state_core.errors import ConflictError
 from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
+from state_core.formats.keyed_states import parse_keyed_state
 from state_core.formats.reader import METADATA_FILE
 from state_core.formats.state_files import StateFiles
 from state_core.snapshot import KeyedState, Operator, StateKind
@@ -332,15 +333,13 @@ def _known_units(
     before = [one for one in previous.operators if one.operator_id == operator.operator_id]
     if not before or before[0].max_parallelism != operator.max_parallelism:
         return {}
-    types = {_types(state, operator.keyed_states[0].key_type) for state in operator.keyed_states}
+    types = {_types(state) for state in operator.keyed_states}
+    key = before[0].key_serializer
     alike = {
         state.table
         for state in before[0].states
-        if (
-            state.name, state.kind, before[0].key_type, state.namespace_type, state.value_type,
-            state.user_key_type, state.ttl,
-        ) in types
-    }  # fmt: skip
+        if _types(parse_keyed_state(state.meta_info, key)[0]) in types
+    }
     return {
         table.path: {
             (one.first, one.last): one.fingerprint for one in table.units if one.fingerprint
@@ -350,10 +349,11 @@ def _known_units(
     }
 
 
-def _types(state: KeyedState, key_type: str) -> tuple[object, ...]:
+def _types(state: KeyedState) -> tuple[object, ...]:
+    """What must be the same for equal bytes to be equal rows."""
     return (
-        state.name, state.kind.value, key_type, state.namespace_type, state.value_type,
-        state.user_key_type, state.with_ttl,
+        state.name, state.kind, state.key_type, state.namespace_type, state.value_type,
+        state.user_key_type, state.with_ttl, str(state.schema),
     )  # fmt: skip
 
 
