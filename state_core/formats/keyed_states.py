@@ -10,6 +10,8 @@ Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from functools import lru_cache
 
 from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
@@ -23,15 +25,17 @@ from state_core.formats.meta_info import (
     StateMetaInfo,
     read_serializer_entry,
     read_state_meta_info,
+    serializer_entry,
     write_state_meta_info,
 )
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
+from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.wrappers import TimerSerializer, TtlSerializerSnapshot
 from state_core.snapshot import KeyedState, StateKind
 from state_core.wire import DataInput, DataOutput
 
-__all__ = ["describe_state", "layout_of", "parse_keyed_state"]
+__all__ = ["describe_state", "layout_of", "parse_keyed_state", "value_snapshot", "with_value"]
 
 _KINDS = {
     "VALUE": StateKind.VALUE,
@@ -116,6 +120,40 @@ def _parts(
             raise _unlike(state, whole, "a map")
         return whole.nested[1], whole.nested[0]
     return whole, None
+
+
+def value_snapshot(state: StateMetaInfo) -> TypeSerializerSnapshot:
+    """The snapshot of what a user sees as the value: a list's element, a map's value, no TTL."""
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
+    value, _ = _parts(state, kind)
+    return value.nested[1] if isinstance(value, TtlSerializerSnapshot) else value
+
+
+def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMetaInfo:
+    """The same state with another value: what is around it (list, map, TTL) stays.
+
+    Args:
+        state: A keyed state that is no queue of timers.
+        value: As `value_snapshot` gives it.
+    """
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
+    whole = _snapshot(state, VALUE_SERIALIZER)
+    held, _ = _parts(state, kind)
+    if isinstance(held, TtlSerializerSnapshot):
+        value = _renested(held, held.nested[0], value)
+    if held is not whole:
+        assert isinstance(whole, CompositeTypeSerializerSnapshot)  # noqa: S101 - by _parts
+        value = _renested(whole, *whole.nested[:-1], value)
+    entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(value)}
+    return replace(state, serializers=entries)
+
+
+def _renested(
+    snapshot: CompositeTypeSerializerSnapshot, *nested: TypeSerializerSnapshot
+) -> CompositeTypeSerializerSnapshot:
+    made = copy(snapshot)
+    made.nested = nested
+    return made
 
 
 def _unlike(

@@ -20,7 +20,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from state_core.errors import StateError, UnsupportedFormatError
-from state_core.serializers import TypeSerializerSnapshot, read_serializer_snapshot
+from state_core.serializers import (
+    TypeSerializerSnapshot,
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
@@ -31,6 +35,7 @@ __all__ = [
     "read_keyed_header",
     "read_serializer_entry",
     "read_state_meta_info",
+    "serializer_entry",
     "write_keyed_header",
     "write_state_meta_info",
 ]
@@ -180,3 +185,11 @@ def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
     except StateError as error:
         raise error.within(whose) from error
     return SerializerEntry(snapshot, bytes(source.data[start : source.position]))
+
+
+def serializer_entry(snapshot: TypeSerializerSnapshot) -> SerializerEntry:
+    """The entry of a snapshot that was made here, not read."""
+    out = DataOutput()
+    out.write_int(SNAPSHOT_WRAPPER_VERSION)
+    write_serializer_snapshot(snapshot, out)
+    return SerializerEntry(snapshot, out.to_bytes())
