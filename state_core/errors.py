@@ -13,6 +13,7 @@
     │   └── UnsafePathError           a handle leads outside the snapshot
     ├── EncodeError                   a value that its serializer can't write
     ├── KeyGroupError                 a key outside its key group, or a hash that can't be derived
+    ├── IncompatibleError             state that can't become what it is to be
     ├── NotFoundError                 no such operator, state, job or snapshot
     └── LakeError                     the lake can't do that
         ├── NotALakeError             no `snapshots` table there
@@ -29,6 +30,7 @@ __all__ = [
     "ConflictError",
     "CorruptSnapshotError",
     "EncodeError",
+    "IncompatibleError",
     "KeyGroupError",
     "LakeError",
     "MissingFileError",
@@ -116,6 +118,10 @@ class EncodeError(StateError):
 
 class KeyGroupError(StateError):
     """A key outside its key group, or a key type whose Java hash can't be derived."""
+
+
+class IncompatibleError(StateError):
+    """State written by one serializer that can't become another's."""
 
 
 class NotFoundError(StateError):

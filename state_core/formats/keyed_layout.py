@@ -141,6 +141,11 @@ class KeyedLayout:
         raw_value = _raw(values, entries.value_start, entries.value_end)
         return pa.RecordBatch.from_arrays([*columns, raw_key, raw_value], schema=self.schema)
 
+    def decode_values(self, cursor: Cursor) -> list[pa.Array]:
+        """The value's columns (and those of its times of last access) from value bytes alone."""
+        stored = self.stored_value()
+        return [] if stored is None else self._decode_value(cursor, stored)
+
     def _decode_key(self, cursor: Cursor) -> list[pa.Array]:
         columns = []
         if self.opaque_key:

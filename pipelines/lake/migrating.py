@@ -1,0 +1,314 @@
+"""Migrate a snapshot: one state's values under a new type, as a new snapshot; the old one stays.
+
+Compatibility is resolved first, and what is incompatible is refused with its reasons. Then every
+file of the state's table is read with the old serializer and written with the new one, key group
+by key group; every value is read back from its bytes before anything is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+
+from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.lake.attempts import Attempt, recover_attempts
+from pipelines.lake.catalog import Lake
+from pipelines.lake.records import (
+    KeyGroupRecord,
+    OperatorRecord,
+    SnapshotRecord,
+    StateRecord,
+    TableRecord,
+    UnitRecord,
+    key_group_records,
+)
+from pipelines.lake.table_rows import TableRows, read_unit, table_rows
+from pipelines.lake.tables import TableFile
+from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
+from pipelines.lake.units import Partitioning, Unit
+from state_core.errors import ConflictError, IncompatibleError, NotFoundError, StateError
+from state_core.filesystem import Directory
+from state_core.formats.keyed_states import parse_keyed_state, value_snapshot, with_value
+from state_core.formats.meta_info import StateMetaInfo, read_state_meta_info, write_state_meta_info
+from state_core.formats.unified_encode import StateRows, encode_rows
+from state_core.formats.value_migration import migrate_rows, validate_rows
+from state_core.key_groups import prefix_bytes
+from state_core.measure import Measure
+from state_core.serializers.base import TypeSerializerSnapshot
+from state_core.serializers.compatibility import Compatibility, Verdict
+from state_core.wire import DataInput, DataOutput
+
+__all__ = ["MigrationResult", "Staging", "ValueChange", "migrate_snapshot", "resolve_change"]
+
+Staging = Callable[[OperatorRecord, TableRecord, str], Mapping[int, str]]
+
+
+@dataclass(frozen=True)
+class ValueChange:
+    """What is to become of one state.
+
+    Attributes:
+        operator: The operator's uid or id.
+        state: The state's name.
+        value: The new type of its values: of a list's elements, of a map's values.
+        expressions: By field, Spark SQL over the old value, which is called `old`; the empty
+            field stands for the whole value.
+    """
+
+    operator: str
+    state: str
+    value: TypeSerializerSnapshot
+    expressions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MigrationResult:
+    """What a migration did.
+
+    Attributes:
+        record: The new snapshot; the old one if nothing had to be done.
+        result: The compatibility of old and new.
+        entries: How many values were migrated.
+    """
+
+    record: SnapshotRecord
+    result: Compatibility
+    entries: int
+
+
+def resolve_change(
+    record: SnapshotRecord, change: ValueChange
+) -> tuple[OperatorRecord, StateRecord, Compatibility]:
+    """The state that a change is about, and whether its old values can follow.
+
+    Raises:
+        NotFoundError: The snapshot has no such state.
+    """
+    for operator in record.operators:
+        if change.operator in (operator.uid, operator.operator_id):
+            for state in operator.states:
+                if state.name == change.state and state.kind != "timers":
+                    before = value_snapshot(_meta_info(state))
+                    return operator, state, change.value.resolve_schema_compatibility(before)
+    known = ", ".join(
+        f"{one.label}/{state.name}" for one in record.operators for state in one.states
+    )
+    raise NotFoundError(
+        f"snapshot {record.snapshot_id} has no state {change.operator}/{change.state}",
+        remedy=f"it has: {known}",
+    )
+
+
+def migrate_snapshot(
+    lake: Lake,
+    job: str,
+    parent: str,
+    snapshot_id: str,
+    change: ValueChange,
+    *,
+    staging: Staging | None = None,
+    note: str = "",
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> MigrationResult:
+    """Register a new snapshot in which one state has a new value type.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        parent: The snapshot to migrate.
+        snapshot_id: What the new one is to be called.
+        change: The new type.
+        staging: Computes `change.expressions`: for a table, writes its rows with the new value
+            below a directory, and names the directory of each partition.
+        note: Kept with it.
+        engine: `auto`, `spark`, `local`, or an engine.
+        progress: Told of finished files.
+
+    Raises:
+        IncompatibleError: The old values can't become the new ones.
+        ConflictError: The id is taken.
+        EncodeError: A value can't be carried over; nothing was registered.
+    """
+    record = lake.snapshot(job, parent)
+    operator, state, result = resolve_change(record, change)
+    if not change.expressions and not result.usable:
+        raise IncompatibleError(
+            "; ".join(str(one) for one in result.reasons) or "the types are incompatible",
+            place=f"state {operator.label}/{state.name}",
+            remedy="give an expression for the field that says how its old value becomes the new",
+        )
+    if result.verdict is Verdict.COMPATIBLE_AS_IS and not change.expressions:
+        return MigrationResult(record, result, 0)
+    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
+        raise ConflictError(
+            f"job {job!r} has a snapshot {snapshot_id!r} already", remedy="choose another id"
+        )
+    recover_attempts(lake, job)
+    chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
+    with Attempt(lake, job, snapshot_id, [state.table]) as attempt:
+        work = _Migration(lake, operator, state, change, attempt.token)
+        new_operator, written = work.run(chosen, staging, progress)
+        operators = [
+            new_operator if one.operator_id == operator.operator_id else one
+            for one in record.operators
+        ]
+        states = [one for each in operators for one in each.states]
+        made = replace(
+            record,
+            snapshot_id=snapshot_id,
+            parent=parent,
+            origin="migrate",
+            imported_at=datetime.now(timezone.utc),
+            note=note,
+            operators=operators,
+            entries=sum(one.entries for one in states),
+            state_bytes=sum(one.state_bytes for one in states),
+            written_bytes=written,
+        )
+        lake.append(made)
+    return MigrationResult(made, result, state.entries)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One file of the table, and the rows with new values if an expression made them."""
+
+    rows: TableRows
+    meta_info: bytes
+    unit: UnitRecord
+    staged: tuple[UnitRecord, ...]
+    attempt: str
+
+
+@dataclass
+class _Result:
+    unit: UnitRecord
+    key_groups: list[KeyGroupRecord]
+
+
+class _Migration:
+    def __init__(
+        self, lake: Lake, operator: OperatorRecord, state: StateRecord, change: ValueChange,
+        token: str,
+    ) -> None:  # fmt: skip
+        self.lake = lake
+        self.operator = operator
+        self.state = state
+        self.token = token
+        (self.table,) = (one for one in operator.tables if one.path == state.table)
+        out = DataOutput()
+        write_state_meta_info(with_value(_meta_info(state), change.value), out)
+        self.meta_info = out.to_bytes()
+        self.expressions = change.expressions
+
+    def run(
+        self, engine: Engine, staging: Staging | None, progress: Progress | None
+    ) -> tuple[OperatorRecord, int]:
+        """The operator with the migrated state, and the bytes that were written."""
+        staged: Mapping[int, str] = {}
+        if self.expressions:
+            if staging is None:
+                raise StateError("expressions need Spark, and no session was given")
+            staged = staging(self.operator, self.table, self.token)
+        whole = table_rows(self.lake.location, self.operator, self.table, {self.state.name: 0})
+        tasks = [
+            _Task(
+                replace(whole, units=(unit,)), self.meta_info, unit,
+                tuple(self._staged(staged, unit)), self.token,
+            )
+            for unit in self.table.units
+        ]  # fmt: skip
+        results = engine.map(_migrate_unit, tasks, progress)
+        migrated, _ = parse_keyed_state(self.meta_info, self.operator.key_serializer)
+        partitioning = Partitioning(self.operator.max_parallelism)
+        units = [one.unit for one in results]
+        table = self.lake.table(self.table.path)
+        for path in {path.rpartition("/")[0] for path in staged.values()}:
+            table.directory.delete_tree(path)
+        version = table.replace_files(
+            partitioning.table_schema(table_columns(migrated)),
+            [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
+            partition_by=partitioning.column,
+            attempt=self.token,
+        )
+        groups = sorted((g for one in results for g in one.key_groups), key=lambda g: g.key_group)
+        new_state = replace(
+            self.state,
+            value_type=migrated.value_type,
+            meta_info=self.meta_info,
+            key_groups=groups,
+            state_bytes=sum(one.state_bytes for one in groups),
+        )
+        states = [new_state if one is self.state else one for one in self.operator.states]
+        record = replace(self.table, version=version, units=units)
+        tables = [record if one is self.table else one for one in self.operator.tables]
+        written = sum(one.size for one in units)
+        return replace(self.operator, states=states, tables=tables), written
+
+    def _staged(self, staged: Mapping[int, str], unit: UnitRecord) -> list[UnitRecord]:
+        """The files that hold the unit's rows with their new values."""
+        if unit.partition not in staged:
+            return []
+        path = staged[unit.partition]
+        names = self.lake.table(self.table.path).directory.names(path)
+        return [
+            replace(unit, path=f"{path}/{name}", rows=-1)
+            for name in names
+            if name.endswith(".parquet")
+        ]
+
+
+def _migrate_unit(task: _Task) -> _Result:
+    """Rewrite one file."""
+    old = task.rows
+    unit = Unit(task.unit.partition, task.unit.first, task.unit.last)
+    partitioning = Partitioning(old.max_parallelism)
+    state, layout = parse_keyed_state(task.meta_info, old.key_serializer)
+    measure = Measure([state.name], unit.key_groups)
+    writer = UnitWriter(Directory(old.lake).child(old.path), task.attempt, partitioning)
+    source = old
+    if task.staged:
+        source = replace(old, units=task.staged, states=((0, task.meta_info),))
+        _refuse_exact(old, unit)
+    for rows in source.read(unit.key_groups):
+        try:
+            moved = rows if task.staged else migrate_rows(rows, layout)
+            moved = StateRows(0, state.name, layout, moved.batch)
+            validate_rows(moved)
+            measure.add(encode_rows(moved, prefix_bytes(old.max_parallelism)))
+        except StateError as error:
+            raise error.within(f"{old.path}, key groups {unit.key_groups}") from error
+        writer.append(table_batch(state, moved.batch), unit)
+    path, size = writer.close(unit)
+    content = measure.fingerprint([state.name], unit.key_groups)
+    count = measure.rows([state.name], unit.key_groups)
+    if count != task.unit.rows:
+        raise ConflictError(
+            f"{task.unit.rows} rows became {count}", place=f"{old.path}, {unit.key_groups}"
+        )
+    record = UnitRecord(path, unit.partition, unit.first, unit.last, count, size, content)
+    return _Result(record, key_group_records(measure, state.name))
+
+
+def _refuse_exact(rows: TableRows, unit: Unit) -> None:
+    """An expression sees typed columns only: values that these can't hold must not be lost."""
+    ((_, meta_info),) = rows.states
+    state, _ = parse_keyed_state(meta_info, rows.key_serializer)
+    for one in rows.units:
+        table = read_unit(
+            rows.lake, rows.path, one, table_columns(state), Partitioning(rows.max_parallelism)
+        )
+        held = len(table) - table.column("raw_value").null_count
+        if held:
+            raise IncompatibleError(
+                f"{held} values in key groups {unit.key_groups} that only their exact bytes hold,"
+                " which an expression would not see",
+                place=rows.path,
+                remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
+            )
+
+
+def _meta_info(state: StateRecord) -> StateMetaInfo:
+    return read_state_meta_info(DataInput(state.meta_info, f"state {state.name!r}"))

@@ -1,0 +1,96 @@
+"""New values by Spark SQL over the old ones: the part of a migration that is more than promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
+
+from pipelines.lake.catalog import Lake
+from pipelines.lake.migrating import Staging, ValueChange
+from pipelines.lake.records import OperatorRecord, TableRecord
+from pipelines.lake.tables import DATA_DIRECTORY
+from pipelines.spark.sql import spark_path
+from state_core.errors import IncompatibleError
+from state_core.formats.keyed_states import parse_keyed_state
+
+__all__ = ["STAGED", "expression_staging", "value_expression"]
+
+STAGED = "staged"
+
+
+def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -> Staging:
+    """What computes a change's expressions on Spark, table by table."""
+
+    def stage(operator: OperatorRecord, table: TableRecord, token: str) -> Mapping[int, str]:
+        held = lake.table(table.path)
+        (state,) = (one for one in operator.states if one.name == change.state)
+        parsed, _ = parse_keyed_state(state.meta_info, operator.key_serializer)
+        old_type = parsed.schema.field("value").type
+        in_list = state.kind == "list" and pa.types.is_list(old_type)
+        new_type = change.value.restore_serializer().arrow_type
+        value = value_expression(
+            old_type.value_type if in_list else old_type, new_type, change.expressions
+        )
+        value = f"transform(value, old -> {value})" if in_list else value
+        source = f"delta.`{spark_path(held.uri)}` VERSION AS OF {table.version}"
+        rows = session.sql(f"SELECT *, value AS old FROM {source}")  # noqa: S608 - our own table
+        kept = [f"`{name}`" for name in rows.columns if name not in ("value", "old")]
+        path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
+        rows.selectExpr(*kept, f"{value} AS value").write.partitionBy(table.partition_by).parquet(
+            spark_path(held.directory.child(path).uri)
+        )
+        return {
+            int(name.rpartition("=")[2]): f"{path}/{name}"
+            for name in held.directory.names(path)
+            if "=" in name
+        }
+
+    return stage
+
+
+def value_expression(old: pa.DataType, new: pa.DataType, expressions: Mapping[str, str]) -> str:
+    """One SQL expression for the whole new value.
+
+    A field without an expression is the old field of its name.
+
+    Args:
+        old: The old value's type.
+        new: The new value's.
+        expressions: By field; the empty name stands for the whole value.
+
+    Raises:
+        IncompatibleError: A field is named that there is not, or one is left out that the old
+            value does not have.
+    """
+    if "" in expressions:
+        return _cast(expressions[""], new)
+    if not pa.types.is_struct(new):
+        raise IncompatibleError(
+            "an expression by field, for a value without fields", remedy="give one for the value"
+        )
+    names = [one.name for one in new]
+    unknown = sorted(set(expressions) - set(names))
+    if unknown:
+        raise IncompatibleError(
+            f"an expression for field {unknown[0]!r}, which the new type has not",
+            remedy=f"its fields are: {', '.join(names)}",
+        )
+    before = {one.name for one in old} if pa.types.is_struct(old) else set()
+    parts = []
+    for one in new:
+        if one.name not in expressions and one.name not in before:
+            raise IncompatibleError(
+                f"field {one.name!r} is new and has no expression",
+                remedy="give one; NULL or a constant will do",
+            )
+        text = expressions.get(one.name, f"old.`{one.name}`")
+        parts.append(f"'{one.name}', {_cast(text, one.type)}")
+    made = f"named_struct({', '.join(parts)})"
+    return f"CASE WHEN old IS NULL THEN NULL ELSE {made} END"
+
+
+def _cast(expression: str, wanted: pa.DataType) -> str:
+    return f"CAST(({expression}) AS {from_arrow_type(wanted).simpleString()})"

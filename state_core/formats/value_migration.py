@@ -1,0 +1,146 @@
+"""Rows of one state under a new value type: what Flink does on a restore, for a whole column.
+
+Keys, namespaces and times of last access stay as they are. Values that a typed column can't hold
+exactly go one by one through the old serializer's `read` and the new one's `write`. What comes out
+is encoded, decoded and encoded again, and must be the same.
+
+Source: `AbstractRocksDBState.migrateSerializedValue`, `RocksDBListState` and `RocksDBMapState`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.formats.keyed_layout import RAW_VALUE, VALUE, KeyedLayout
+from state_core.formats.unified_encode import StateRows
+from state_core.serializers.columns import Cursor, list_offsets
+from state_core.serializers.evolution import migrate_column, migrate_value
+from state_core.snapshot import StateKind
+from state_core.wire import DataInput, DataOutput
+
+__all__ = ["migrate_rows", "validate_rows"]
+
+
+def migrate_rows(rows: StateRows, layout: KeyedLayout, values: pa.Array | None = None) -> StateRows:
+    """The same rows in another layout, which differs in the value's serializer only.
+
+    Args:
+        rows: The rows as they were.
+        layout: What they are to be.
+        values: The new `value` column, if it was computed elsewhere; by default old values are
+            carried over as Flink does.
+
+    Raises:
+        EncodeError: A value that only exact bytes hold can't be carried over.
+    """
+    old, batch = rows.layout, rows.batch
+    column = values if values is not None else _carry_over(old, layout, batch.column(VALUE))
+    raw = batch.column(RAW_VALUE)
+    if raw.null_count < len(raw):
+        if values is not None:
+            raise EncodeError(
+                f"{len(raw) - raw.null_count} values that only their exact bytes hold, which an"
+                " expression would not see",
+                place=f"state {rows.name!r}",
+                remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
+            )
+        column, raw = _one_by_one(rows, layout, column)
+    else:
+        raw = pa.nulls(len(batch), pa.binary())
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns |= {VALUE: column, RAW_VALUE: raw}
+    schema = layout.schema
+    arrays = [columns[name] for name in schema.names]
+    made = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return StateRows(rows.state, rows.name, layout, made)
+
+
+def validate_rows(rows: StateRows) -> None:
+    """Read every value back from the bytes that it becomes, and write it again.
+
+    Raises:
+        EncodeError: A value can't be written, or comes back as another.
+    """
+    first = rows.layout.value_writer(rows.batch)
+    encoded = first.to_binary()
+    stored = rows.layout.stored_value()
+    if stored is None:
+        return
+    again = rows.layout.value_writer(_decoded(rows, encoded)).to_binary()
+    if not again.equals(encoded):
+        row = next(i for i in range(len(again)) if again[i] != encoded[i])
+        shown = rows.batch.column("key")[row].as_py()
+        raise EncodeError(
+            f"the migrated value of key {shown!r} does not come back as it was written",
+            place=f"state {rows.name!r}",
+        )
+
+
+def _decoded(rows: StateRows, encoded: pa.Array) -> pa.RecordBatch:
+    """The rows with their value columns read back from bytes."""
+    layout = rows.layout
+    stored = layout.stored_value()
+    assert stored is not None  # noqa: S101 - the caller has looked
+    bounds = np.frombuffer(encoded.buffers()[1], np.int64, len(encoded) + 1)
+    data = np.frombuffer(encoded.buffers()[2] or b"", np.uint8)
+    cursor = Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"byte {at}")
+    columns = {name: rows.batch.column(name) for name in layout.schema.names}
+    names = [name for name in layout.schema.names if name in (VALUE, "ttl")]
+    columns |= dict(zip(names, layout.decode_values(cursor), strict=True))
+    rest = [columns[name] for name in layout.schema.names]
+    return pa.RecordBatch.from_arrays(rest, schema=layout.schema)
+
+
+def _carry_over(old: KeyedLayout, new: KeyedLayout, column: pa.Array) -> pa.Array:
+    assert old.value is not None and new.value is not None  # noqa: S101, PT018 - not of timers
+    if old.kind is not StateKind.LIST or not pa.types.is_list(column.type):
+        return migrate_column(old.value, new.value, column)
+    first = list_offsets(column)
+    held = column.values.slice(int(first[0]), int(first[-1] - first[0]))
+    moved = migrate_column(old.value, new.value, held)
+    return pa.ListArray.from_arrays(pa.array((first - first[0]).astype(np.int32)), moved)
+
+
+def _one_by_one(
+    rows: StateRows, layout: KeyedLayout, column: pa.Array
+) -> tuple[pa.Array, pa.Array]:
+    """Values with exact bytes beside them, by the serializers themselves."""
+    raw = rows.batch.column(RAW_VALUE)
+    found: list[bytes | None] = [None] * len(raw)
+    which = [index for index in range(len(raw)) if raw[index].is_valid]
+    for index in which:
+        data = raw[index].as_py()
+        found[index] = _migrate_bytes(rows.layout, layout, data, rows.name)
+    moved = pa.array([found[index] for index in which], pa.large_binary())
+    bounds = np.frombuffer(moved.buffers()[1], np.int64, len(moved) + 1)
+    data = np.frombuffer(moved.buffers()[2] or b"", np.uint8)
+    cursor = Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"byte {at}")
+    typed = layout.decode_values(cursor)[0]
+    take = np.arange(len(column))
+    take[which] = len(column) + np.arange(len(which))
+    whole = pa.concat_arrays([column, typed]).take(pa.array(take))
+    return whole, pa.array(found, pa.binary())
+
+
+def _migrate_bytes(old: KeyedLayout, new: KeyedLayout, data: bytes, state: str) -> bytes:
+    """One entry's value bytes, through Python objects."""
+    before, after = old.stored_value(), new.stored_value()
+    assert before is not None and after is not None  # noqa: S101, PT018 - not of timers
+    head = data[:1] if old.kind is StateKind.MAP else b""
+    source = DataInput(data[len(head) :], f"state {state!r}, raw_value")
+    if head and head != b"\x00":
+        return data
+    value = before.read(source)
+    check = DataOutput()
+    before.write(value, check)
+    if check.to_bytes() != data[len(head) :]:
+        raise EncodeError(
+            "a value that only its exact bytes hold can't be migrated",
+            place=f"state {state!r}",
+            remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
+        )
+    out = DataOutput()
+    after.write(migrate_value(before, after, value), out)
+    return head + out.to_bytes()
