@@ -14,11 +14,11 @@ import traceback
 
 import click
 
-from state_core.errors import StateError
+from state_core.errors import IncompatibleError, StateError
 
 __all__ = ["main"]
 
-BAD_INPUT, INTERNAL = 3, 4
+NO, BAD_INPUT, INTERNAL = 1, 3, 4
 
 COMMANDS = {
     "inspect": "pipelines.commands.inspect:inspect",
@@ -29,6 +29,8 @@ COMMANDS = {
     "drop": "pipelines.commands.lake:drop",
     "sql": "pipelines.commands.sql:sql",
     "diff": "pipelines.commands.compare:diff",
+    "check": "pipelines.commands.check:check",
+    "migrate": "pipelines.commands.migrate:migrate",
     "rescale": "pipelines.commands.compare:rescale",
     "export": "pipelines.commands.export:export",
     "demo": "pipelines.commands.demo:demo",
@@ -96,7 +98,7 @@ def _fail(error: Exception) -> int:
         traceback.print_exception(error)
     if isinstance(error, StateError):
         click.echo(f"error: {_one_line(str(error))}", err=True)
-        return BAD_INPUT
+        return NO if isinstance(error, IncompatibleError) else BAD_INPUT
     what = f"{type(error).__name__}: {_one_line(str(error))}"
     click.echo(f"internal error: {what} (statelake --debug shows the trace)", err=True)
     return INTERNAL

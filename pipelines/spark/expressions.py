@@ -1,4 +1,4 @@
-"""New values by Spark SQL over the old ones: the part of a migration that is more than promotion."""
+"""New values by Spark SQL over the old ones: a migration that is more than promotion."""
 
 from __future__ import annotations
 

@@ -1,0 +1,113 @@
+"""`statelake check`: what would go wrong after the deploy, asked before it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.commands.lake import job_option, lake_option
+from pipelines.commands.terminal import as_json, json_option, print_table
+from pipelines.lake.catalog import Lake
+from pipelines.lake.changes import read_changes
+from pipelines.lake.compatibility import (
+    check_changes,
+    check_snapshots,
+    schemas_of_record,
+    schemas_of_snapshot,
+)
+from state_core.formats import open_snapshot
+from state_core.formats.state_compatibility import StateVerdict
+from state_core.serializers.compatibility import Verdict
+
+__all__ = ["check"]
+
+SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
+
+
+@click.group()
+def check() -> None:
+    """Ask before the deploy what would go wrong after it.
+
+    Exit code 1 if anything would.
+
+    \b
+    Example:
+      statelake check compatibility --lake lake --job orders --snapshot monday --against new.yaml
+    """
+
+
+@check.command()
+@lake_option
+@job_option
+@click.option("--snapshot", "snapshot_id", required=True, help="The snapshot to be restored.")
+@click.option(
+    "--against",
+    required=True,
+    help="A file that says what states become, or a savepoint of the new job.",
+)
+@click.option(
+    "--allow-non-restored-state", is_flag=True, help="An operator of the snapshot may be gone."
+)
+@json_option
+@click.pass_context
+def compatibility(
+    context: click.Context,
+    lake: str,
+    job: str,
+    snapshot_id: str,
+    against: str,
+    allow_non_restored_state: bool,
+    as_json_: bool,
+) -> None:
+    """Say of every state whether a new job could use it: as it is, migrated, or not at all.
+
+    The verdicts are those of Flink's own serializers. `unknown` is for classes whose rules are in
+    code that is not here (Kryo, custom serializers); it does not fail the check.
+
+    \b
+    Examples:
+      statelake check compatibility --lake lake --job orders --snapshot monday --against new.yaml
+      statelake check compatibility --lake lake --job orders --snapshot monday \\
+          --against /savepoints/savepoint-of-the-new-job --json
+    """
+    record = Lake(lake).snapshot(job, snapshot_id)
+    if against.endswith(SPEC_SUFFIXES):
+        verdicts = check_changes(record, read_changes(against))
+    else:
+        verdicts = check_snapshots(
+            schemas_of_record(record),
+            schemas_of_snapshot(open_snapshot(against)),
+            allow_missing=allow_non_restored_state,
+        )
+    faults = sum(one.fault for one in verdicts)
+    if as_json_:
+        as_json({"compatible": faults == 0, "states": [_plain(one) for one in verdicts]})
+    else:
+        _print(verdicts, faults)
+    if faults:
+        context.exit(1)
+
+
+def _plain(one: StateVerdict) -> dict[str, object]:
+    return {
+        "operator": one.operator,
+        "state": one.state,
+        "verdict": one.result.verdict.text,
+        "reasons": [asdict(reason) for reason in one.result.reasons],
+    }
+
+
+def _print(verdicts: list[StateVerdict], faults: int) -> None:
+    rows = [
+        (
+            one.operator,
+            one.state or "(key)",
+            one.result.verdict.text,
+            "\n".join(str(reason) for reason in one.result.reasons),
+        )
+        for one in verdicts
+    ]
+    unknown = sum(one.result.verdict is Verdict.UNKNOWN for one in verdicts)
+    title = f"{len(verdicts)} checked, {faults} incompatible, {unknown} unknown"
+    print_table(title, ("<operator", "<state", "<verdict", "<why"), rows)

@@ -1,0 +1,142 @@
+"""Types written down by people: what a migration, a check or a bootstrap is given.
+
+A type is text as Java would write it, or, where a class has parts with names, a mapping::
+
+    Long
+    Tuple2<String, List<Integer>>
+    {pojo: com.acme.Customer, fields: {id: Long, name: String, tier: Tier}}
+
+What comes of it is a serializer snapshot, as a new job of Flink's would write it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from state_core.errors import EncodeError
+from state_core.serializers.base import TypeSerializerSnapshot
+from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
+from state_core.serializers.registry import registered_classes
+from state_core.serializers.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    SimpleTypeSerializerSnapshot,
+)
+from state_core.serializers.structs import RowSerializerSnapshot, TupleSerializerSnapshot
+
+__all__ = ["TypeSpec", "parse_type", "simple_types"]
+
+TypeSpec: TypeAlias = "str | Mapping[str, Any]"
+Nested: TypeAlias = "tuple[TypeSerializerSnapshot, ...]"
+
+_TOKEN = re.compile(r"\s*([\w.$]+(?:\[\])?|[<>,])")
+_ALIASES = {"Int": "Integer", "Char": "Character", "Bytes": "byte[]", "Bool": "Boolean"}
+MAX_TUPLE = 25
+
+
+def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
+    """The snapshot of a type that someone wrote down.
+
+    Raises:
+        EncodeError: It can't be understood; the message says what is known.
+    """
+    if isinstance(spec, Mapping):
+        return _parse_mapping(spec)
+    tokens = _tokens(str(spec))
+    found, rest = _parse(tokens)
+    if rest:
+        raise EncodeError(f"{rest[0]!r} behind a complete type in {spec!r}")
+    return found
+
+
+@lru_cache(maxsize=1)
+def simple_types() -> dict[str, type[SimpleTypeSerializerSnapshot]]:
+    """Types whose name says everything."""
+    return {
+        one().type_name: one
+        for one in registered_classes().values()
+        if issubclass(one, SimpleTypeSerializerSnapshot)
+    }
+
+
+def _tokens(text: str) -> list[str]:
+    found, at = [], 0
+    while at < len(text.rstrip()):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise EncodeError(f"{text[at:]!r} is no part of a type, in {text!r}")
+        found.append(match[1])
+        at = match.end()
+    if not found:
+        raise EncodeError("a type is missing", remedy="write one, such as Long or List<String>")
+    return found
+
+
+def _parse(tokens: list[str]) -> tuple[TypeSerializerSnapshot, list[str]]:
+    """One type from the front of the tokens, and the rest."""
+    if not tokens:
+        raise EncodeError("a type ends too early")
+    name, rest = _ALIASES.get(tokens[0], tokens[0]), tokens[1:]
+    if not rest or rest[0] != "<":
+        return _named(name, ()), rest
+    nested: list[TypeSerializerSnapshot] = []
+    while rest and rest[0] in ("<", ","):
+        one, rest = _parse(rest[1:])
+        nested.append(one)
+    if not rest or rest[0] != ">":
+        raise EncodeError(f"{name}<...> is not closed")
+    return _named(name, tuple(nested)), rest[1:]
+
+
+def _named(name: str, nested: Nested) -> TypeSerializerSnapshot:
+    if nested:
+        build = _GENERIC.get(name.rstrip("0123456789") if name.startswith("Tuple") else name)
+        if build is None:
+            raise EncodeError(f"{name}<...> is no known type", remedy=_known())
+        return build(name, nested)
+    found = simple_types().get(name)
+    if found is None:
+        raise EncodeError(f"{name} is no known type", remedy=_known())
+    return found()
+
+
+def _known() -> str:
+    names = [*simple_types(), *(f"{name}<...>" for name in _GENERIC)]
+    return f"known are: {', '.join(names)}; {', '.join(_MAPPINGS) or 'no'} mappings"
+
+
+def _of(
+    made: CompositeTypeSerializerSnapshot, nested: Nested, arity: int | None
+) -> TypeSerializerSnapshot:
+    if arity is not None and len(nested) != arity:
+        raise EncodeError(f"{type(made).__name__} of {len(nested)} types; it takes {arity}")
+    made.nested = nested
+    return made
+
+
+def _tuple(name: str, nested: Nested) -> TypeSerializerSnapshot:
+    digits = name.removeprefix("Tuple")
+    if len(nested) > MAX_TUPLE or (digits and int(digits) != len(nested)):
+        raise EncodeError(f"{name} of {len(nested)} types")
+    made = TupleSerializerSnapshot()
+    made.tuple_class = f"org.apache.flink.api.java.tuple.Tuple{len(nested)}"
+    return _of(made, nested, None)
+
+
+_GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
+    "List": lambda _, nested: _of(ListSerializerSnapshot(), nested, 1),
+    "Map": lambda _, nested: _of(MapSerializerSnapshot(), nested, 2),
+    "Row": lambda _, nested: _of(RowSerializerSnapshot(), nested, None),
+    "Tuple": _tuple,
+}
+
+_MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {}
+
+
+def _parse_mapping(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
+    kinds = [name for name in _MAPPINGS if name in spec]
+    if len(kinds) != 1:
+        raise EncodeError(f"a type of {sorted(spec)}", remedy=_known())
+    return _MAPPINGS[kinds[0]](spec)
