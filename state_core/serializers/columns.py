@@ -50,9 +50,10 @@ class Cursor:
         place: Names a position of `data` for messages: file and offset, or state and key group.
         present: Per row, 0 where there is nothing to read; of size 0 if all are present.
         inexact: Per row, set to 1 where the typed value alone can't give its bytes back.
+        outer: The cursor over the same rows that this one was made of.
     """
 
-    __slots__ = ("data", "end", "inexact", "place", "position", "present")
+    __slots__ = ("data", "end", "inexact", "outer", "place", "position", "present")
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class Cursor:
         place: Callable[[int], str],
         present: U8Array = ALL_PRESENT,
         inexact: U8Array | None = None,
+        outer: Cursor | None = None,
     ) -> None:
         self.data = data
         self.position = position
@@ -69,6 +71,7 @@ class Cursor:
         self.place = place
         self.present = present
         self.inexact = np.zeros(len(position), np.uint8) if inexact is None else inexact
+        self.outer = outer
 
     @property
     def rows(self) -> int:
@@ -78,7 +81,7 @@ class Cursor:
     def only(self, wanted: U8Array) -> Cursor:
         """The same rows, with nothing to read where `wanted` is 0."""
         present = wanted if self.present.size == 0 else self.present & wanted
-        return Cursor(self.data, self.position, self.end, self.place, present, self.inexact)
+        return Cursor(self.data, self.position, self.end, self.place, present, self.inexact, self)
 
     def children(self, starts: I64Array, ends: I64Array) -> Cursor:
         """Other values of the same buffer, such as the elements of these rows' lists."""
@@ -89,6 +92,20 @@ class Cursor:
         if child.inexact.any():
             marked = np.concatenate(([0], np.cumsum(child.inexact, dtype=np.int64)))
             self.inexact |= (marked[first[1:]] > marked[first[:-1]]).astype(np.uint8)
+
+    def lose(self, rows: npt.NDArray[np.intp]) -> None:
+        """Give rows up of which nobody knows where the value ends; their exact bytes stay.
+
+        From here on nothing is read of them, and whatever they are part of is null.
+        """
+        self.inexact[rows] = 1
+        self.position[rows] = self.end[rows]
+        losing: Cursor | None = self
+        while losing is not None:
+            present = losing.present.copy() if losing.present.size else np.ones(self.rows, np.uint8)
+            present[rows] = 0
+            losing.present = present
+            losing = losing.outer
 
     def check(self, row: int, what: str) -> None:
         """Raise for the row that a kernel returned, if it returned one."""
