@@ -13,7 +13,13 @@ from pipelines.spark.jars import cache_directory
 
 SOURCE = Path(__file__).parent / "java" / "StateProcessorBench.java"
 FLINK = "2.3.0"
-PARQUET = ("parquet-*.jar", "hadoop-client-*.jar", "snappy-java-*.jar", "commons-logging-*.jar")
+PARQUET = (
+    "parquet-*.jar",
+    "jts-core-*.jar",
+    "hadoop-client-*.jar",
+    "snappy-java-*.jar",
+    "commons-logging-*.jar",
+)
 OPENS = [
     f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang", "time")
 ]
