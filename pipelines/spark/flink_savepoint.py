@@ -4,6 +4,9 @@ One partition a slice of key groups, read on the executors straight into Arrow b
 asked for is not read: an operator, a state, columns and key groups are chosen by options. With
 `spark.sql.python.filterPushdown.enabled` a filter on `key_group`, or one that fixes `key`, prunes
 key groups too: a key's group follows from its hash.
+
+With that setting on, load a DataFrame anew for each filter: Spark 4.2 keeps what a Python data
+source planned for the last filter, and takes it for every other use of the same loaded DataFrame.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from state_core.errors import KeyGroupError, NotFoundError
+from state_core.errors import NotFoundError, StateError
 from state_core.formats import open_snapshot
 from state_core.formats.keyed_states import parse_keyed_state
 from state_core.handles import KeyGroupRange
@@ -42,6 +45,7 @@ from state_core.snapshot import KeyedState, Operator, StateKind, plan_slices
 __all__ = ["FlinkSavepointDataSource", "register"]
 
 KEY_GROUP = "key_group"
+DEFAULT_SLICE_BYTES = str(32 << 20)
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
@@ -75,13 +79,13 @@ class FlinkSavepointDataSource(DataSource):
         return from_arrow_schema(_Selection.of(self.options).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the state."""
-        return FlinkSavepointReader(dict(self.options))
+        """A reader of the state: of the columns of `schema`, where the user gave one."""
+        return FlinkSavepointReader({**self.options, "columns": ",".join(schema.names)})
 
 
 @dataclass(frozen=True)
 class _Selection:
-    """What the options select."""
+    """What the options select. Their names come from Spark in lower case."""
 
     operator: Operator
     state: KeyedState
@@ -94,7 +98,7 @@ class _Selection:
         if not path:
             raise NotFoundError("no path given", remedy='use .load("path of a savepoint")')
         snapshot = open_snapshot(
-            path, allow_external=_listed(options, "allowExternal"), uids=_listed(options, "uids")
+            path, allow_external=_listed(options, "allowexternal"), uids=_listed(options, "uids")
         )
         keyed = [one for one in snapshot.operators if one.keyed_states]
         if options.get("operator"):
@@ -117,7 +121,8 @@ class _Selection:
                 remedy=f"it has: {', '.join(state.schema.names)}",
             )
         schema = pa.schema([state.schema.field(name) for name in names])
-        return cls(operator, state, schema, _ranges(options.get("keyGroups")))
+        key_groups = _ranges(options.get("keygroups"), operator.max_parallelism)
+        return cls(operator, state, schema, key_groups)
 
 
 def _state(operator: Operator, name: str | None) -> KeyedState:
@@ -138,7 +143,7 @@ def _listed(options: Any, name: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _ranges(text: str | None) -> tuple[KeyGroupRange, ...]:
+def _ranges(text: str | None, max_parallelism: int) -> tuple[KeyGroupRange, ...]:
     if not text:
         return ()
     ranges = []
@@ -146,8 +151,20 @@ def _ranges(text: str | None) -> tuple[KeyGroupRange, ...]:
         match = _RANGE.fullmatch(part)
         if match is None:
             raise NotFoundError(f"keyGroups {text!r}", remedy="write 17, or 0-63, or 3,8-11")
-        ranges.append(KeyGroupRange(int(match[1]), int(match[2] or match[1])))
+        one = KeyGroupRange(int(match[1]), int(match[2] or match[1]))
+        if not one.first <= one.last < max_parallelism:
+            raise NotFoundError(
+                f"there are no key groups {part.strip()}",
+                remedy=f"the operator has 0-{max_parallelism - 1}",
+            )
+        ranges.append(one)
     return tuple(ranges)
+
+
+def _slice_bytes(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise NotFoundError(f"sliceBytes {text!r}", remedy="write a number of bytes")
+    return int(text)
 
 
 @dataclass
@@ -219,7 +236,7 @@ class FlinkSavepointReader(DataSourceReader):
         """One for each slice of key groups that may hold what is wanted."""
         selection = _Selection.of(self.options)
         files = [file for file, _ in selection.state.files]
-        size = int(self.options.get("slicebytes", self.options.get("sliceBytes", 32 << 20)))
+        size = _slice_bytes(self.options.get("slicebytes", DEFAULT_SLICE_BYTES))
         found = []
         for one in plan_slices(files, size):
             groups = range(one.key_groups.first, one.key_groups.last + 1)
@@ -269,11 +286,18 @@ def _matching(one: Filter, groups: Any) -> Any:
 
 
 def _groups_of(selection: _Selection, values: list[Any]) -> set[int] | None:
-    """The key groups of keys, or None if their hashes can't be derived."""
+    """The key groups of keys, or None if what equals them for Spark can be in others."""
     file, _ = selection.state.files[0]
     _, layout = parse_keyed_state(selection.state.meta_info, file.key_serializer)
+    kind = layout.key.arrow_type
+    # -0.0 equals 0.0 and 1.0 equals 1.00 for Spark, and for Java's hash they don't
+    if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        return None
+    # what a column can't hold is shown as this character
+    if any(isinstance(value, str) and "\ufffd" in value for value in values):
+        return None
     try:
-        codes = layout.key.hash_codes(pa.array(values, layout.key.arrow_type))
-    except (KeyGroupError, pa.ArrowException):
+        codes = layout.key.hash_codes(pa.array(values, kind))
+    except (StateError, TypeError, ValueError, OverflowError):
         return None
     return set(key_groups_of_hashes(codes, selection.operator.max_parallelism).tolist())

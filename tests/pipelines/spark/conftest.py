@@ -1,0 +1,36 @@
+"""One Spark session for every test below, as the product opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.lake.catalog import Lake
+from pipelines.lake.importing import import_snapshot
+from pipelines.spark.session import open_session
+from tests.golden_cases import GOLDEN
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session, with Delta; stopped at the end."""
+    session = open_session("statelake tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def counts() -> Path:
+    """A savepoint of 300 words and their counts: operator `counter`, state `count`, max 128."""
+    return GOLDEN / "flink" / "wordcount-rocksdb-canonical-snappy-p2-m128-flink2.3.0" / "savepoint"
+
+
+@pytest.fixture
+def archive(tmp_path: Path, counts: Path) -> Lake:
+    """A lake whose job `orders` has that savepoint as its snapshot `monday`."""
+    lake = Lake(str(tmp_path / "lake"))
+    import_snapshot(lake, str(counts), "orders", snapshot_id="monday", engine="local")
+    return lake
