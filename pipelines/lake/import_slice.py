@@ -43,6 +43,7 @@ class ImportTask:
     """One slice of an import."""
 
     source: str
+    digest: str
     allow_external: tuple[str, ...]
     operator_id: str
     file: int
@@ -69,7 +70,11 @@ class SliceResult:
 
 
 @lru_cache(maxsize=4)
-def _opened(source: str, allow_external: tuple[str, ...]) -> Snapshot:
+def _opened(
+    source: str,
+    digest: str,  # noqa: ARG001 - tells it from another that was in that directory before
+    allow_external: tuple[str, ...],
+) -> Snapshot:
     return open_snapshot(source, allow_external=allow_external)
 
 
@@ -79,7 +84,7 @@ def import_slice(task: ImportTask) -> SliceResult:
     Raises:
         SnapshotError: The snapshot can't be read there.
     """
-    snapshot = _opened(task.source, task.allow_external)
+    snapshot = _opened(task.source, task.digest, task.allow_external)
     (operator,) = (one for one in snapshot.operators if one.operator_id == task.operator_id)
     return _Slice(task, operator.keyed_files[task.file]).run()
 

@@ -201,6 +201,7 @@ class _Import:
                     tasks.append(
                         ImportTask(
                             self.source,
+                            self.digest,
                             self.allow_external,
                             operator.operator_id,
                             index,
