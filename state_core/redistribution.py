@@ -1,21 +1,45 @@
 """Where state goes when a job runs at another parallelism: pure plans, no data.
 
-Keyed state moves by key group, each to the subtask whose range holds it.
+Keyed state moves by key group, each to the subtask whose range holds it. Operator state moves by
+element, in one of three modes:
+
+===================  ================================================================
+`SPLIT_DISTRIBUTE`   all subtasks' elements in one row, cut into contiguous parts; what does
+                     not divide goes one each to the first subtasks, and the next state (in
+                     Java's hash order of names) begins where this one ended
+`UNION`              every subtask gets everything
+`BROADCAST`          every subtask gets one copy: that of old subtask `i % copies`
+===================  ================================================================
+
+At an unchanged parallelism split and broadcast state stay where they are.
 
 Source: `org.apache.flink.runtime.checkpoint.StateAssignmentOperation`,
-`KeyGroupRangeAssignment`.
+`RoundRobinOperatorStateRepartitioner`, `KeyGroupRangeAssignment`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from state_core.handles import DistributionMode
 from state_core.key_groups import key_group_ranges
 
-__all__ = ["SubtaskPlan", "plan_key_groups", "skew_of", "spread_evenly"]
+__all__ = [
+    "ElementSlice",
+    "OperatorPart",
+    "SubtaskPlan",
+    "java_hash_order",
+    "plan_key_groups",
+    "plan_operator_state",
+    "skew_of",
+    "spread_evenly",
+]
+
+FIRST_TABLE, LOAD_FACTOR = 16, 0.75
 
 
 @dataclass(frozen=True)
@@ -90,3 +114,139 @@ def spread_evenly(totals: npt.NDArray[np.int64], groups: int) -> npt.NDArray[np.
     whole = int(totals.sum())
     bounds = np.arange(groups + 1, dtype=np.int64) * whole // groups
     return np.diff(bounds)
+
+
+@dataclass(frozen=True)
+class OperatorPart:
+    """What one old subtask holds of one named operator state."""
+
+    mode: DistributionMode
+    elements: int
+
+
+@dataclass(frozen=True)
+class ElementSlice:
+    """Elements `first` to `last` (excluded) of what an old subtask holds of a state."""
+
+    subtask: int
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+
+def plan_operator_state(
+    before: Sequence[Mapping[str, OperatorPart]], parallelism: int
+) -> list[dict[str, list[ElementSlice]]]:
+    """Plan where every element of every operator state goes.
+
+    Args:
+        before: Per old subtask, its states by name, in the order of its handle.
+        parallelism: The new one.
+
+    Returns:
+        Per new subtask and state, slices of what old subtasks hold; in the old subtasks' order,
+        while Flink, which merges files in the order of a hash map, promises none between them.
+    """
+    names = list(dict.fromkeys(name for subtask in before for name in subtask))
+    parts = {
+        name: [(index, one[name]) for index, one in enumerate(before) if name in one]
+        for name in names
+    }
+    plan: list[dict[str, list[ElementSlice]]] = [{} for _ in range(parallelism)]
+    if parallelism == len(before):
+        for name, held in parts.items():
+            _keep(plan, name, held)
+        return plan
+    start = 0
+    for name in java_hash_order(names):
+        held = parts[name]
+        mode = held[0][1].mode
+        if mode is DistributionMode.SPLIT_DISTRIBUTE:
+            start = _split(plan, name, held, start)
+        elif mode is DistributionMode.UNION:
+            _unite(plan, name, held)
+        else:
+            _broadcast(plan, name, held)
+    return plan
+
+
+def _whole(held: tuple[int, OperatorPart]) -> ElementSlice:
+    return ElementSlice(held[0], 0, held[1].elements)
+
+
+def _keep(
+    plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
+) -> None:
+    """An unchanged parallelism: only union state, and broadcast state that some lack, moves."""
+    mode = held[0][1].mode
+    if mode is DistributionMode.UNION:
+        _unite(plan, name, held)
+    elif mode is DistributionMode.BROADCAST and len(held) < len(plan):
+        _broadcast(plan, name, held)
+    else:
+        for one in held:
+            plan[one[0]][name] = [_whole(one)]
+
+
+def _unite(
+    plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
+) -> None:
+    everything = [_whole(one) for one in held]
+    for subtask in plan:
+        subtask[name] = list(everything)
+
+
+def _broadcast(
+    plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
+) -> None:
+    for index, subtask in enumerate(plan):
+        subtask[name] = [_whole(held[index % len(held)])]
+
+
+def _split(
+    plan: list[dict[str, list[ElementSlice]]],
+    name: str,
+    held: list[tuple[int, OperatorPart]],
+    start: int,
+) -> int:
+    """Cut one state's elements into contiguous parts, and say where the next one starts."""
+    count = len(plan)
+    base, odd = divmod(sum(part.elements for _, part in held), count)
+    sources = [(index, part.elements) for index, part in held]
+    at = offset = 0
+    for step in range(count):
+        wanted = base + (step < odd)
+        taken: list[ElementSlice] = []
+        while wanted > 0:
+            subtask, elements = sources[at]
+            more = min(wanted, elements - offset)
+            if more:
+                taken.append(ElementSlice(subtask, offset, offset + more))
+            wanted -= more
+            offset += more
+            if offset == elements:
+                at, offset = at + 1, 0
+        plan[(step + start) % count][name] = taken
+    return (start + odd) % count
+
+
+def java_hash_order(names: Iterable[str]) -> list[str]:
+    """Names in the order in which `java.util.HashMap` gives back keys inserted in this order.
+
+    Chains of eight or more in one bucket, which Java turns into trees, are not modelled.
+    """
+    inserted = list(dict.fromkeys(names))
+    size = FIRST_TABLE
+    while len(inserted) > size * LOAD_FACTOR:
+        size *= 2
+    return sorted(inserted, key=lambda name: _spread(name) & (size - 1))
+
+
+def _spread(name: str) -> int:
+    """`HashMap.hash` of a string."""
+    code = 0
+    for unit in np.frombuffer(name.encode("utf-16-le", "surrogatepass"), np.uint16).tolist():
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return code ^ (code >> 16)
