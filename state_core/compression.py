@@ -27,6 +27,7 @@ from state_core.errors import CorruptSnapshotError
 from state_core.filesystem import ByteSource
 
 __all__ = [
+    "IDENTIFIER",
     "PlainStream",
     "SnappyStream",
     "StateStream",

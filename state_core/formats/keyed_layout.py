@@ -43,7 +43,7 @@ from state_core.serializers.text import OpaqueSerializer
 from state_core.serializers.wrappers import TtlSerializer, flip_sign
 from state_core.snapshot import Entries, StateKind
 
-__all__ = ["KeyedLayout"]
+__all__ = ["KeyedLayout", "exact_rows", "raw_column"]
 
 KEY_GROUP, TIMESTAMP, KEY, NAMESPACE, USER_KEY, VALUE, TTL = (
     "key_group", "timestamp", "key", "namespace", "user_key", "value", "ttl",
@@ -132,13 +132,13 @@ class KeyedLayout:
         columns = [pa.array(entries.group_of.astype(np.int32))]
         keys = Cursor(entries.data, entries.key_start.copy(), entries.key_end, entries.place)
         columns += self._decode_key(keys)
-        raw_key = _raw(keys, entries.key_start, entries.key_end)
+        raw_key = raw_column(keys, entries.key_start, entries.key_end)
         stored = self.stored_value()
         if stored is None:
             return pa.RecordBatch.from_arrays([*columns, raw_key], schema=self.schema)
         values = Cursor(entries.data, entries.value_start.copy(), entries.value_end, entries.place)
         columns += self._decode_value(values, stored)
-        raw_value = _raw(values, entries.value_start, entries.value_end)
+        raw_value = raw_column(values, entries.value_start, entries.value_end)
         return pa.RecordBatch.from_arrays([*columns, raw_key, raw_value], schema=self.schema)
 
     def decode_values(self, cursor: Cursor) -> list[pa.Array]:
@@ -194,7 +194,7 @@ class KeyedLayout:
     def key_writer(self, batch: pa.RecordBatch) -> RowWriter:
         """What writes the key bytes of a batch's rows, without the key-group prefix."""
         names = [name for name in (TIMESTAMP, KEY, NAMESPACE, USER_KEY) if name in self._names]
-        exact = _exact_rows(batch, RAW_KEY, names, self._decode_key)
+        exact = exact_rows(batch, RAW_KEY, names, self._decode_key)
         return RowWriter(self._key_parts(batch), len(batch), exact, batch.column(RAW_KEY))
 
     def value_writer(self, batch: pa.RecordBatch) -> RowWriter:
@@ -204,7 +204,7 @@ class KeyedLayout:
             return RowWriter([], len(batch), ALL_PRESENT, None)
         names = [name for name in (VALUE, TTL) if name in self._names]
         decode = partial(self._decode_value, stored=stored)
-        exact = _exact_rows(batch, RAW_VALUE, names, decode)
+        exact = exact_rows(batch, RAW_VALUE, names, decode)
         parts = self._value_parts(batch, stored)
         return RowWriter(parts, len(batch), exact, batch.column(RAW_VALUE))
 
@@ -247,7 +247,7 @@ class KeyedLayout:
 # --------------------------------------------------------------------------- rows and columns
 
 
-def _raw(cursor: Cursor, start: I64Array, end: I64Array) -> pa.Array:
+def raw_column(cursor: Cursor, start: I64Array, end: I64Array) -> pa.Array:
     """The bytes of the rows that are marked inexact, null for the rest."""
     rows = cursor.rows
     if not cursor.inexact.any():
@@ -307,7 +307,7 @@ def _with_ttl(stored: TypeSerializer, values: pa.Array, ttl: pa.Array) -> pa.Arr
     return pa.ListArray.from_arrays(offsets, items)
 
 
-def _exact_rows(
+def exact_rows(
     batch: pa.RecordBatch,
     raw_name: str,
     names: list[str],
