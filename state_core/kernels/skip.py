@@ -2,7 +2,8 @@
 
 A value of variable size inside a list has no index: to know where the next one begins, this one
 must be walked. Each serializer gives a program of int32 words; the interpreter walks many values
-with it and records where each begins. Bytes are not copied and nothing is decoded.
+with it and records where each begins. Bytes are not copied and nothing is decoded. Where nobody
+knows the end of a value (a subclass that the snapshot says nothing of), its row is left out.
 
 =============  =====================================  ==========================================
 word           operands                               walks over
@@ -17,9 +18,10 @@ word           operands                               walks over
 `BIGDEC`       -                                      a `BigInteger`, then i32 scale unless null
 `MASKED`       arity, leading bits, then arity        a bit mask, then the bodies of the fields
                body lengths, then the bodies          whose bit is 0
-`POJO`         body length                            flags byte; if null nothing; the body if
-                                                      exactly this class; anything else can't be
-                                                      walked (a subclass names itself)
+`POJO`         tags, bodies, names; the bodies'       flags byte; if null nothing; else the
+               lengths; of each name its body and     first body, or for a tag or a class name
+               its length; then the bodies, then      that of the subclass. No such name, or a
+               the names, a byte a word               body of length 0, can't be walked
 =============  =====================================  ==========================================
 """
 
@@ -31,8 +33,20 @@ from numba import njit, types
 from state_core.kernels.compiler import I32R, I64, I64R, U8R, kernel
 
 __all__ = [
-    "BIGDEC", "BIGINT", "EITHER", "FIXED", "MASKED", "POJO", "REPEAT", "SIZED", "STRING", "WHEN",
-    "count_delimited", "locate_counted", "locate_delimited",
+    "BIGDEC",
+    "BIGINT",
+    "EITHER",
+    "FIXED",
+    "MASKED",
+    "POJO",
+    "REPEAT",
+    "SIZED",
+    "STRING",
+    "UNKNOWN",
+    "WHEN",
+    "count_delimited",
+    "locate_counted",
+    "locate_delimited",
 ]  # fmt: skip
 
 FIXED = 0
@@ -49,7 +63,11 @@ POJO = 9
 MAX_FRAMES = 4096
 DELIMITER = 0x2C
 
-POJO_NULL, POJO_EXACT = 1, 2
+# flags of a POJO, in the order in which Flink looks at them
+IS_NULL, IS_SUBCLASS, IS_TAGGED, IS_EXACT = 1, 4, 8, 2
+
+# what stands for a position, or a count, that nobody knows
+UNKNOWN = -2
 
 
 @njit
@@ -120,8 +138,63 @@ def _skip_bigint(data, at, end, with_scale):
 
 
 @njit
+def _named_body(data, at, size, program, pc):
+    """The body that a POJO's program gives for the class name at `at`, or -1."""
+    bodies, names = types.int64(program[pc + 2]), types.int64(program[pc + 3])
+    index = types.int64(pc + 4 + bodies)
+    name = index + 2 * names
+    for body in range(bodies):
+        name += program[pc + 4 + body]
+    for one in range(names):
+        length = types.int64(program[index + 2 * one + 1])
+        same = length == size
+        for step in range(size if same else 0):
+            if types.int64(data[types.uintp(at + step)]) != types.int64(program[name + step]):
+                same = False
+                break
+        if same:
+            return types.int64(program[index + 2 * one])
+        name += length
+    return types.int64(-1)
+
+
+@njit
+def _pojo_body(data, at, end, program, pc):
+    """Of a POJO at `at`: the position behind its head, and which body follows; -1 for none.
+
+    The position is -1 if the head does not fit, and `UNKNOWN` if it names what is not known.
+    """
+    if at >= end:
+        return types.int64(-1), types.int64(-1)
+    flags = types.int64(data[types.uintp(at)])
+    at += 1
+    body = types.int64(0)
+    if flags & IS_NULL:
+        return at, types.int64(-1)
+    if flags & IS_SUBCLASS:
+        if at + 2 > end:
+            return types.int64(-1), types.int64(-1)
+        size = types.int64(data[types.uintp(at)]) << 8 | types.int64(data[types.uintp(at + 1)])
+        at += 2
+        if size > end - at:
+            return types.int64(-1), types.int64(-1)
+        body = _named_body(data, at, size, program, pc)
+        at += size
+    elif flags & IS_TAGGED:
+        if at >= end or data[types.uintp(at)] >= program[pc + 1]:
+            return types.int64(-1), types.int64(-1)
+        body = 1 + types.int64(data[types.uintp(at)])
+        at += 1
+    elif not flags & IS_EXACT:
+        return types.int64(-1), types.int64(-1)
+    if body < 0 or program[pc + 4 + body] == 0:
+        return types.int64(UNKNOWN), types.int64(-1)
+    return at, body
+
+
+@njit
 def skip_one(data, at, end, program, stack):
-    """The position behind one value at `at`, or -1 if it does not fit before `end`.
+    """The position behind one value at `at`; -1 if it does not fit before `end`, or `UNKNOWN`.
 
     `stack` holds frames of four words: body start, body end, repetitions left, where to go on.
     """
@@ -169,7 +242,28 @@ def skip_one(data, at, end, program, stack):
                 stack[4 * depth + 3] = body_end
                 depth += 1
                 pc = body
-        elif op == WHEN or op == EITHER or op == POJO:
+        elif op == POJO:
+            at, body = _pojo_body(data, at, end, program, pc)
+            if at < 0:
+                return at
+            bodies, names = program[pc + 2], program[pc + 3]
+            first = last = pc + 4 + bodies + 2 * names
+            behind = first
+            for one in range(bodies):
+                if one == body:
+                    first, last = behind, behind + program[pc + 4 + one]
+                behind += program[pc + 4 + one]
+            for one in range(names):
+                behind += program[pc + 4 + bodies + 2 * one + 1]
+            pc = behind
+            if body >= 0:
+                stack[4 * depth] = first
+                stack[4 * depth + 1] = last
+                stack[4 * depth + 2] = 1
+                stack[4 * depth + 3] = behind
+                depth += 1
+                pc = first
+        elif op == WHEN or op == EITHER:
             if at >= end:
                 return types.int64(-1)
             flag = data[types.uintp(at)]
@@ -179,17 +273,10 @@ def skip_one(data, at, end, program, stack):
                 behind = last
                 if (flag != 0) != (program[pc + 1] != 0):
                     first = last
-            elif op == EITHER:
+            else:
                 split = pc + 3 + program[pc + 1]
                 behind = split + program[pc + 2]
                 first, last = (pc + 3, split) if flag != 0 else (split, behind)
-            else:
-                first, last = pc + 2, pc + 2 + program[pc + 1]
-                behind = last
-                if flag == POJO_NULL:
-                    first = last
-                elif flag != POJO_EXACT:
-                    return types.int64(-1)
             pc = behind
             if last > first:
                 stack[4 * depth] = first
@@ -244,7 +331,7 @@ def locate_counted(data, position, end, counts, first, program, starts, ends):
         counts: Per row.
         first: Per row, the index of its first value in `starts`.
         program: The type's.
-        starts, ends: Filled, per value.
+        starts, ends: Filled, per value; with `UNKNOWN` where nobody knows where it lies.
 
     Returns:
         The first row that does not fit, or -1.
@@ -254,8 +341,9 @@ def locate_counted(data, position, end, counts, first, program, starts, ends):
         at = position[row]
         for index in range(first[row], first[row] + counts[row]):
             starts[index] = at
-            at = skip_one(data, at, end[row], program, stack)
-            if at < 0:
+            if at != UNKNOWN:
+                at = skip_one(data, at, end[row], program, stack)
+            if at == -1:
                 return types.int64(row)
             ends[index] = at
         position[row] = at
@@ -264,13 +352,19 @@ def locate_counted(data, position, end, counts, first, program, starts, ends):
 
 @kernel(types.int64(U8R, I64R, I64R, I32R, I64))
 def count_delimited(data, position, end, program, counts):
-    """How many values each row holds, one comma byte between two; a fault's row, or -1."""
+    """How many values each row holds, one comma byte between two; a fault's row, or -1.
+
+    A row of which nobody knows where a value ends has `UNKNOWN` of them.
+    """
     stack = np.empty(4 * MAX_FRAMES, np.int64)
     for row in range(position.size):
         at = position[row]
         found = types.int64(0)
         while at < end[row]:
             at = skip_one(data, at, end[row], program, stack)
+            if at == UNKNOWN:
+                found = types.int64(UNKNOWN)
+                break
             if at < 0:
                 return types.int64(row)
             found += 1

@@ -9,9 +9,12 @@
 `text`           strings, byte arrays, and bytes that are not understood
 `collections`    lists and maps
 `structs`        tuples and rows
+`pojo`           POJOs and Java records; `pojo_snapshot` and `pojo_compatibility` with them
 `namespaces`     windows, and the absence of one
 `wrappers`       time to live, timers
 `opaque`         Kryo and its like: walked and carried, never understood
+`optional_map`   the maps of names that POJO and Kryo snapshots are made of
+`evolution`      old values as new ones, a column at a time
 ===============  ==================================================================
 
 Importing this package registers them all.
@@ -22,6 +25,7 @@ from state_core.serializers import (
     namespaces,
     numbers,
     opaque,
+    pojo_snapshot,
     structs,
     text,
     wrappers,
@@ -41,6 +45,7 @@ __all__ = [
     "namespaces",
     "numbers",
     "opaque",
+    "pojo_snapshot",
     "read_serializer_snapshot",
     "register",
     "registered_classes",

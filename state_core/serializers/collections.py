@@ -142,6 +142,10 @@ class DelimitedListSerializer(TypeSerializer):
         counts = np.zeros(cursor.rows, np.int64)
         failed = skip.count_delimited(cursor.data, cursor.position, cursor.end, words, counts)
         cursor.check(failed, f"a list of {self.element.name} with delimiters")
+        unknown = np.flatnonzero(counts == skip.UNKNOWN)
+        if unknown.size:
+            cursor.lose(unknown)
+            counts[unknown] = 0
         first = offsets_of(counts)
         starts, ends = np.empty(int(first[-1]), np.int64), np.empty(int(first[-1]), np.int64)
         skip.locate_delimited(cursor.data, cursor.position, cursor.end, first, words, starts, ends)
@@ -281,7 +285,10 @@ def offsets_of(sizes: I64Array) -> I64Array:
 
 
 def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSerializer) -> Cursor:
-    """The elements of all rows, whose `counts` stand before the cursor; it moves behind them."""
+    """The elements of all rows, whose `counts` stand before the cursor; it moves behind them.
+
+    A row with an element of which nobody knows the end is lost: `first` then gives it none.
+    """
     total = int(first[-1])
     if element.length > 0:
         short = np.flatnonzero(counts * element.length > cursor.end - cursor.position)
@@ -315,6 +322,14 @@ def _locate_by_program(
         np.array(program, np.int32), starts, ends,
     )  # fmt: skip
     cursor.check(failed, "elements of variable size")
+    unknown = np.flatnonzero(cursor.position == skip.UNKNOWN)
+    if unknown.size:
+        cursor.lose(unknown)
+        kept = np.ones(cursor.rows, np.int64)
+        kept[unknown] = 0
+        held = np.repeat(kept, counts) != 0
+        starts, ends = starts[held], ends[held]
+        first[:] = offsets_of(counts * kept)
     return cursor.children(starts, ends)
 
 

@@ -1,0 +1,103 @@
+"""The heads of POJOs, and their fields with a null flag before each.
+
+A POJO in state is a flags byte and then, unless it is null, its fields; or a tag or a class name
+and then a value of that subclass's own serializer. Kernels take and return what those of `decode`
+do.
+"""
+
+from __future__ import annotations
+
+from numba import njit, types
+
+from state_core.kernels.compiler import I16, I32R, I64, I64R, U8, U8R, kernel
+from state_core.kernels.skip import IS_EXACT, IS_NULL, IS_SUBCLASS, IS_TAGGED
+
+__all__ = ["EXACT", "NULL", "UNKNOWN", "read_heads"]
+
+# what a head says: null, this very class, a known subclass from 1 on, a subclass that is not known
+NULL, EXACT, UNKNOWN = -1, 0, -2
+# cells of the `totals` array
+NULLS, SUBCLASSES, UNKNOWNS = 0, 1, 2
+
+
+@njit
+def _find_name(data, at, size, offsets, names, subclasses):
+    """The subclass of the class name at `at`, or -1."""
+    for one in range(offsets.size - 1):
+        start = types.int64(offsets[one])
+        if types.int64(offsets[one + 1]) - start != size:
+            continue
+        same = True
+        for step in range(size):
+            if data[types.uintp(at + step)] != names[types.uintp(start + step)]:
+                same = False
+                break
+        if same:
+            return types.int64(subclasses[one])
+    return types.int64(-1)
+
+
+@kernel(types.int64(U8R, I64, I64R, U8R, types.int64, I32R, U8R, I32R, I16, U8, I64))
+def read_heads(
+    data, position, end, present, tagged, offsets, names, subclasses, kind, inexact, totals
+):
+    """What each row holds, and the cursor behind it.
+
+    Rows that are not of this very class, or whose flags have more bits than they need, are marked
+    inexact.
+
+    Args:
+        tagged: How many subclasses have tags: they come first among the known ones.
+        offsets, names: Class names, in Java's modified UTF-8.
+        subclasses: Of each name, its place among the known subclasses.
+        kind: Filled: `NULL`, `EXACT`, `UNKNOWN`, or 1 and more, a known subclass.
+        totals: Nulls, subclasses, unknown subclasses.
+    """
+    for row in range(position.size):
+        if present.size and present[row] == 0:
+            kind[row] = NULL
+            continue
+        at = position[row]
+        stop = end[row]
+        if at >= stop:
+            return types.int64(row)
+        flags = types.int64(data[types.uintp(at)])
+        at += 1
+        found = types.int64(EXACT)
+        if flags == IS_EXACT:
+            pass
+        elif flags & IS_NULL:
+            found = types.int64(NULL)
+            totals[NULLS] += 1
+            if flags != IS_NULL:
+                inexact[row] = 1
+        elif flags & IS_SUBCLASS:
+            if at + 2 > stop:
+                return types.int64(row)
+            size = types.int64(data[types.uintp(at)]) << 8 | types.int64(data[types.uintp(at + 1)])
+            at += 2
+            if size > stop - at:
+                return types.int64(row)
+            index = _find_name(data, at, size, offsets, names, subclasses)
+            at += size
+            found = 1 + index if index >= 0 else types.int64(UNKNOWN)
+        elif flags & IS_TAGGED:
+            if at >= stop:
+                return types.int64(row)
+            tag = types.int64(data[types.uintp(at)])
+            at += 1
+            if tag >= tagged:
+                return types.int64(row)
+            found = 1 + tag
+        elif flags & IS_EXACT:
+            inexact[row] = 1
+        else:
+            return types.int64(row)
+        if found > EXACT:
+            inexact[row] = 1
+            totals[SUBCLASSES] += 1
+        elif found == UNKNOWN:
+            totals[UNKNOWNS] += 1
+        kind[row] = found
+        position[row] = at
+    return types.int64(-1)

@@ -1,0 +1,251 @@
+"""Old values as new ones: what Flink makes of them when it migrates state.
+
+Flink reads each value with the old serializer and writes the object with the new one. Here the
+same is done to a whole column (`migrate_column`), or to one value that `TypeSerializer.read` gave
+(`migrate_value`). Whether it may be done at all is said by `resolve_schema_compatibility`.
+
+A type with parts has a `Rule`; one without is carried over as it is. Further types get theirs
+with `evolves`.
+
+Source: `AbstractRocksDBState.migrateSerializedValue`; for a POJO's fields `PojoSerializer`, which
+reads into an object that its constructor made. What that constructor sets a new field to is in
+the job's code only: here it is 0 or false for what can be a Java primitive, or else null.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import IncompatibleError
+from state_core.serializers.base import TypeSerializer
+from state_core.serializers.collections import (
+    DelimitedListSerializer,
+    ListSerializer,
+    MapSerializer,
+)
+from state_core.serializers.numbers import (
+    BooleanSerializer,
+    ByteSerializer,
+    CharSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
+from state_core.serializers.pojo import PojoSerializer, SubclassValue
+from state_core.serializers.structs import RowSerializer, StructSerializer, TupleSerializer
+from state_core.serializers.wrappers import TtlSerializer
+
+__all__ = ["Rule", "evolves", "migrate_column", "migrate_value", "struct_column"]
+
+
+NUMBERS = (
+    ByteSerializer, ShortSerializer, IntSerializer, LongSerializer, FloatSerializer,
+    DoubleSerializer,
+)  # fmt: skip
+
+
+class Rule(ABC):
+    """How values of one kind of serializer become those of another of the same kind."""
+
+    @abstractmethod
+    def column(self, old: Any, new: Any, column: pa.Array) -> pa.Array:
+        """A whole column."""
+
+    @abstractmethod
+    def value(self, old: Any, new: Any, value: Any) -> Any:
+        """One value, which is not None."""
+
+
+_RuleClass = TypeVar("_RuleClass", bound=type[Rule])
+_rules: dict[type[TypeSerializer], Rule] = {}
+
+
+def evolves(*kinds: type[TypeSerializer]) -> Callable[[_RuleClass], _RuleClass]:
+    """Register a rule for these serializers."""
+
+    def add(rule: _RuleClass) -> _RuleClass:
+        made = rule()
+        for kind in kinds:
+            _rules[kind] = made
+        return rule
+
+    return add
+
+
+def migrate_column(old: TypeSerializer, new: TypeSerializer, column: pa.Array) -> pa.Array:
+    """A column of the old type as one of the new type.
+
+    Raises:
+        IncompatibleError: There is no way from one to the other.
+    """
+    rule = _rule(old, new)
+    return column if rule is None else rule.column(old, new, column)
+
+
+def migrate_value(old: TypeSerializer, new: TypeSerializer, value: Any) -> Any:
+    """A value that the old serializer has read, as one that the new one writes.
+
+    Raises:
+        IncompatibleError: There is no way from one to the other.
+    """
+    rule = _rule(old, new)
+    return value if rule is None or value is None else rule.value(old, new, value)
+
+
+def struct_column(kind: pa.DataType, columns: list[pa.Array], like: pa.Array) -> pa.Array:
+    """A struct of these columns, null where `like` is."""
+    mask = pc.is_null(like) if like.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+
+def _rule(old: TypeSerializer, new: TypeSerializer) -> Rule | None:
+    """The rule for both; None where values stay as they are."""
+    rule = _rules.get(type(old))
+    if rule is not None and rule is _rules.get(type(new)):
+        return rule
+    if type(old) is type(new) and old.arrow_type == new.arrow_type:
+        return None
+    raise IncompatibleError(
+        f"{old.name} can't become {new.name}",
+        remedy="give an expression that says how the old value becomes the new",
+    )
+
+
+def _pairs(
+    old: StructSerializer, new: StructSerializer
+) -> list[tuple[tuple[str, TypeSerializer], tuple[str, TypeSerializer]]]:
+    """Fields in the same position."""
+    if len(old.fields) != len(new.fields):
+        raise IncompatibleError(f"{old.name} can't become {new.name}, of another arity")
+    return list(zip(old.fields, new.fields, strict=True))
+
+
+@evolves(ListSerializer, DelimitedListSerializer)
+class _ListRule(Rule):
+    """Element by element."""
+
+    def column(
+        self,
+        old: ListSerializer | DelimitedListSerializer,
+        new: ListSerializer | DelimitedListSerializer,
+        column: pa.Array,
+    ) -> pa.Array:
+        """The elements as one column."""
+        items = migrate_column(old.element, new.element, column.values)
+        return _same_lists(new.arrow_type, column, items)
+
+    def value(
+        self,
+        old: ListSerializer | DelimitedListSerializer,
+        new: ListSerializer | DelimitedListSerializer,
+        value: Any,
+    ) -> list[Any]:
+        """One list."""
+        return [migrate_value(old.element, new.element, one) for one in value]
+
+
+@evolves(MapSerializer)
+class _MapRule(Rule):
+    """Keys and values."""
+
+    def column(self, old: MapSerializer, new: MapSerializer, column: pa.Array) -> pa.Array:
+        """The keys as one column, the values as another."""
+        keys = migrate_column(old.key, new.key, column.keys)
+        items = migrate_column(old.value, new.value, column.items)
+        fields = [new.arrow_type.key_field, new.arrow_type.item_field]
+        entries = pa.StructArray.from_arrays([keys, items], fields=fields)
+        return _same_lists(new.arrow_type, column, entries)
+
+    def value(self, old: MapSerializer, new: MapSerializer, value: Any) -> list[tuple[Any, Any]]:
+        """One map."""
+        return [
+            (migrate_value(old.key, new.key, key), migrate_value(old.value, new.value, one))
+            for key, one in value
+        ]
+
+
+@evolves(TupleSerializer, RowSerializer, TtlSerializer)
+class _PositionRule(Rule):
+    """Field by field, in order."""
+
+    def column(self, old: StructSerializer, new: StructSerializer, column: pa.Array) -> pa.Array:
+        """Each field's column."""
+        columns = [
+            migrate_column(before, after, column.field(name))
+            for (name, before), (_, after) in _pairs(old, new)
+        ]
+        return struct_column(new.arrow_type, columns, column)
+
+    def value(self, old: StructSerializer, new: StructSerializer, value: Any) -> dict[str, Any]:
+        """One tuple or row."""
+        return {
+            name: migrate_value(before, after, value[was])
+            for (was, before), (name, after) in _pairs(old, new)
+        }
+
+
+@evolves(PojoSerializer)
+class _PojoRule(Rule):
+    """Field by field, by name: what is new begins as Java has it, what is gone is dropped."""
+
+    def column(self, old: PojoSerializer, new: PojoSerializer, column: pa.Array) -> pa.Array:
+        """Each field's column."""
+        before = dict(old.fields)
+        columns = []
+        for name, after in new.fields:
+            if name in before:
+                columns.append(migrate_column(before[name], after, column.field(name)))
+            else:
+                first = pa.scalar(_first_value(new, name, after), after.arrow_type)
+                columns.append(pa.repeat(first, len(column)))
+        return struct_column(new.arrow_type, columns, column)
+
+    def value(self, old: PojoSerializer, new: PojoSerializer, value: Any) -> dict[str, Any]:
+        """One POJO, be it of a subclass."""
+        before = dict(old.fields)
+        fields = {
+            name: migrate_value(before[name], after, value[name])
+            if name in before
+            else _first_value(new, name, after)
+            for name, after in new.fields
+        }
+        if not isinstance(value, SubclassValue):
+            return fields
+        java_class = value.java_class
+        was, becomes = old.subclass(java_class, value.tag), new.subclass(java_class)
+        if was is None or becomes is None:
+            raise IncompatibleError(
+                f"a value of {java_class}, which the new {new.java_class} says nothing of",
+                remedy="give the subclass with the new type",
+            )
+        tag = list(new.registered).index(java_class) if java_class in new.registered else None
+        whole = migrate_value(was, becomes, value.value)
+        held = whole if isinstance(whole, dict) else {}
+        seen = {name: held.get(name, one) for name, one in fields.items()}
+        return SubclassValue(seen, java_class, whole, tag)
+
+
+def _first_value(pojo: PojoSerializer, name: str, serializer: TypeSerializer) -> Any:
+    """What Java has in a field that nothing was read into."""
+    if name in pojo.boxed:
+        return None
+    if type(serializer) is BooleanSerializer:
+        return False
+    if type(serializer) is CharSerializer:
+        return "\0"
+    return 0 if type(serializer) in NUMBERS else None
+
+
+def _same_lists(kind: pa.DataType, column: pa.Array, items: pa.Array) -> pa.Array:
+    """The same lists of other elements."""
+    buffers = column.buffers()[:2]
+    return pa.Array.from_buffers(
+        kind, len(column), buffers, column.null_count, column.offset, children=[items]
+    )
