@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-
-import numpy as np
-import pyarrow as pa
+from collections.abc import Iterable
+from dataclasses import replace
 
 from state_core.errors import (
     NotASnapshotError,
-    SnapshotError,
     StateError,
     UnsupportedFormatError,
 )
-from state_core.filesystem import ByteSource, Directory
+from state_core.filesystem import Directory
 from state_core.formats.checkpoint_properties import describe_properties
-from state_core.formats.keyed_layout import KeyedLayout
-from state_core.formats.keyed_states import describe_state, layout_of
-from state_core.formats.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.keyed_files import open_keyed
 from state_core.formats.metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -32,18 +25,13 @@ from state_core.formats.metadata import (
     subtask_bytes,
 )
 from state_core.formats.state_files import StateFiles
-from state_core.formats.unified import UnifiedFile, spans_of
-from state_core.handles import KeyedHandle, KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
-from state_core.key_groups import prefix_bytes
+from state_core.handles import KeyGroupsHandle, KeyGroupsKind
 from state_core.operator_ids import operator_id_of_uid
-from state_core.snapshot import Entries, KeyedState, Operator, Snapshot
-from state_core.wire import DataInput
+from state_core.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 
-__all__ = ["METADATA_FILE", "UnifiedKeyedFile", "open_snapshot"]
+__all__ = ["METADATA_FILE", "open_snapshot"]
 
 METADATA_FILE = "_metadata"
-HEADER_GUESS = 1 << 16
-MAX_HEADER = 1 << 28
 
 
 def open_snapshot(
@@ -114,12 +102,12 @@ def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
 
 def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str]) -> Operator:
     uid = state.uid or known.get(state.operator_id, "")
-    keyed_files = []
+    keyed_files: list[KeyedFile] = []
     for index, subtask in sorted((state.subtasks or {}).items()):
         if subtask.managed_keyed is None:
             continue
         try:
-            opened = _open_keyed(subtask.managed_keyed, files, state.max_parallelism)
+            opened = open_keyed(subtask.managed_keyed, files, state.max_parallelism)
         except StateError as error:
             label = uid or state.name or state.operator_id
             raise error.within(f"operator {label}, subtask {index}") from error
@@ -153,94 +141,7 @@ def _other_states(state: OperatorState) -> tuple[tuple[str, str, int], ...]:
     return tuple(found.values())
 
 
-def _open_keyed(
-    handle: KeyedHandle, files: StateFiles, max_parallelism: int
-) -> UnifiedKeyedFile | None:
-    """Choose the reader by the type of the handle."""
-    if not isinstance(handle, KeyGroupsHandle) or handle.kind is not KeyGroupsKind.SAVEPOINT:
-        raise UnsupportedFormatError(
-            f"keyed state in a checkpoint's or native savepoint's form ({type(handle).__name__})",
-            remedy="take a savepoint in canonical format (flink savepoint --type canonical)",
-        )
-    if handle.stream is None:
-        return None
-    source = files.open(handle.stream)
-    spans = spans_of(handle.first, handle.offsets, source.size, source.name)
-    header = _read_header(source, spans[0].start if spans else source.size)
-    if spans and spans[0].start < header.size:
-        raise DataInput(b"", source.name).fault(
-            f"key group {spans[0].group} at offset {spans[0].start}, inside the header"
-        )
-    file = UnifiedFile(source, header, tuple(spans), prefix_bytes(max_parallelism))
-    return UnifiedKeyedFile(file, handle.key_groups)
-
-
-def _read_header(source: ByteSource, end: int) -> KeyedHeader:
-    """Read the head of a file, which ends before `end`: a first block, or as much as it takes."""
-    limit = min(max(end, HEADER_GUESS), source.size, MAX_HEADER)
-    held = min(HEADER_GUESS, limit)
-    while True:
-        block = np.empty(held, np.uint8)
-        source.read_into(0, block)
-        try:
-            return read_keyed_header(DataInput(block.tobytes(), source.name))
-        except SnapshotError:
-            if held == limit:
-                raise
-        held = min(16 * held, limit)
-
-
-@dataclass(frozen=True)
-class UnifiedKeyedFile:
-    """A `KeyedFile` in the unified format."""
-
-    file: UnifiedFile
-    key_groups: KeyGroupRange
-
-    @property
-    def name(self) -> str:
-        """The file's path."""
-        return self.file.source.name
-
-    @property
-    def compressed(self) -> bool:
-        """Whether its key groups are compressed."""
-        return self.file.header.compressed
-
-    @property
-    def key_serializer(self) -> bytes:
-        """The snapshot of the key's serializer."""
-        return self.file.header.key_serializer.encoded
-
-    @cached_property
-    def layouts(self) -> tuple[KeyedLayout, ...]:
-        """How each state's entries are laid out."""
-        key = self.file.header.key_serializer.snapshot.restore_serializer()
-        return tuple(layout_of(state, key) for state in self.file.header.states)
-
-    @cached_property
-    def states(self) -> tuple[KeyedState, ...]:
-        """Its states, by id."""
-        pairs = zip(self.file.header.states, self.layouts, strict=True)
-        return tuple(describe_state(state, layout) for state, layout in pairs)
-
-    def group_bytes(self) -> list[tuple[int, int]]:
-        """Key groups and their bytes as stored."""
-        return [(one.group, one.end - one.start) for one in self.file.spans]
-
-    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups."""
-        return self.file.entries(key_groups)
-
-    def decode(self, state: int, entries: Entries) -> pa.RecordBatch:
-        """Entries of one state as typed columns."""
-        try:
-            return self.layouts[state].decode(entries)
-        except StateError as error:
-            raise error.within(f"state {self.states[state].name!r}") from error
-
-
-def _merge_states(files: list[UnifiedKeyedFile]) -> tuple[KeyedState, ...]:
+def _merge_states(files: list[KeyedFile]) -> tuple[KeyedState, ...]:
     """One state for each name, whatever its id in each file.
 
     Raises:

@@ -1,0 +1,217 @@
+"""Keyed state of one subtask, whatever form it has: the handle's type chooses the reader.
+
+======================  =======================================================================
+handle                  read as
+======================  =======================================================================
+savepoint (tag 7)       the unified format
+native (tags 3, 12)     the heap backend's format, or the unified one: old RocksDB checkpoints
+                        and savepoints have the same tag, and the bytes must tell
+incremental (tag 11)    RocksDB's own files
+changelog (tag 14)      refused: its changes lie in a log that only the backend replays
+======================  =======================================================================
+
+Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
+`RocksDBKeyedStateBackendBuilder.getRocksDBRestoreOperation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import SnapshotError, StateError, UnsupportedFormatError
+from state_core.filesystem import ByteSource
+from state_core.formats.heap_native import HeapFile
+from state_core.formats.keyed_layout import KeyedLayout
+from state_core.formats.keyed_states import describe_state, layout_of
+from state_core.formats.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.rocksdb_native import RocksDBFiles
+from state_core.formats.state_files import StateFiles
+from state_core.formats.unified import KeyGroupSpan, UnifiedFile, spans_of
+from state_core.handles import (
+    IncrementalHandle,
+    KeyedHandle,
+    KeyGroupRange,
+    KeyGroupsHandle,
+    KeyGroupsKind,
+)
+from state_core.key_groups import prefix_bytes
+from state_core.snapshot import Entries, KeyedFile, KeyedState
+from state_core.wire import DataInput
+
+__all__ = ["HeapKeyedFile", "RocksDBKeyedFile", "UnifiedKeyedFile", "open_keyed"]
+
+HEADER_GUESS = 1 << 16
+MAX_HEADER = 1 << 28
+
+
+def open_keyed(handle: KeyedHandle, files: StateFiles, max_parallelism: int) -> KeyedFile | None:
+    """Open one keyed handle; None if there is nothing behind it.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    prefix = prefix_bytes(max_parallelism)
+    if isinstance(handle, KeyGroupsHandle):
+        return _open_key_groups(handle, files, prefix)
+    if isinstance(handle, IncrementalHandle):
+        return _open_rocksdb(handle, files, prefix)
+    raise UnsupportedFormatError(
+        "keyed state of the changelog backend, whose latest changes lie in a log",
+        remedy="take a savepoint in canonical format (flink savepoint --type canonical)",
+    )
+
+
+def _open_key_groups(handle: KeyGroupsHandle, files: StateFiles, prefix: int) -> KeyedFile | None:
+    if handle.stream is None:
+        return None
+    source = files.open(handle.stream)
+    spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
+    first = min(spans, key=lambda one: one.start, default=None)
+    header = _read_header(source, source.size if first is None else first.start)
+    if first is not None and first.start < header.size:
+        raise DataInput(b"", source.name).fault(
+            f"key group {first.group} at offset {first.start}, inside the header"
+        )
+    if handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans):
+        return HeapKeyedFile(source.name, header, handle.key_groups, source, spans)
+    return UnifiedKeyedFile(
+        source.name, header, handle.key_groups, UnifiedFile(source, header, spans, prefix)
+    )
+
+
+def _is_heap(source: ByteSource, handle: KeyGroupsHandle, spans: tuple[KeyGroupSpan, ...]) -> bool:
+    """Whether every key group has data and begins with its number: only the heap backend does."""
+    if len(spans) < len(handle.offsets):
+        return False
+    head = np.empty(4, np.uint8)
+    for one in spans:
+        if one.end - one.start < len(head):
+            return False
+        source.read_into(one.start, head)
+        if int.from_bytes(head.tobytes(), "big") != one.group:
+            return False
+    return True
+
+
+def _open_rocksdb(handle: IncrementalHandle, files: StateFiles, prefix: int) -> KeyedFile | None:
+    if handle.meta is None:
+        return None
+    meta = files.open(handle.meta)
+    header = _read_header(meta, meta.size)
+    listed = (*handle.shared, *handle.private)
+    held = tuple((name, files.open(stream)) for name, stream in listed if stream is not None)
+    name = f"{meta.name} (RocksDB, {len(held)} files)"
+    database = RocksDBFiles(name, header, held, handle.key_groups, prefix)
+    return RocksDBKeyedFile(name, header, handle.key_groups, database)
+
+
+def _read_header(source: ByteSource, end: int) -> KeyedHeader:
+    """Read the head of a file, which ends before `end`: a first block, or as much as it takes."""
+    limit = min(max(end, HEADER_GUESS), source.size, MAX_HEADER)
+    held = min(HEADER_GUESS, limit)
+    while True:
+        block = np.empty(held, np.uint8)
+        source.read_into(0, block)
+        try:
+            return read_keyed_header(DataInput(block.tobytes(), source.name))
+        except SnapshotError:
+            if held == limit:
+                raise
+        held = min(16 * held, limit)
+
+
+@dataclass(frozen=True)
+class _HeadedFile:
+    """What all forms share: a header that says what the states are.
+
+    Attributes:
+        name: The file's path.
+        header: Its head.
+        key_groups: The key groups that its handle claims.
+    """
+
+    name: str
+    header: KeyedHeader
+    key_groups: KeyGroupRange
+
+    @property
+    def compressed(self) -> bool:
+        """Whether its key groups are compressed."""
+        return self.header.compressed
+
+    @property
+    def key_serializer(self) -> bytes:
+        """The snapshot of the key's serializer."""
+        return self.header.key_serializer.encoded
+
+    @cached_property
+    def layouts(self) -> tuple[KeyedLayout, ...]:
+        """How each state's entries are laid out."""
+        key = self.header.key_serializer.snapshot.restore_serializer()
+        return tuple(layout_of(state, key) for state in self.header.states)
+
+    @cached_property
+    def states(self) -> tuple[KeyedState, ...]:
+        """Its states, by id."""
+        pairs = zip(self.header.states, self.layouts, strict=True)
+        return tuple(describe_state(state, layout) for state, layout in pairs)
+
+    def decode(self, state: int, entries: Entries) -> pa.RecordBatch:
+        """Entries of one state as typed columns."""
+        try:
+            return self.layouts[state].decode(entries)
+        except StateError as error:
+            raise error.within(f"state {self.states[state].name!r}") from error
+
+
+@dataclass(frozen=True)
+class UnifiedKeyedFile(_HeadedFile):
+    """A `KeyedFile` in the unified format."""
+
+    file: UnifiedFile
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups and their bytes as stored."""
+        return [(one.group, one.end - one.start) for one in self.file.spans]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups."""
+        return self.file.entries(key_groups)
+
+
+@dataclass(frozen=True)
+class HeapKeyedFile(_HeadedFile):
+    """A `KeyedFile` in the heap backend's own format."""
+
+    source: ByteSource
+    spans: tuple[KeyGroupSpan, ...]
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups and their bytes as stored."""
+        return [(one.group, one.end - one.start) for one in self.spans]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups, in the unified format."""
+        return HeapFile(self.source, self.header, self.layouts, self.spans).entries(key_groups)
+
+
+@dataclass(frozen=True)
+class RocksDBKeyedFile(_HeadedFile):
+    """A `KeyedFile` that is a RocksDB instance."""
+
+    database: RocksDBFiles
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups with an even share of the files' bytes: nothing says more without reading."""
+        count = len(self.key_groups)
+        share, rest = divmod(self.database.size, max(1, count))
+        return [(self.key_groups.first + i, share + (i < rest)) for i in range(count)]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups."""
+        return self.database.entries(key_groups)

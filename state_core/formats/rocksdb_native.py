@@ -1,0 +1,240 @@
+"""RocksDB's own files, of incremental and full checkpoints and native savepoints.
+
+A handle lists the files of a RocksDB instance, shared ones and private ones, and a meta file that
+holds the keyed header alone. One column family a state; keys and values are the bytes of the
+unified format without its flag. What compaction has not yet removed (overwritten and deleted
+entries, list elements not yet merged) is RocksDB's business, so RocksDB itself reads them; the
+files may hold key groups of other subtasks, which are left out.
+
+Nothing of the snapshot is opened in place: files are linked or copied into a directory of their
+own, and lines of the options file that name a path, or code that is not here, are left
+out.
+
+Source: `RocksIncrementalSnapshotStrategy`, `RocksNativeFullSnapshotStrategy`,
+`RocksDBIncrementalRestoreOperation` in `org.apache.flink.state.rocksdb`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from rocksdict import AccessType, Options, Rdict
+
+from state_core.errors import CorruptSnapshotError, UnsafePathError
+from state_core.filesystem import ByteSource, FileSource
+from state_core.formats.meta_info import KeyedHeader
+from state_core.handles import KeyGroupRange
+from state_core.snapshot import Entries
+
+__all__ = ["RocksDBFiles"]
+
+BATCH_ROWS = 1 << 16
+BLOCK_BYTES = 8 << 20
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+DROPPED_OPTIONS = re.compile(
+    r"\s*(db_log_dir|wal_dir|db_paths|cf_paths|env|file_system|sst_file_manager|wal_filter"
+    r"|persistent_cache|compaction_filter|compaction_filter_factory)\s*="
+)
+
+
+@dataclass(frozen=True)
+class RocksDBFiles:
+    """One handle's RocksDB files.
+
+    Attributes:
+        name: What it is, for messages.
+        header: What the meta file says of the states.
+        files: Local name and bytes of each file.
+        key_groups: Those that the handle claims.
+        prefix: Bytes of the key-group prefix.
+    """
+
+    name: str
+    header: KeyedHeader
+    files: tuple[tuple[str, ByteSource], ...]
+    key_groups: KeyGroupRange
+    prefix: int
+    _held: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(source.size for _, source in self.files)
+
+    @cached_property
+    def _database(self) -> Rdict:
+        """The instance, opened read-only from a directory that goes when this does."""
+        directory = tempfile.TemporaryDirectory(prefix="statelake-rocksdb-")
+        self._held.append(directory)
+        for name, source in self.files:
+            _place(Path(directory.name), name, source)
+        try:
+            options, families = Options.load_latest(directory.name)
+            database = Rdict(
+                directory.name,
+                options,
+                column_families=families,
+                access_type=AccessType.read_only(),
+            )
+        except Exception as error:
+            raise self._fault(error) from error
+        database.set_loads(_refuse)
+        known = set(families)
+        for state in self.header.states:
+            if state.name not in known:
+                raise CorruptSnapshotError(
+                    f"RocksDB has no column family for state {state.name!r}",
+                    place=self.name,
+                    remedy="a file of the checkpoint is missing or another's: copy it whole",
+                )
+        return database
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups, key group after key group.
+
+        Raises:
+            CorruptSnapshotError: RocksDB can't read its files.
+        """
+        wanted = self.key_groups
+        if key_groups is not None:
+            wanted = wanted.intersection(key_groups)
+        if not len(wanted) or not self.files:
+            return
+        families = [_Family(self, index, wanted) for index in range(len(self.header.states))]
+        rows: list[tuple[int, list[tuple[bytes, bytes]]]] = []
+        count = 0
+        for group in range(wanted.first, wanted.last + 1):
+            for family in families:
+                for batch in family.of_group(group):
+                    rows.append((family.state, batch))
+                    count += len(batch)
+                    if count >= BATCH_ROWS:
+                        yield self._entries(rows)
+                        rows, count = [], 0
+        if rows:
+            yield self._entries(rows)
+
+    def _entries(self, rows: list[tuple[int, list[tuple[bytes, bytes]]]]) -> Entries:
+        """Keys and values in one buffer, in their order."""
+        pairs = [pair for _, batch in rows for pair in batch]
+        data = np.frombuffer(b"".join([part for pair in pairs for part in pair]), np.uint8)
+        lengths = np.array([len(part) for pair in pairs for part in pair], np.int64)
+        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        starts, middles, ends = bounds[:-1:2], bounds[1::2], bounds[2::2]
+        short = np.flatnonzero(middles - starts < self.prefix)
+        if short.size:
+            raise CorruptSnapshotError("a key without its key group", place=self.name)
+        groups = data[starts].astype(np.int64)
+        for byte in range(1, self.prefix):
+            groups = groups << 8 | data[starts + byte]
+        counts = [len(batch) for _, batch in rows]
+        states = np.repeat(np.array([state for state, _ in rows], np.int16), counts)
+        return Entries(
+            data, states, groups, starts + self.prefix, middles, middles, ends, self._place
+        )
+
+    def _place(self, position: int) -> str:
+        return f"{self.name}, byte {position} of a batch"
+
+    def _fault(self, error: object) -> CorruptSnapshotError:
+        return CorruptSnapshotError(
+            f"RocksDB can't read its files ({' '.join(str(error).split())})",
+            place=self.name,
+            remedy="a file is missing or damaged: copy the whole checkpoint, with `shared`",
+        )
+
+
+class _Family:
+    """One state's column family, read from front to back."""
+
+    def __init__(self, files: RocksDBFiles, state: int, wanted: KeyGroupRange) -> None:
+        self.files = files
+        self.state = state
+        name = files.header.states[state].name
+        self.prefix = files.prefix
+        database = files._database  # noqa: SLF001 - a part of it
+        try:
+            family = database.get_column_family(name)
+            first = wanted.first.to_bytes(self.prefix, "big")
+            self.items: Any = family.items(from_key=first)
+        except Exception as error:
+            raise files._fault(error) from error  # noqa: SLF001 - the same
+        self.held: list[tuple[bytes, bytes]] = []
+
+    def of_group(self, group: int) -> Iterator[list[tuple[bytes, bytes]]]:
+        """The entries of one key group, in batches."""
+        behind = (group + 1).to_bytes(self.prefix + 1, "big")[-self.prefix :]
+        last = group + 1 >= 1 << 8 * self.prefix
+        while True:
+            if not self.held:
+                self.held = self._next()
+                if not self.held:
+                    return
+            if last or self.held[-1][0] < behind:
+                yield self.held
+                self.held = []
+                continue
+            cut = _first_from(self.held, behind)
+            if cut:
+                yield self.held[:cut]
+                self.held = self.held[cut:]
+            return
+
+    def _next(self) -> list[tuple[bytes, bytes]]:
+        try:
+            return list(islice(self.items, BATCH_ROWS))
+        except Exception as error:
+            raise self.files._fault(error) from error  # noqa: SLF001 - a part of it
+
+
+def _first_from(rows: list[tuple[bytes, bytes]], key: bytes) -> int:
+    """The first row whose key is not before `key`."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        if rows[middle][0] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _place(directory: Path, name: str, source: ByteSource) -> None:
+    """Put a file where RocksDB expects it: a link to a whole local file, or else a copy."""
+    if not PLAIN_NAME.fullmatch(name):
+        raise UnsafePathError(
+            f"a RocksDB file called {name!r}",
+            place=source.name,
+            remedy="this is not how Flink writes: do not trust the file",
+        )
+    target = directory / name
+    if name.startswith("OPTIONS"):
+        data = np.empty(source.size, np.uint8)
+        source.read_into(0, data)
+        lines = data.tobytes().decode("utf-8", "replace").splitlines()
+        target.write_text("\n".join(one for one in lines if not DROPPED_OPTIONS.match(one)) + "\n")
+        return
+    local = isinstance(source, FileSource) and source.directory.local and source.start == 0
+    if local and name.endswith(".sst") and isinstance(source, FileSource):
+        path = source.directory.full(source.path)
+        if Path(path).stat().st_size == source.size:
+            target.symlink_to(os.path.realpath(path))
+            return
+    with target.open("wb") as file:
+        for at in range(0, source.size, BLOCK_BYTES):
+            block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
+            source.read_into(at, block)
+            file.write(block.data)
+
+
+def _refuse(data: bytes) -> NoReturn:
+    raise CorruptSnapshotError(f"{len(data)} bytes that want to be unpickled, which never happens")

@@ -1,0 +1,20 @@
+"""Copy many pieces of one buffer to their places in another."""
+
+from __future__ import annotations
+
+from numba import types
+
+from state_core.kernels.compiler import I64, I64R, U8, U8R, kernel
+
+__all__ = ["copy_pieces"]
+
+
+@kernel(types.void(U8R, I64R, I64R, U8, I64))
+def copy_pieces(data, starts, ends, out, position):
+    """Copy a piece of each row to the row's position, which is moved behind it."""
+    for row in range(starts.size):
+        target = position[row]
+        for at in range(starts[row], ends[row]):
+            out[types.uintp(target)] = data[types.uintp(at)]
+            target += 1
+        position[row] = target
