@@ -129,7 +129,8 @@ class RocksDBFiles:
         data = np.frombuffer(b"".join([part for pair in pairs for part in pair]), np.uint8)
         lengths = np.array([len(part) for pair in pairs for part in pair], np.int64)
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-        starts, middles, ends = bounds[:-1:2], bounds[1::2], bounds[2::2]
+        parts = bounds[:-1:2], bounds[1::2], bounds[2::2]
+        starts, middles, ends = (np.ascontiguousarray(one) for one in parts)
         short = np.flatnonzero(middles - starts < self.prefix)
         if short.size:
             raise CorruptSnapshotError("a key without its key group", place=self.name)
