@@ -11,7 +11,7 @@ from tests.integration.flink.distribution import flink_jars
 
 from pipelines.spark.jars import cache_directory
 
-SOURCE = Path(__file__).parent / "java" / "StateProcessorBench.java"
+SOURCES = Path(__file__).parent / "java"
 FLINK = "2.3.0"
 PARQUET = (
     "parquet-*.jar",
@@ -30,25 +30,28 @@ class StateProcessor:
 
     Args:
         heap: Of that JVM.
+        program: The class among `java/` that is run.
     """
 
     name = "State Processor API"
 
-    def __init__(self, heap: str = "8g") -> None:
+    def __init__(self, heap: str = "8g", program: str = "StateProcessorBench") -> None:
         spark = Path(pyspark.__file__).parent / "jars"
         parquet = [str(jar) for pattern in PARQUET for jar in spark.glob(pattern)]
         jars = [str(jar) for jar in flink_jars(FLINK)] + parquet
-        digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
+        self.program = program
+        source = SOURCES / f"{program}.java"
+        digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
         classes = cache_directory() / f"benchmark-{digest}"
         if not classes.is_dir():
-            command = ["javac", "-nowarn", "-cp", ":".join(jars), "-d", str(classes), str(SOURCE)]
+            command = ["javac", "-nowarn", "-cp", ":".join(jars), "-d", str(classes), str(source)]
             subprocess.run(command, check=True, capture_output=True)
         self.command = ["java", f"-Xmx{heap}", *OPENS, "-cp", ":".join([*jars, str(classes)])]
 
     def run(self, command: str, **arguments: object) -> float:
-        """Run one command of `StateProcessorBench`; the seconds that its job took."""
+        """Run one command of the program; the seconds that its job took."""
         words = [f"{name}={value}" for name, value in arguments.items()]
-        whole = [*self.command, "StateProcessorBench", command, *words]
+        whole = [*self.command, self.program, command, *words]
         done = subprocess.run(whole, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"the peer failed at {command}: {done.stderr[-2000:]}")
