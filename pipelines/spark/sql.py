@@ -7,9 +7,11 @@ and comments is left alone; everything else is Spark's own SQL.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.lake.catalog import Lake
@@ -19,6 +21,8 @@ from state_core.errors import NotFoundError
 __all__ = ["resolve_names", "run_sql", "table_names"]
 
 TIMERS = "timers"
+# they print what is raised as well, with its Java trace
+QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 _TOKEN = re.compile(
     r"""
@@ -50,6 +54,8 @@ def run_sql(
     Raises:
         NotFoundError: No job has that snapshot.
     """
+    for name in QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     return session.sql(resolve_names(query, table_names(lake, as_of=as_of, job=job)))
 
 
@@ -58,7 +64,7 @@ def table_names(
 ) -> dict[tuple[str, ...], str]:
     """Every table's name, and what stands for it in Spark SQL.
 
-    An operator's timers go by `<job>.<operator>.timers`; `snapshots` is the catalog itself.
+    An operator's timers go by `<job>.<operator>.timers`.
     """
     names: dict[tuple[str, ...], str] = {}
     found = False
@@ -100,7 +106,7 @@ def spark_path(uri: str) -> str:
 
 
 def resolve_names(query: str, names: Mapping[tuple[str, ...], str]) -> str:
-    """Replace the names of tables in a query; a longer name may go on with columns."""
+    """Replace the names of tables in a query, which have no case unless two differ in it alone."""
     by_folded = {tuple(part.lower() for part in key): value for key, value in names.items()}
 
     def replace(match: re.Match[str]) -> str:
@@ -108,11 +114,8 @@ def resolve_names(query: str, names: Mapping[tuple[str, ...], str]) -> str:
         if text is None:
             return match[0]
         parts = list(_PART.finditer(text))
-        values = [(part[1] or part[2]).replace("``", "`").lower() for part in parts]
-        for count in (3, 2):
-            known = by_folded.get(tuple(values[:count]))
-            if known is not None and len(values) == count:
-                return known
-        return text
+        values = tuple((part[1] or part[2]).replace("``", "`") for part in parts)
+        folded = tuple(value.lower() for value in values)
+        return names.get(values) or by_folded.get(folded) or text
 
     return _TOKEN.sub(replace, query)

@@ -1,0 +1,275 @@
+"""Spark SQL over a lake: names, snapshots, edits that become snapshots, and VACUUM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.cli import main
+from pipelines.lake.catalog import Lake
+from pipelines.lake.committing import commit_snapshot
+from pipelines.lake.exporting import export_snapshot
+from pipelines.lake.importing import import_snapshot
+from pipelines.spark.sql import resolve_names, run_sql
+from state_core import open_snapshot
+from state_core.errors import KeyGroupError
+from tests.golden_cases import golden_cases
+
+pytestmark = pytest.mark.spark
+
+ERASED = "word-142"
+NAMES = {
+    ("orders", "counter", "count"): "T1",
+    ("orders", "counter", "Count"): "T2",
+    ("my-job", "0da08f51", "win`dow"): "T3",
+    ("orders", "counter", "timers"): "T4",
+    ("counter", "timers"): "T4",
+}
+Sql = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def sql(
+    spark: SparkSession,  # noqa: ARG001 - the command takes it for its own
+    archive: Lake,
+    capfd: pytest.CaptureFixture[str],
+) -> Sql:
+    """`statelake sql --json` on the archive: the rows that it prints."""
+
+    def run(query: str, *options: str) -> list[dict[str, Any]]:
+        with pytest.raises(SystemExit) as left:
+            main(["sql", "--lake", archive.location, query, "--json", *options])
+        said = capfd.readouterr()
+        assert (left.value.code, said.err) == (0, "")
+        return [json.loads(line) for line in said.out.splitlines()]
+
+    return run
+
+
+def held(savepoint: str | Path) -> dict[str, int]:
+    """The counts by word that a savepoint holds."""
+    table = open_snapshot(savepoint).operator("counter").state("count").to_arrow()
+    return dict(zip(*(table.column(name).to_pylist() for name in ("key", "value")), strict=True))
+
+
+def exported(lake: Lake, snapshot_id: str, to: Path) -> dict[str, int]:
+    """The counts by word of a snapshot, exported and read again."""
+    return held(export_snapshot(lake, "orders", snapshot_id, to, engine="local").path)
+
+
+class TestNames:
+    """`<job>.<operator>.<state>` in a query stands for its table, and nothing else does."""
+
+    @pytest.mark.parametrize(
+        ("query", "expected"),
+        [
+            ("SELECT * FROM orders.counter.count", "SELECT * FROM T1"),
+            ("SELECT * FROM ORDERS.Counter.TIMERS", "SELECT * FROM T4"),
+            ("SELECT * FROM orders.counter.Count c", "SELECT * FROM T2 c"),
+            ("SELECT * FROM `orders`.counter . `count`", "SELECT * FROM T1"),
+            ("SELECT * FROM `my-job`.0da08f51.`win``dow`", "SELECT * FROM T3"),
+            ("FROM counter.timers t, orders.counter.count", "FROM T4 t, T1"),
+            ("UPDATE orders.counter.count SET value=1;", "UPDATE T1 SET value=1;"),
+            ("SELECT 'orders.counter.count' FROM x", None),
+            ("SELECT 'it''s', \"orders.counter.count\" FROM x", None),
+            ("SELECT '\\' orders.counter.count' FROM x", None),
+            ("SELECT 1 -- orders.counter.count", None),
+            ("SELECT 1 /* orders.counter.count\n */", None),
+            ("SELECT c.value FROM orders.counter.nope c", None),
+            ("SELECT * FROM orders.counter.count.value", None),
+            ("SELECT * FROM my_orders.counter.count", None),
+            ("SELECT 1.5, a.b-c.d FROM delta.`/lake/orders.counter.count`", None),
+        ],
+    )
+    def test_of_tables(self, query: str, expected: str | None) -> None:
+        """Quotes, comments, unknown names and paths are left as they are."""
+        assert resolve_names(query, NAMES) == (expected or query)
+
+    def test_of_a_state(self, sql: Sql, counts: Path) -> None:
+        """The table's rows are the savepoint's."""
+        assert sql("SELECT count(*) n, sum(value) total FROM orders.counter.count") == [
+            {"n": 300, "total": sum(held(counts).values())}
+        ]
+
+    def test_without_the_job(self, sql: Sql) -> None:
+        """With `--job` its name may be left out."""
+        assert sql("SELECT count(*) n FROM counter.count", "--job", "orders") == [{"n": 300}]
+
+    def test_of_timers_and_old_operators(self, spark: SparkSession, tmp_path: Path) -> None:
+        """An operator's timers share a table; an operator without a uid goes by its id."""
+        (kinds,) = golden_cases("kinds", form="canonical")[:1]
+        (old,) = (one for one in golden_cases("kinds", form="canonical") if "1.20" in one.name)
+        lake = Lake(str(tmp_path / "lake"))
+        import_snapshot(lake, str(kinds.snapshot), "new", engine="local")
+        import_snapshot(lake, str(old.snapshot), "old job", engine="local")
+        state = open_snapshot(kinds.snapshot).operator("kinds")
+        expected = sum(len(one.to_arrow()) for one in state.timers)
+        for query in (
+            "SELECT count(*), count(DISTINCT domain) FROM new.kinds.timers",
+            """SELECT count(*), count(DISTINCT domain)
+               FROM `old job`.3681dd3b43c36f87b626db636033d1db.timers""",
+        ):
+            assert tuple(run_sql(spark, lake, query).first() or ()) == (expected, 2)
+        joined = run_sql(
+            spark,
+            lake,
+            "SELECT * FROM new.kinds.total a"
+            " JOIN `old job`.3681dd3b43c36f87b626db636033d1db.total b USING (key)",
+        )
+        assert joined.count() > 0
+
+
+class TestErrors:
+    """What can't be asked is told in one line, with an exit code."""
+
+    @pytest.mark.parametrize(
+        ("query", "options", "code", "said"),
+        [
+            (
+                "SELECT * FROM orders.counter.nope",
+                [],
+                3,
+                "tables are: orders.counter.count, orders.counter.t",
+            ),
+            ("SELECT nope FROM orders.counter.count", [], 3, "`nope` cannot be resolved"),
+            ("SELEKT 1", [], 3, "Syntax error at or near 'SELEKT'"),
+            (
+                "SELECT * FROM orders.counter.count",
+                ["--as-of", "sunday"],
+                3,
+                "no job has a snapshot 'sunday'",
+            ),
+            (
+                "UPDATE orders.counter.count SET value = 1",
+                ["--as-of", "monday"],
+                2,
+                "can't be changed",
+            ),
+            ("DELETE FROM orders.counter.count", ["--as-of", "monday"], 2, "can't be changed"),
+        ],
+    )
+    def test_is_one_line(
+        self,
+        spark: SparkSession,
+        archive: Lake,
+        capfd: pytest.CaptureFixture[str],
+        query: str,
+        options: list[str],
+        code: int,
+        said: str,
+    ) -> None:
+        """The line says what is wrong, without a trace; nothing goes to standard output."""
+        with pytest.raises(SystemExit) as left:
+            main(["sql", "--lake", archive.location, query, *options])
+        out, err = capfd.readouterr()
+        assert (left.value.code, out) == (code, "")
+        assert said in err
+        assert err.count("\n") == 1 or code == 2
+        assert "Traceback" not in err
+        assert "org.apache.spark" not in err
+
+    def test_no_lake(
+        self, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """A directory that is no lake is told before anything else."""
+        with pytest.raises(SystemExit) as left:
+            main(["sql", "--lake", str(tmp_path), "SELECT 1"])
+        assert left.value.code == 3
+        assert "this is no lake" in capfd.readouterr().err
+
+
+class TestEdits:
+    """A table that Spark SQL changed becomes a snapshot, which exports as changed."""
+
+    def test_delete_and_update(self, sql: Sql, archive: Lake, counts: Path, tmp_path: Path) -> None:
+        """One customer's key goes, others change; the parent stays what it was."""
+        before = held(counts)
+        assert sql("DELETE FROM orders.counter.count WHERE key = 'word-142'") == [
+            {"num_affected_rows": 1}
+        ]
+        changed = sql("UPDATE orders.counter.count SET value = -value WHERE key LIKE 'word-1%'")
+        assert changed[0]["num_affected_rows"] > 10
+        done = commit_snapshot(
+            archive, "orders", "erased", "monday", note="asked for by mail", engine="spark"
+        )
+        after = {
+            key: -value if key.startswith("word-1") else value
+            for key, value in before.items()
+            if key != ERASED
+        }
+        assert done.changed == {"counter/count": (300, 299)}
+        record = archive.snapshot("orders", "erased")
+        assert (record.parent, record.origin, record.note) == (
+            "monday", "commit", "asked for by mail",
+        )  # fmt: skip
+        assert record.entries == archive.snapshot("orders", "monday").entries - 1
+        assert exported(archive, "erased", tmp_path / "erased") == after
+        assert exported(archive, "monday", tmp_path / "monday") == before
+        for snapshot_id, expected in (("monday", before), ("erased", after)):
+            found = sql(
+                "SELECT count(*) n, sum(value) total FROM orders.counter.count",
+                "--as-of",
+                snapshot_id,
+            )
+            assert found == [{"n": len(expected), "total": sum(expected.values())}]
+
+    def test_insert(self, sql: Sql, archive: Lake, counts: Path, tmp_path: Path) -> None:
+        """A key that was erased can be written again, by the columns that matter."""
+        (row,) = sql("SELECT key_group, value FROM orders.counter.count WHERE key = 'word-142'")
+        sql("DELETE FROM orders.counter.count WHERE key = 'word-142'")
+        sql(
+            "INSERT INTO orders.counter.count (key_group, key, value)"  # noqa: S608 - our own
+            f" VALUES ({row['key_group']}, '{ERASED}', 7)"
+        )
+        commit_snapshot(archive, "orders", "again", "monday", engine="local")
+        assert exported(archive, "again", tmp_path / "out") == held(counts) | {ERASED: 7}
+
+    def test_a_key_outside_its_key_group(self, sql: Sql, archive: Lake) -> None:
+        """Another key is another key group: an edit that forgets that is refused."""
+        sql("UPDATE orders.counter.count SET key = 'someone else' WHERE key = 'word-142'")
+        with pytest.raises(KeyGroupError, match=r"key group"):
+            commit_snapshot(archive, "orders", "moved", "monday", engine="spark")
+        assert [one.snapshot_id for one in archive.summaries("orders")] == ["monday"]
+
+
+class TestVacuum:
+    """A snapshot that is kept stays readable, whatever VACUUM does."""
+
+    def test_retain_0_hours(
+        self, spark: SparkSession, sql: Sql, archive: Lake, counts: Path, tmp_path: Path
+    ) -> None:
+        """Imports and commits survive; only what an edit left and nobody committed goes."""
+        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        before = held(counts)
+        sql("DELETE FROM orders.counter.count WHERE key = 'word-142'")
+        commit_snapshot(archive, "orders", "erased", "monday", engine="local")
+        sql("DELETE FROM orders.counter.count")
+        other = next(one for one in golden_cases("wordcount") if "inline" in one.name)
+        import_snapshot(archive, str(other.snapshot), "orders", snapshot_id="tuesday")
+        tables = archive.snapshot("orders", "monday").operators[0].tables
+        for path in ("snapshots", *(table.path for table in tables)):
+            uri = archive.table(path).uri
+            run_sql(spark, archive, f"VACUUM delta.`{uri}` RETAIN 0 HOURS").collect()
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+        spark.catalog.clearCache()
+        for snapshot_id, expected in (
+            ("monday", before),
+            ("erased", {key: value for key, value in before.items() if key != ERASED}),
+            ("tuesday", held(other.snapshot)),
+        ):
+            query = "SELECT key, value FROM orders.counter.count"
+            found = sql(query, "--as-of", snapshot_id, "--limit", "999")
+            assert {row["key"]: row["value"] for row in found} == expected
+            assert exported(archive, snapshot_id, tmp_path / snapshot_id) == expected
+        folders = [tmp_path / "lake" / table.path for table in tables]
+        left = [
+            one.relative_to(folder).parts[0]
+            for folder in folders
+            for one in folder.rglob("*.parquet")
+        ]
+        assert set(left) - {"_delta_log"} == {"_data"}
