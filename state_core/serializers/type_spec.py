@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from state_core.errors import EncodeError
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
+from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
 from state_core.serializers.registry import registered_classes
 from state_core.serializers.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -132,7 +133,22 @@ _GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
     "Tuple": _tuple,
 }
 
-_MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {}
+def _pojo(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
+    return PojoSerializerSnapshot.of(
+        str(spec["pojo"]),
+        _fields(spec, "fields"),
+        registered=_fields(spec, "registered") if "registered" in spec else None,
+    )
+
+
+def _fields(spec: Mapping[str, Any], name: str) -> dict[str, TypeSerializerSnapshot]:
+    held = spec.get(name)
+    if not isinstance(held, Mapping):
+        raise EncodeError(f"{name!r} of a type is not a mapping of names to types")
+    return {str(field): parse_type(one) for field, one in held.items()}
+
+
+_MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {"pojo": _pojo}
 
 
 def _parse_mapping(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
