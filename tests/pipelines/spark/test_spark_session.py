@@ -1,0 +1,148 @@
+"""The session: one, set up for Delta; and what it needs before it can start."""
+
+from __future__ import annotations
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.engine import choose_engine
+from pipelines.spark import jars
+from pipelines.spark.session import open_session
+from pipelines.spark.worker_daemon import preload
+from state_core.errors import StateError
+
+pytestmark = pytest.mark.spark
+
+
+def fake_java(folder: Path, script: str) -> Path:
+    """A `java` that does what the script says; its home."""
+    command = folder / "bin" / "java"
+    command.parent.mkdir(parents=True)
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(0o755)
+    return folder
+
+
+class TestSession:
+    """Everything shares one session."""
+
+    def test_it_is_opened_once(self, spark: SparkSession) -> None:
+        """Whoever asks gets the active one, from another thread too."""
+        assert open_session("another") is spark
+        with ThreadPoolExecutor(1) as pool:
+            elsewhere = pool.submit(open_session).result()
+        assert elsewhere.sparkContext is spark.sparkContext
+
+    def test_an_engine_takes_it(self, spark: SparkSession) -> None:
+        """`--engine spark` starts no second one; `auto` takes it for what is large."""
+        assert choose_engine("spark", 0).session is spark  # type: ignore[attr-defined]
+        assert choose_engine("auto", 1 << 40).name == "spark"
+        assert choose_engine("auto", 0).name == choose_engine("local", 1 << 40).name == "local"
+
+    def test_it_speaks_delta(self, spark: SparkSession, tmp_path: Path) -> None:
+        """A table that it writes is a Delta table."""
+        spark.range(3).write.format("delta").save(str(tmp_path / "numbers"))
+        assert (tmp_path / "numbers" / "_delta_log").is_dir()
+        found = spark.read.format("delta").load(str(tmp_path / "numbers"))
+        assert sorted(row.id for row in found.collect()) == [0, 1, 2]
+
+    def test_workers_are_forked_with_everything_loaded(self, spark: SparkSession) -> None:
+        """Kernels are compiled before a worker's first task, not in it."""
+
+        def loaded(_: object) -> list[bool]:
+            import sys  # noqa: PLC0415 - what the worker has, not what is here
+
+            return ["pipelines.lake.import_slice" in sys.modules, "numba" in sys.modules]
+
+        assert spark.conf.get("spark.python.daemon.module") == "pipelines.spark.worker_daemon"
+        assert spark.sparkContext.parallelize([0], 1).map(loaded).collect() == [[True, True]]
+        assert preload() > 10
+
+
+class TestJava:
+    """A missing or old Java is told in one clear sentence, before anything starts."""
+
+    @pytest.fixture(autouse=True)
+    def _nowhere(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    def test_none(self) -> None:
+        """No Java on the path, and no JAVA_HOME."""
+        with pytest.raises(jars.JavaError) as failed:
+            jars.require_java()
+        assert str(failed.value) == (
+            "no Java found, and Spark needs one;"
+            " install Java 17 and put it on the PATH, or set JAVA_HOME"
+        )
+
+    @pytest.mark.parametrize(
+        ("says", "found"),
+        [('openjdk version "11.0.22" 2024', "11.0.22"), ('java version "1.8.0_401"', "1.8.0_401")],
+    )
+    def test_old(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, found: str
+    ) -> None:
+        """The version that was found, and the one that is needed."""
+        home = fake_java(tmp_path / "jdk", f"echo '{says}' >&2")
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        with pytest.raises(jars.JavaError, match=rf"^Java {re.escape(found)} at {home}.* needs 17"):
+            jars.require_java()
+
+    @pytest.mark.parametrize("says", ['openjdk version "17.0.9"', 'openjdk version "25" 2025'])
+    def test_new_enough(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str) -> None:
+        """17 and later are fine, wherever they come from."""
+        home = fake_java(tmp_path / "jdk", f"echo '{says}' >&2")
+        monkeypatch.setenv("PATH", str(home / "bin"))
+        jars.require_java()
+        assert jars.java_command() == str(home / "bin" / "java")
+
+    def test_home_comes_first(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """JAVA_HOME wins over the path, as it does for Spark."""
+        homes = [fake_java(tmp_path / name, "exit 0") for name in ("path", "home")]
+        monkeypatch.setenv("PATH", str(homes[0] / "bin"))
+        monkeypatch.setenv("JAVA_HOME", str(homes[1]))
+        assert jars.java_command() == str(homes[1] / "bin" / "java")
+
+
+class TestJars:
+    """Delta's JARs are resolved once."""
+
+    def test_they_are_read_from_the_cache(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """What is there is not asked for again."""
+        home = fake_java(tmp_path / "jdk", "echo 'openjdk version \"17.0.1\"' >&2")
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(jars, "resolve_jars", pytest.fail)
+        folder = tmp_path / "cache" / "jars" / f"delta-{jars.DELTA_VERSION}"
+        folder.mkdir(parents=True)
+        for name in jars.DELTA_JARS:
+            (folder / f"{name}-{jars.DELTA_VERSION}.jar").touch()
+        assert sorted(map(os.path.basename, jars.delta_jars())) == [
+            f"delta-spark_4.2_2.13-{jars.DELTA_VERSION}.jar",
+            f"delta-storage-{jars.DELTA_VERSION}.jar",
+        ]
+
+    def test_a_registry_out_of_reach(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """One sentence with the package, what its resolver said last, and what to do."""
+        home = fake_java(tmp_path / "jdk", "echo 'unresolved dependency' >&2; exit 1")
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        with pytest.raises(StateError, match=r"^a:b:1 can't be downloaded \(unresolved depend"):
+            jars.resolve_jars(["a:b:1"], tmp_path, transitive=False)
+
+    def test_the_cache_can_be_anywhere(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """STATELAKE_CACHE, then the user's cache directory."""
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.delenv("STATELAKE_CACHE", raising=False)
+        assert jars.cache_directory() == tmp_path / "statelake"
+        monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "mine"))
+        assert jars.cache_directory() == tmp_path / "mine"
