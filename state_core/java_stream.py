@@ -6,7 +6,8 @@ Flink reads both by deserializing them. Here they are parsed into plain values b
 the *Java Object Serialization Specification*, chapter 6: no class is loaded and no method runs,
 so bytes from a stranger can do nothing but fail to parse.
 
-What a stream becomes: `str`, `None`, `JavaObject`, `JavaEnum`, `JavaArray`, `JavaClass`.
+What a stream becomes: `str`, `None`, `JavaObject`, `JavaEnum`, `JavaArray`, `JavaType` (a
+`java.lang.Class`), `JavaClass` (a class descriptor).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = [
     "JavaEnum",
     "JavaField",
     "JavaObject",
+    "JavaType",
     "JavaValue",
     "read_java_stream",
     "write_java_stream",
@@ -118,8 +120,16 @@ class JavaArray:
     items: list[JavaValue] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class JavaType:
+    """A `java.lang.Class` as a value."""
+
+    java_class: JavaClass
+
+
 JavaValue: TypeAlias = (
-    "bool | int | float | str | bytes | JavaObject | JavaEnum | JavaArray | JavaClass | None"
+    "bool | int | float | str | bytes | JavaObject | JavaEnum | JavaArray | JavaType | JavaClass"
+    " | None"
 )
 
 
@@ -165,7 +175,7 @@ class _Reader:
         if tag == TC_CLASSDESC:
             return self._class_descriptor(depth)
         if tag == TC_CLASS:
-            return self._remember(self._require_class(depth))
+            return self._remember(JavaType(self._require_class(depth)))
         if tag == TC_OBJECT:
             return self._object(depth)
         if tag == TC_ENUM:
@@ -308,6 +318,10 @@ class _Writer:
             self._class_descriptor(value)
         elif isinstance(value, JavaObject):
             self._object(value)
+        elif isinstance(value, JavaType):
+            self.out.write_byte(TC_CLASS)
+            self.write_content(value.java_class)
+            self._remember(value)
         elif isinstance(value, JavaEnum):
             self.out.write_byte(TC_ENUM)
             self.write_content(value.java_class)
