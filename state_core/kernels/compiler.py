@@ -24,6 +24,7 @@ __all__ = [
     "U8",
     "U8R",
     "U64",
+    "U64R",
     "Kernel",
     "kernel",
 ]
@@ -42,7 +43,7 @@ I16 = _array(types.int16, False)
 I16R = _array(types.int16, True)
 I32, I32R = _array(types.int32, False), _array(types.int32, True)
 I64, I64R = _array(types.int64, False), _array(types.int64, True)
-U64 = _array(types.uint64, False)
+U64, U64R = _array(types.uint64, False), _array(types.uint64, True)
 F32 = _array(types.float32, False)
 F64 = _array(types.float64, False)
 
