@@ -15,6 +15,11 @@
 `opaque`         Kryo and its like: walked and carried, never understood
 `optional_map`   the maps of names that POJO and Kryo snapshots are made of
 `evolution`      old values as new ones, a column at a time
+`row_data`       Flink SQL's rows, arrays and maps: the binary format behind its size
+`table_data`     Flink SQL's strings, decimals, timestamps and raw values
+`table_...`      `table_structures`: what else SQL operators keep in state
+`binary_...`     the binary format: `binary_slots` in `binary_sections`
+`logical_...`    SQL's types: `logical_types`, their text, their Java streams and objects
 ===============  ==================================================================
 
 Importing this package registers them all.
@@ -26,7 +31,10 @@ from state_core.serializers import (
     numbers,
     opaque,
     pojo_snapshot,
+    row_data,
     structs,
+    table_data,
+    table_structures,
     text,
     wrappers,
 )
@@ -49,7 +57,10 @@ __all__ = [
     "read_serializer_snapshot",
     "register",
     "registered_classes",
+    "row_data",
     "structs",
+    "table_data",
+    "table_structures",
     "text",
     "wrappers",
     "write_serializer_snapshot",
