@@ -44,7 +44,7 @@ def assign_key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.i
         source = DataInput(raw[row].as_py(), f"state {rows.name!r}, raw key")
         if rows.layout.kind.value == "timers":
             source.read_long()
-        codes[row] = key.hash_code(key.read(source))
+        codes[row] = key.hash_code_at(source)
     return key_groups_of_hashes(codes, max_parallelism)
 
 

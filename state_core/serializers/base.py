@@ -118,6 +118,10 @@ class TypeSerializer(ABC):
             remedy="keep the max parallelism, so that every key stays in its key group",
         )
 
+    def hash_code_at(self, source: DataInput) -> int:
+        """`hash_code` of the value that comes next, whose very bytes may matter."""
+        return self.hash_code(self.read(source))
+
     def hash_codes(self, values: pa.Array) -> I32Array:
         """`hash_code` of every row."""
         return np.array([self.hash_code(value) for value in values.to_pylist()], np.int32)
