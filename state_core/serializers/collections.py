@@ -146,6 +146,7 @@ class DelimitedListSerializer(TypeSerializer):
         if unknown.size:
             cursor.lose(unknown)
             counts[unknown] = 0
+        cursor.inexact |= counts == 0  # which Flink writes no entry for
         first = offsets_of(counts)
         starts, ends = np.empty(int(first[-1]), np.int64), np.empty(int(first[-1]), np.int64)
         skip.locate_delimited(cursor.data, cursor.position, cursor.end, first, words, starts, ends)
@@ -249,6 +250,7 @@ class MapSerializer(TypeSerializer):
         held = 1 - entries.read_flags("a null flag")
         valued = entries.only(held)
         values = self.value.decode(valued)
+        valued.expect_values(values)
         cursor.adopt(entries, first)
         present = cursor.present
         if keys.null_count:

@@ -93,6 +93,15 @@ class Cursor:
             marked = np.concatenate(([0], np.cumsum(child.inexact, dtype=np.int64)))
             self.inexact |= (marked[first[1:]] > marked[first[:-1]]).astype(np.uint8)
 
+    def expect_values(self, values: pa.Array) -> None:
+        """Mark rows inexact that are null though a flag before them says that they are not.
+
+        Flink would read them, and writes none such.
+        """
+        if values.null_count:
+            hidden = 1 - present_rows(values)
+            self.inexact |= hidden if self.present.size == 0 else hidden & self.present
+
     def lose(self, rows: npt.NDArray[np.intp]) -> None:
         """Give rows up of which nobody knows where the value ends; their exact bytes stay.
 

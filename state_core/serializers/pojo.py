@@ -289,13 +289,7 @@ def _decode_field(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:
     null = cursor.read_flags("the null flag of a field")
     within = cursor.only((1 - null).astype(np.uint8)) if null.any() else cursor
     column = serializer.decode(within)
-    if column.null_count:
-        found = present_rows(column)
-        hidden = found == 0
-        if within.present.size:
-            hidden &= within.present != 0
-        # flagged as a value, and null all the same: not as Flink writes it
-        cursor.inexact |= hidden.astype(np.uint8)
+    within.expect_values(column)
     return column
 
 

@@ -228,10 +228,11 @@ class RowSerializer(StructSerializer):
         held = [1 - self._mask_bit(cursor, self.leading + i) for i in range(len(self.fields))]
         width = self.mask_bytes
         cursor.position += cursor.present * np.int64(width) if cursor.present.size else width
-        columns = [
-            one.decode(cursor.only(wanted))
-            for (_, one), wanted in zip(self.fields, held, strict=True)
-        ]
+        columns = []
+        for (_, one), wanted in zip(self.fields, held, strict=True):
+            within = cursor.only(wanted)
+            columns.append(one.decode(within))
+            within.expect_values(columns[-1])
         return self._struct(cursor.present, columns, cursor.rows)
 
     def _held(self, column: pa.Array, present: U8Array) -> U8Array:
