@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipelines.lake.catalog import Lake
-from pipelines.lake.records import OperatorRecord, SnapshotRecord
+from pipelines.lake.records import OperatorRecord, SnapshotRecord, UnitRecord
+from pipelines.lake.tables import StateTable
 from state_core.measure import measure_operator
 from state_core.snapshot import Snapshot
 
 __all__ = ["count_faults"]
 
+READERS = 8
+
 
 def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list[str]:
-    """Compare a snapshot's entries with what the catalog says, and that with the tables' rows.
+    """Compare a snapshot's entries with what the catalog says, and that with the files' rows.
 
     Returns:
         A sentence for each difference; none if all is well.
@@ -43,13 +51,33 @@ def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list
 
 def _table_faults(lake: Lake, operator: OperatorRecord) -> list[str]:
     faults = []
-    for table in operator.tables:
-        expected = sum(state.entries for state in operator.states if state.table == table.path)
-        files = {file.path: file.rows for file in lake.table(table.path).files(table.version)}
-        if files.keys() != {unit.path for unit in table.units}:
+    for record in operator.tables:
+        table = lake.table(record.path)
+        expected = sum(state.entries for state in operator.states if state.table == record.path)
+        rows = sum(unit.rows for unit in record.units)
+        if {file.path for file in table.files(record.version)} != {u.path for u in record.units}:
             faults.append(
-                f"{table.path} version {table.version} has other files than the catalog says"
+                f"{record.path} version {record.version} has other files than the catalog says"
             )
-        elif sum(files.values()) != expected:
-            faults.append(f"{table.path}: {sum(files.values())} rows, and {expected} entries")
+        elif rows != expected:
+            faults.append(f"{record.path}: {rows} rows, and {expected} entries")
+        else:
+            with ThreadPoolExecutor(READERS) as pool:
+                found = pool.map(partial(_unit_fault, table), record.units)
+                faults += [fault for fault in found if fault]
     return faults
+
+
+def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
+    """What is wrong with a file, by its own footer; empty if nothing is."""
+    name = f"{table.path}/{unit.path}"
+    try:
+        footer = pq.read_metadata(
+            table.directory.full(unit.path), filesystem=table.directory.filesystem
+        )
+    except FileNotFoundError:
+        return f"{name} is not there"
+    except (OSError, pa.ArrowException) as error:
+        return f"{name} can't be read ({error})"
+    held = int(footer.num_rows)
+    return "" if held == unit.rows else f"{name}: {held} rows, and {unit.rows} entries"
