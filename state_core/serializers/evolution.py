@@ -107,11 +107,12 @@ def struct_column(kind: pa.DataType, columns: list[pa.Array], like: pa.Array) ->
 
 def _rule(old: TypeSerializer, new: TypeSerializer) -> Rule | None:
     """The rule for both; None where values stay as they are."""
-    rule = _rules.get(type(old))
-    if rule is not None and rule is _rules.get(type(new)):
-        return rule
-    if type(old) is type(new) and old.arrow_type == new.arrow_type:
-        return None
+    if type(old) is type(new):
+        rule = _rules.get(type(old))
+        if rule is not None:
+            return rule
+        if old.name == new.name and old.arrow_type == new.arrow_type:
+            return None
     raise IncompatibleError(
         f"{old.name} can't become {new.name}",
         remedy="give an expression that says how the old value becomes the new",
