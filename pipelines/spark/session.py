@@ -62,6 +62,9 @@ def open_session(application: str = "statelake", *, ui: bool = False) -> SparkSe
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.jars"] = ",".join(delta_jars())
         settings["spark.driver.extraJavaOptions"] = " ".join(JAVA_OPTIONS)
+        # or Spark makes an empty `spark-warehouse` wherever it is started
+        warehouse = cache_directory().resolve() / "warehouse"
+        settings["spark.sql.warehouse.dir"] = warehouse.as_uri()
     for key, value in settings.items():
         builder = builder.config(key, value)
     with _errors_to_log():

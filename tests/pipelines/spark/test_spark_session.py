@@ -51,6 +51,11 @@ class TestSession:
         found = spark.read.format("delta").load(str(tmp_path / "numbers"))
         assert sorted(row.id for row in found.collect()) == [0, 1, 2]
 
+    def test_it_leaves_nothing_where_it_was_started(self, spark: SparkSession) -> None:
+        """Spark's own directory for tables lies in the cache."""
+        place = str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:").lstrip("/")
+        assert place == f"{jars.cache_directory().resolve()}/warehouse".lstrip("/")
+
     def test_workers_are_forked_with_everything_loaded(self, spark: SparkSession) -> None:
         """Kernels are compiled before a worker's first task, not in it."""
 
