@@ -87,14 +87,14 @@ class ListSerializer(TypeSerializer):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Four bytes and the elements'."""
         require_values(values, present, self.name)
-        first, elements = _elements(values)
+        first, elements = _elements(values, present)
         within = offsets_of(self.element.sizes(elements, ALL_PRESENT))
         sizes = within[first[1:]] - within[first[:-1]] + 4
         return sizes * present if present.size else sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Counts, then all elements at their places."""
-        first, elements = _elements(values)
+        first, elements = _elements(values, target.present)
         _write_counted(target, first, elements, self.element)
 
 
@@ -160,27 +160,30 @@ class DelimitedListSerializer(TypeSerializer):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """The elements' bytes and one between two."""
         require_values(values, present, self.name)
-        first, elements = _elements(values)
-        empty = np.flatnonzero(first[1:] == first[:-1])
+        first, elements = _elements(values, present)
+        hollow = first[1:] == first[:-1]
+        empty = np.flatnonzero(hollow if present.size == 0 else hollow & (present != 0))
         if empty.size:
             raise EncodeError(
                 f"row {int(empty[0])} is an empty list, which list state can't hold",
                 remedy="delete the row: in Flink an empty list and no list are the same",
             )
         within = offsets_of(self.element.sizes(elements, ALL_PRESENT) + 1)
-        return within[first[1:]] - within[first[:-1]] - 1
+        sizes: I64Array = within[first[1:]] - within[first[:-1]] - (1 - hollow)
+        return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """All elements at their places, and the delimiters."""
-        first, elements = _elements(values)
+        first, elements = _elements(values, target.present)
         within = offsets_of(self.element.sizes(elements, ALL_PRESENT) + 1)
         counts = np.diff(first)
+        held = counts > 0
         positions = np.repeat(target.position - within[first[:-1]], counts) + within[:-1]
         followed = np.ones(len(elements), np.uint8)
-        followed[first[1:] - 1] = 0
+        followed[first[1:][held] - 1] = 0
         self.element.encode(elements, Target(target.out, positions))
         target.out[positions[followed != 0]] = skip.DELIMITER
-        target.position += within[first[1:]] - within[first[:-1]] - 1
+        target.position += within[first[1:]] - within[first[:-1]] - held
 
 
 class MapSerializer(TypeSerializer):
@@ -262,7 +265,7 @@ class MapSerializer(TypeSerializer):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Four bytes, and each entry's with its null flag."""
         require_values(values, present, self.name)
-        first, keys, items = _entries(values)
+        first, keys, items = _entries(values, present)
         held = present_rows(items)
         entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
         within = offsets_of(entry)
@@ -271,7 +274,7 @@ class MapSerializer(TypeSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Counts, then key, flag and value of all entries at their places."""
-        first, keys, items = _entries(values)
+        first, keys, items = _entries(values, target.present)
         held = present_rows(items)
         entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
         entries = _place(target, first, entry)
@@ -341,17 +344,35 @@ def _list_array(kind: pa.DataType, first: I64Array, present: U8Array, items: pa.
     return pa.Array.from_buffers(kind, len(first) - 1, buffers, nulls, children=[items])
 
 
-def _elements(values: pa.Array) -> tuple[I64Array, pa.Array]:
-    """Offsets from 0 and the elements of a list column."""
+def _elements(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array]:
+    """Offsets from 0 and the elements of a list column's present rows; others have none."""
     first = _visible_offsets(values)
-    return first - first[0], values.values.slice(int(first[0]), int(first[-1] - first[0]))
+    elements = values.values.slice(int(first[0]), int(first[-1] - first[0]))
+    first -= first[0]
+    counts, kept = _of_present(first, present)
+    return (first, elements) if kept is None else (offsets_of(counts), elements.take(kept))
 
 
-def _entries(values: pa.Array) -> tuple[I64Array, pa.Array, pa.Array]:
-    """Offsets from 0, and the keys and values of a map column."""
+def _entries(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, pa.Array]:
+    """Offsets from 0, and the keys and values of a map column's present rows; others have none."""
     first = _visible_offsets(values)
     start, count = int(first[0]), int(first[-1] - first[0])
-    return first - first[0], values.keys.slice(start, count), values.items.slice(start, count)
+    keys, items = values.keys.slice(start, count), values.items.slice(start, count)
+    first -= start
+    counts, kept = _of_present(first, present)
+    if kept is None:
+        return first, keys, items
+    return offsets_of(counts), keys.take(kept), items.take(kept)
+
+
+def _of_present(first: I64Array, present: U8Array) -> tuple[I64Array, pa.Array | None]:
+    """How many elements present rows have, and which; None if no other row has any."""
+    counts: I64Array = np.diff(first)
+    if present.size == 0 or not counts[present == 0].any():
+        return counts, None
+    kept = np.flatnonzero(np.repeat(present, counts))
+    counts[present == 0] = 0
+    return counts, pa.array(kept)
 
 
 def _visible_offsets(values: pa.Array) -> I64Array:
