@@ -49,11 +49,11 @@ public class Jobs {
         switch (name) {
             case "wordcount":
                 finish(numbers.map(Jobs::word).returns(Types.STRING).keyBy(word -> word)
-                        .process(new WordCount(keys, restoring)).uid("counter"));
+                        .process(new WordCount(keys, restoring)).uid("counter").name("counter"));
                 return keys;
             case "kinds":
                 finish(numbers.keyBy(k -> BASE + k * STEP)
-                        .process(new Kinds(restoring)).uid("kinds"));
+                        .process(new Kinds(restoring)).uid("kinds").name("kinds"));
                 return keys;
             case "windows":
                 return windows(numbers, keys, restoring);
@@ -66,7 +66,9 @@ public class Jobs {
     private static DataStream<Long> numbers(
             StreamExecutionEnvironment env, long keys, boolean restoring) {
         long end = restoring ? keys - 1 : Long.MAX_VALUE - 1;
+        // a source of another uid when restoring: it must not go on where the generating one was
         return env.fromSequence(0, end).setParallelism(1)
+                .uid(restoring ? "restoring-source" : "source").name("source")
                 .flatMap((FlatMapFunction<Long, Long>) (number, out) -> {
                     if (number < keys) {
                         out.collect(number);

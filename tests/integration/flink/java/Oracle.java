@@ -114,8 +114,11 @@ public class Oracle {
         conf.setString("restart-strategy.type", "none");
         conf.setString("rest.port", "0");
         conf.setString("taskmanager.numberOfTaskSlots", args.get("parallelism"));
-        conf.setString("taskmanager.memory.network.min", "128m");
-        conf.setString("taskmanager.memory.network.max", "128m");
+        // an all-to-all exchange wants a few buffers of 32 KiB a channel: parallelism squared
+        long parallelism = Long.parseLong(args.get("parallelism"));
+        String network = Math.max(128, 8 * parallelism) + "m";
+        conf.setString("taskmanager.memory.network.min", network);
+        conf.setString("taskmanager.memory.network.max", network);
         conf.setString("taskmanager.memory.managed.size", "256m");
         return conf;
     }
