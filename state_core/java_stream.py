@@ -6,8 +6,8 @@ Flink reads both by deserializing them. Here they are parsed into plain values b
 the *Java Object Serialization Specification*, chapter 6: no class is loaded and no method runs,
 so bytes from a stranger can do nothing but fail to parse.
 
-What a stream becomes: `str`, `None`, `JavaObject`, `JavaEnum`, `JavaArray`, `JavaType` (a
-`java.lang.Class`), `JavaClass` (a class descriptor).
+What a stream becomes: `JavaString` (a `str`), `None`, `JavaObject`, `JavaEnum`, `JavaArray`,
+`JavaType` (a `java.lang.Class`), `JavaClass` (a class descriptor).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "JavaEnum",
     "JavaField",
     "JavaObject",
+    "JavaString",
     "JavaType",
     "JavaValue",
     "read_java_stream",
@@ -120,6 +121,15 @@ class JavaArray:
     items: list[JavaValue] = field(default_factory=list)
 
 
+class JavaString(str):
+    """A string that is an object of its own: written again even where it equals another.
+
+    Any other `str` is shared by content, as literals of Java are.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class JavaType:
     """A `java.lang.Class` as a value."""
@@ -169,9 +179,9 @@ class _Reader:
         if tag == TC_REFERENCE:
             return self._reference()
         if tag == TC_STRING:
-            return self._remember(self.source.read_utf())
+            return self._remember(JavaString(self.source.read_utf()))
         if tag == TC_LONGSTRING:
-            return self._remember(self._long_string())
+            return self._remember(JavaString(self._long_string()))
         if tag == TC_CLASSDESC:
             return self._class_descriptor(depth)
         if tag == TC_CLASS:
@@ -334,8 +344,9 @@ class _Writer:
 
     @staticmethod
     def _identity(value: JavaValue) -> object:
-        """Strings are shared by content, everything else by being the same thing."""
-        return value if isinstance(value, str) else id(value)
+        """Literals are shared by content, everything else by being the same thing."""
+        literal = isinstance(value, str) and not isinstance(value, JavaString)
+        return value if literal else id(value)
 
     def _remember(self, value: JavaValue) -> None:
         self.handles[self._identity(value)] = len(self.handles)
