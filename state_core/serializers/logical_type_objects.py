@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from state_core.errors import EncodeError
-from state_core.java_stream import JavaClass, JavaEnum, JavaField, JavaObject, JavaValue
+from state_core.java_stream import JavaClass, JavaEnum, JavaField, JavaObject, JavaString, JavaValue
 from state_core.serializers.logical_types import (
     ArrayType,
     DecimalType,
@@ -37,6 +37,7 @@ LOGICAL = "org.apache.flink.table.types.logical."
 LOGICAL_SIGNATURE = "Lorg/apache/flink/table/types/logical/LogicalType;"
 LIST_SIGNATURE, STRING_SIGNATURE = "Ljava/util/List;", "Ljava/lang/String;"
 SERIALIZABLE, ENUM, CUSTOM = 0x02, 0x12, 0x03
+IMMUTABLE_LIST = 1
 
 SIMPLE_TYPES = {
     "BOOLEAN": "BooleanType", "TINYINT": "TinyIntType", "SMALLINT": "SmallIntType",
@@ -169,6 +170,7 @@ _IDENTIFIER = java_class(
     [(name, STRING_SIGNATURE) for name in ("catalogName", "databaseName", "objectName")],
 )
 _ARRAY_LIST = java_class("java.util.ArrayList", 8683452581122892189, [("size", "I")], flags=CUSTOM)
+_IMMUTABLE = java_class("java.util.CollSer", 6309168927139932177, [("tag", "I")], flags=CUSTOM)
 _UNMODIFIABLE = java_class(
     "java.util.Collections$UnmodifiableList",
     -283967356065247728,
@@ -226,7 +228,7 @@ class JavaTypes:
             key, value = self.of(type_.key), self.of(type_.value)
             return JavaObject(_MAP, {**head, "keyType": key, "valueType": value})
         if isinstance(type_, RowType):
-            return JavaObject(_ROW, {**head, "fields": self._fields(_FIELD, type_.fields)})
+            return JavaObject(_ROW, {**head, "fields": self._array_list(type_.fields)})
         return self._user_defined(type_, head)
 
     def _interval(self, type_: IntervalType, head: dict[str, JavaValue]) -> JavaObject:
@@ -258,7 +260,7 @@ class JavaTypes:
             return JavaObject(_DISTINCT, {**values, "sourceType": self.of(type_.source)})
         values |= {
             "isInstantiable": type_.instantiable,
-            "attributes": self._fields(_ATTRIBUTE, type_.fields),
+            "attributes": self._immutable_list(type_.fields),
             "className": type_.class_name or None,
             "comparison": _constant(_COMPARISON, type_.comparison),
             "implementationClass": None,
@@ -266,16 +268,30 @@ class JavaTypes:
         }
         return JavaObject(_STRUCTURED, values)
 
-    def _fields(self, described: JavaClass, fields: tuple[RowField, ...]) -> JavaObject:
-        items = [
+    def _fields(self, described: JavaClass, fields: tuple[RowField, ...]) -> list[JavaValue]:
+        return [
             java_object(
-                described, description=one.description, name=one.name, type=self.of(one.type)
+                described,
+                description=one.description,
+                name=JavaString(one.name),
+                type=self.of(one.type),
             )
             for one in fields
         ]
-        array = java_object(_ARRAY_LIST, size=len(items))
-        array.extra = {_ARRAY_LIST.name: [len(items).to_bytes(4, "big"), *items]}
+
+    def _array_list(self, fields: tuple[RowField, ...]) -> JavaObject:
+        """`Collections.unmodifiableList(new ArrayList<>(...))`."""
+        array = java_object(_ARRAY_LIST, size=len(fields))
+        items = self._fields(_FIELD, fields)
+        array.extra = {_ARRAY_LIST.name: [len(fields).to_bytes(4, "big"), *items]}
         return java_object(_UNMODIFIABLE, c=array, list=array)
+
+    def _immutable_list(self, fields: tuple[RowField, ...]) -> JavaObject:
+        """`List.copyOf(...)`."""
+        made = java_object(_IMMUTABLE, tag=IMMUTABLE_LIST)
+        items = self._fields(_ATTRIBUTE, fields)
+        made.extra = {_IMMUTABLE.name: [len(fields).to_bytes(4, "big"), *items]}
+        return made
 
 
 def _identifier(parts: tuple[str, ...]) -> JavaObject | None:

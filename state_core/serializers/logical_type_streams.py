@@ -285,12 +285,16 @@ _READERS: dict[str, _Reader] = {
 }
 
 
+# lists that write their elements behind their fields; `CollSer` stands for `List.of`
+_LISTS = ("java.util.ArrayList", "java.util.LinkedList", "java.util.CollSer")
+
+
 def _list_items(value: JavaValue) -> list[JavaValue]:
-    """What is in a list of Java's: an `ArrayList`, by itself or behind an unmodifiable view."""
+    """What is in a list of Java's, by itself or behind an unmodifiable view."""
     while isinstance(value, JavaObject):
-        if "java.util.ArrayList" in value.extra:
-            items = value.extra["java.util.ArrayList"]
-            return [one for one in items if not isinstance(one, bytes)]
+        for name in _LISTS:
+            if name in value.extra:
+                return [one for one in value.extra[name] if not isinstance(one, bytes)]
         if "a" in value.values and isinstance(value.values["a"], JavaArray):  # Arrays.asList
             return value.values["a"].items
         value = value.values.get("list", value.values.get("c"))

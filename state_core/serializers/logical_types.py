@@ -334,7 +334,7 @@ class StructuredType(LogicalType):
     class_name: str
     fields: tuple[RowField, ...]
     identifier: tuple[str, ...] = ()
-    comparison: str = "NONE"
+    comparison: str = "EQUALS"
     instantiable: bool = True
     final: bool = True
     parent: StructuredType | None = None

@@ -277,7 +277,8 @@ class _Builder:
         if isinstance(type_, RowType | StructuredType):
             return self.array_lambda("3705b7fb$1", len(type_.children))
         method, _, signature = _READERS[type_.root][0].partition(" ")
-        return self.lambda_of(_OF_ARRAYS, INTERFACE, method, signature, [])
+        made = self.lambda_of(_OF_ARRAYS, INTERFACE, method, signature, [])
+        return self.singletons.setdefault(method, made)  # it captures nothing, so there is one
 
     def field_getter(self, type_: LogicalType, field: int) -> JavaObject:
         position = self.integer(field)

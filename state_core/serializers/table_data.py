@@ -1,7 +1,8 @@
-"""Flink SQL's strings, decimals, timestamps and raw values, each by itself in state.
+"""Flink SQL's strings, decimals, timestamps, raw values and variants, each by itself in state.
 
 Source: `StringDataSerializer`, `DecimalDataSerializer`, `TimestampDataSerializer` and
-`RawValueDataSerializer` in `org.apache.flink.table.runtime.typeutils`.
+`RawValueDataSerializer` in `org.apache.flink.table.runtime.typeutils`; `VariantSerializer` and
+`BitmapSerializer` in `org.apache.flink.api.common.typeutils.base`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from state_core.kernels.binary_rows import ABSENT, FIRST_MILLI, LAST_MILLI, VALU
 from state_core.kernels.skip import FIXED, SIZED
 from state_core.serializers.base import VARIABLE, TypeSerializer, TypeSerializerSnapshot, to_int32
 from state_core.serializers.binary_slots import (
+    binary_column,
     decimal_column,
     decimal_words,
     micros_of,
@@ -44,16 +46,18 @@ from state_core.serializers.columns import (
 from state_core.serializers.compatibility import Compatibility, as_is, incompatible
 from state_core.serializers.registry import register
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot, simple_snapshot
+from state_core.serializers.structs import StructSerializer
 from state_core.serializers.text import ByteArraySerializer
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
-    "DecimalDataSerializer", "DecimalDataSerializerSnapshot", "RawValueDataSerializer",
-    "RawValueDataSerializerSnapshot", "StringDataSerializer", "StringDataSerializerSnapshot",
-    "TimestampDataSerializer", "TimestampDataSerializerSnapshot", "bytes_hash_codes",
-    "locate_sized", "presence",
+    "BitmapSerializer", "DecimalDataSerializer", "DecimalDataSerializerSnapshot",
+    "RawValueDataSerializer", "RawValueDataSerializerSnapshot", "StringDataSerializer",
+    "StringDataSerializerSnapshot", "TimestampDataSerializer", "TimestampDataSerializerSnapshot",
+    "VariantSerializer", "bytes_hash_codes", "locate_sized", "presence",
 ]  # fmt: skip
 
+BASE = "org.apache.flink.api.common.typeutils.base."
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
 LONG_DIGITS = 18
 MILLI_DIGITS = 3
@@ -300,7 +304,14 @@ class TimestampDataSerializer(TypeSerializer):
 
     def hash_code(self, value: Any) -> int:
         """`TimestampData.hashCode`."""
-        millis, nanos = self._parts(value)
+        return self._hash(*self._parts(value))
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """The same, with nanoseconds that the column cuts off."""
+        return self._hash(source.read_long(), 0 if self.small else source.read_int())
+
+    @staticmethod
+    def _hash(millis: int, nanos: int) -> int:
         bits = millis % (1 << 64)
         return to_int32(31 * to_int32((bits ^ (bits >> 32)) & 0xFFFFFFFF) + nanos)
 
@@ -340,9 +351,76 @@ class RawValueDataSerializer(ByteArraySerializer):
         self.name = f"RawValueData<{inner.name}>"
 
 
+class BitmapSerializer(ByteArraySerializer):
+    """`Bitmap`: an i32 length and a Roaring bitmap, kept as bytes."""
+
+    name = "Bitmap"
+
+
+class VariantSerializer(StructSerializer):
+    """`Variant`: two i32 lengths, then the value and its metadata in Parquet's variant encoding."""
+
+    name = "Variant"
+    least = 8
+
+    def __init__(self) -> None:
+        super().__init__([("value", ByteArraySerializer()), ("metadata", ByteArraySerializer())])
+
+    def read(self, source: DataInput) -> dict[str, bytes]:
+        """One variant."""
+        lengths = source.read_int(), source.read_int()
+        return {
+            name: source.read_bytes(length)
+            for (name, _), length in zip(self.fields, lengths, strict=True)
+        }
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One variant."""
+        parts = self._by_position(value)
+        if not all(isinstance(one, bytes) for one in parts):
+            raise EncodeError(f"{value!r} is no Variant")
+        for one in parts:
+            out.write_int(len(one))
+        for one in parts:
+            out.write_bytes(one)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Two binary columns."""
+        lengths = [cursor.read_int32(f"a {self.name}").astype(np.int64) for _ in self.fields]
+        columns, state = [], presence(cursor)
+        for length in lengths:
+            held = np.where(state == VALUE, length, 0)
+            bad = np.flatnonzero((held < 0) | (held > cursor.end - cursor.position))
+            cursor.check(int(bad[0]) if bad.size else -1, f"a {self.name}")
+            starts = np.where(state == VALUE, cursor.position, 0)
+            columns.append(binary_column(cursor.data, starts, starts + held, state))
+            cursor.position += held
+        return self._struct(cursor.present, columns, cursor.rows)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Eight bytes and both parts'."""
+        require_values(values, present, self.name)
+        total = np.zeros(len(values), np.int64)
+        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
+            total += one.sizes(column, present)
+        return total
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Both lengths, then both parts."""
+        columns = self._columns(values)
+        for column in columns:
+            lengths = np.diff(variable_values(column)[0]).astype(np.int32)
+            encode.write_fixed32(lengths, target.present, target.out, target.position)
+        for column in columns:
+            offsets, data = variable_values(column)
+            encode.write_units(offsets, data, target.present, target.out, target.position)
+
+
 StringDataSerializerSnapshot = simple_snapshot(
     f"{TYPEUTILS}StringDataSerializer$StringDataSerializerSnapshot", StringDataSerializer
 )
+for _name, _serializer in (("Bitmap", BitmapSerializer), ("Variant", VariantSerializer)):
+    simple_snapshot(f"{BASE}{_name}Serializer${_name}SerializerSnapshot", _serializer)
 
 
 @register
