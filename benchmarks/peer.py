@@ -31,14 +31,20 @@ class StateProcessor:
     Args:
         heap: Of that JVM.
         program: The class among `java/` that is run.
+        modules: Modules of Flink that it needs beside the usual ones.
     """
 
     name = "State Processor API"
 
-    def __init__(self, heap: str = "8g", program: str = "StateProcessorBench") -> None:
+    def __init__(
+        self,
+        heap: str = "8g",
+        program: str = "StateProcessorBench",
+        modules: tuple[str, ...] = (),
+    ) -> None:
         spark = Path(pyspark.__file__).parent / "jars"
         parquet = [str(jar) for pattern in PARQUET for jar in spark.glob(pattern)]
-        jars = [str(jar) for jar in flink_jars(FLINK)] + parquet
+        jars = [str(jar) for jar in flink_jars(FLINK, modules)] + parquet
         self.program = program
         source = SOURCES / f"{program}.java"
         digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
