@@ -114,9 +114,10 @@ public class Oracle {
         conf.setString("restart-strategy.type", "none");
         conf.setString("rest.port", "0");
         conf.setString("taskmanager.numberOfTaskSlots", args.get("parallelism"));
-        // an all-to-all exchange wants a few buffers of 32 KiB a channel: parallelism squared
+        // an all-to-all exchange wants a few buffers a channel, parallelism squared: small ones do
         long parallelism = Long.parseLong(args.get("parallelism"));
         String network = Math.max(128, 8 * parallelism) + "m";
+        conf.setString("taskmanager.memory.segment-size", parallelism < 32 ? "32kb" : "4kb");
         conf.setString("taskmanager.memory.network.min", network);
         conf.setString("taskmanager.memory.network.max", network);
         conf.setString("taskmanager.memory.managed.size", "256m");
