@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from urllib.parse import unquote, urlsplit
 
 from state_core.errors import (
     CorruptSnapshotError,
@@ -34,7 +33,9 @@ __all__ = ["StateFiles"]
 
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
 SHARED_DIRECTORIES = ("shared", "taskowned")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+LONGEST_SHOWN = 120
+# Flink writes paths as they are (`Path.toString`): `#`, `?` and `%` in them mean nothing
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
 
 
 class StateFiles:
@@ -55,8 +56,25 @@ class StateFiles:
         Raises:
             MissingFileError: The file is not there.
             UnsafePathError: It lies outside the snapshot, and that was not allowed.
-            CorruptSnapshotError: The file is shorter than the handle says.
+            CorruptSnapshotError: The file is shorter than the handle says, or no name is such.
         """
+        try:
+            return self._open(handle)
+        except ValueError as error:
+            raise CorruptSnapshotError(
+                f"a state file called {_named(handle)}, which no file can be",
+                place=self.directory.full("_metadata"),
+                remedy="the file is damaged or was not copied whole: fetch it again",
+            ) from error
+        except OSError as error:
+            raise MissingFileError(
+                f"state file {_named(handle)} can't be looked up"
+                f" ({os.strerror(error.errno) if error.errno else error})",
+                place=self.directory.full("_metadata"),
+                remedy="copy the snapshot whole, to where it may be read",
+            ) from error
+
+    def _open(self, handle: StreamHandle) -> ByteSource:
         if isinstance(handle, InlineHandle):
             return InlineSource(f"{self.directory.full('_metadata')}, inlined state", handle.data)
         if isinstance(handle, RelativeHandle):
@@ -106,25 +124,33 @@ class StateFiles:
             )
 
     def _absolute(self, uri: str) -> FileSource:
-        path = unquote(urlsplit(uri).path) if _SCHEME.match(uri) else uri
+        scheme = _SCHEME.match(uri)
+        scheme_text = scheme[0] if scheme else ""
+        path = uri[len(scheme_text) :]
         parent, name = posixpath.split(posixpath.normpath(path))
-        if not name or name == "..":
+        if name in ("", ".", ".."):
             raise UnsafePathError(
-                f"a state file at {uri!r}", place=self.directory.full("_metadata")
+                f"a state file at {uri!r}, which is no file",
+                place=self.directory.full("_metadata"),
+                remedy="this is not how Flink writes: do not trust the file",
             )
         for directory in self._own_directories(posixpath.basename(parent)):
             if directory.is_file(name):
                 self._refuse_links(directory, name)
                 return directory.source(name)
+        # in an object store the authority is the bucket, which Arrow has as a part of the path
+        authority = (scheme[1] or "") if scheme else ""
         for directory in self.allowed:
-            inside = posixpath.relpath(path, directory.root)
-            if not inside.startswith("..") and directory.is_file(inside):
-                return directory.source(inside)
+            root = f"{directory.root.rstrip('/')}/"
+            for place in (posixpath.normpath(path), posixpath.normpath(f"{authority}{path}")):
+                if place.startswith(root) and directory.is_file(place[len(root) :]):
+                    return directory.source(place[len(root) :])
         if self._is_external(uri, path):
+            there = parent if scheme_text in ("", "file:", "file://") else f"{scheme_text}{parent}"
             raise UnsafePathError(
                 f"a state file at {uri!r}, outside the snapshot",
                 place=self.directory.full("_metadata"),
-                remedy=f"if that place is yours, allow it: --allow-external {parent}",
+                remedy=f"if that place is yours, allow it: --allow-external {there}",
             )
         raise MissingFileError(
             f"no state file {name!r} in the snapshot (it was written to {uri!r})",
@@ -147,3 +173,9 @@ class StateFiles:
         if _SCHEME.match(uri) and not uri.startswith("file:"):
             return not self.allowed
         return self.directory.local and os.path.exists(path)
+
+
+def _named(handle: StreamHandle) -> str:
+    """The file that a handle names, cut short."""
+    path = str(getattr(handle, "path", getattr(handle, "uri", "")))
+    return repr(path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}...")
