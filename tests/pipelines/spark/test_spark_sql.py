@@ -252,7 +252,8 @@ class TestVacuum:
         other = next(one for one in golden_cases("wordcount") if "inline" in one.name)
         import_snapshot(archive, str(other.snapshot), "orders", snapshot_id="tuesday")
         tables = archive.snapshot("orders", "monday").operators[0].tables
-        for path in ("snapshots", *(table.path for table in tables)):
+        (table,) = (one.path for one in tables if one.path.endswith("/count"))
+        for path in ("snapshots", table):
             uri = archive.table(path).uri
             run_sql(spark, archive, f"VACUUM delta.`{uri}` RETAIN 0 HOURS").collect()
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
@@ -266,10 +267,6 @@ class TestVacuum:
             found = sql(query, "--as-of", snapshot_id, "--limit", "999")
             assert {row["key"]: row["value"] for row in found} == expected
             assert exported(archive, snapshot_id, tmp_path / snapshot_id) == expected
-        folders = [tmp_path / "lake" / table.path for table in tables]
-        left = [
-            one.relative_to(folder).parts[0]
-            for folder in folders
-            for one in folder.rglob("*.parquet")
-        ]
-        assert set(left) - {"_delta_log"} == {"_data"}
+        folder = tmp_path / "lake" / table
+        left = {one.relative_to(folder).parts[0] for one in folder.rglob("*.parquet")}
+        assert left - {"_delta_log"} == {"_data"}
