@@ -10,6 +10,7 @@
 `collections`    lists and maps
 `structs`        tuples and rows
 `pojo`           POJOs and Java records; `pojo_snapshot` and `pojo_compatibility` with them
+`avro`           Avro, in Flink's encoding: `avro_types`, and `avro_resolution` for its rules
 `namespaces`     windows, and the absence of one
 `wrappers`       time to live, timers
 `opaque`         Kryo and its like: walked and carried, never understood
@@ -26,6 +27,7 @@ Importing this package registers them all.
 """
 
 from state_core.serializers import (
+    avro,
     collections,
     namespaces,
     numbers,
@@ -49,6 +51,7 @@ from state_core.serializers.registry import (
 __all__ = [
     "TypeSerializer",
     "TypeSerializerSnapshot",
+    "avro",
     "collections",
     "namespaces",
     "numbers",

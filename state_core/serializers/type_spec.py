@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from state_core.errors import EncodeError
+from state_core.serializers.avro import AvroSerializerSnapshot
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
 from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
@@ -133,6 +134,7 @@ _GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
     "Tuple": _tuple,
 }
 
+
 def _pojo(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     return PojoSerializerSnapshot.of(
         str(spec["pojo"]),
@@ -148,7 +150,16 @@ def _fields(spec: Mapping[str, Any], name: str) -> dict[str, TypeSerializerSnaps
     return {str(field): parse_type(one) for field, one in held.items()}
 
 
-_MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {"pojo": _pojo}
+def _avro(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
+    if "class" in spec:
+        return AvroSerializerSnapshot.of(spec["avro"], str(spec["class"]))
+    return AvroSerializerSnapshot.of(spec["avro"])
+
+
+_MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {
+    "pojo": _pojo,
+    "avro": _avro,
+}
 
 
 def _parse_mapping(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:

@@ -1,0 +1,202 @@
+"""Avro's rules: whether a reader's schema can read what a writer's schema wrote.
+
+Source: `org.apache.avro.SchemaCompatibility`, and "Schema Resolution" in Avro's specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+__all__ = ["Difference", "Schema", "differences", "named_schemas", "same_schema"]
+
+Schema: TypeAlias = "str | list[Any] | dict[str, Any]"
+
+PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+NAMED = {"record", "error", "enum", "fixed"}
+PROMOTIONS = {
+    "long": {"int"},
+    "float": {"int", "long"},
+    "double": {"int", "long", "float"},
+    "string": {"bytes"},
+    "bytes": {"string"},
+}
+NOT_COMPARED = {"doc", "aliases", "full_name", "namespace", "name"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Why a reader can't read what a writer wrote."""
+
+    path: str
+    old: str
+    new: str
+    rule: str
+
+
+def named_schemas(schema: Schema) -> dict[str, dict[str, Any]]:
+    """Every record, enum and fixed of a schema by full name, which each gets as `full_name`.
+
+    References in the schema are replaced by full names.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    _name(schema, "", found)
+    return found
+
+
+def _name(schema: Any, namespace: str, found: dict[str, dict[str, Any]]) -> Any:
+    """Walk a schema, naming what has a name; what should stand in its place."""
+    if isinstance(schema, str):
+        if schema in PRIMITIVES or "." in schema or not namespace:
+            return schema
+        qualified = f"{namespace}.{schema}"
+        return qualified if qualified in found else schema
+    if isinstance(schema, list):
+        schema[:] = [_name(one, namespace, found) for one in schema]
+        return schema
+    kind = schema.get("type")
+    if kind in NAMED:
+        name = str(schema["name"])
+        space = name.rpartition(".")[0] if "." in name else str(schema.get("namespace", namespace))
+        simple = name.rpartition(".")[2]
+        schema["full_name"] = f"{space}.{simple}" if space else simple
+        found[schema["full_name"]] = schema
+        for field in schema.get("fields", []):
+            field["type"] = _name(field["type"], space, found)
+        return schema
+    for part in ("type", "items", "values"):
+        if part in schema and not (part == "type" and schema[part] in ("array", "map")):
+            schema[part] = _name(schema[part], namespace, found)
+    return schema
+
+
+def same_schema(one: Schema, other: Schema) -> bool:
+    """Whether two schemas are equal but for documentation and aliases (`Schema.equals`)."""
+    named_schemas(one)
+    named_schemas(other)
+    return bool(_canonical(one) == _canonical(other))
+
+
+def _canonical(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_canonical(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if set(schema) == {"type"} and not isinstance(schema["type"], dict | list):
+        return schema["type"]
+    kept = {key: _canonical(one) for key, one in schema.items() if key not in NOT_COMPARED}
+    if "full_name" in schema:
+        kept["name"] = schema["full_name"]
+    elif "name" in schema:
+        kept["name"] = schema["name"]
+    return kept
+
+
+def differences(reader: Schema, writer: Schema) -> list[Difference]:
+    """What keeps a reader from reading what a writer wrote; nothing if it can."""
+    reading, writing = named_schemas(reader), named_schemas(writer)
+    return _Resolver(reading, writing).compare(reader, writer, "")
+
+
+class _Resolver:
+    def __init__(
+        self, reading: Mapping[str, dict[str, Any]], writing: Mapping[str, dict[str, Any]]
+    ) -> None:
+        self.reading = reading
+        self.writing = writing
+        self.under_way: set[tuple[str, str]] = set()
+
+    def compare(self, reader: Any, writer: Any, path: str) -> list[Difference]:
+        """The differences of two schemas."""
+        reader, writer = _resolved(reader, self.reading), _resolved(writer, self.writing)
+        if isinstance(writer, list):
+            return [one for branch in writer for one in self.compare(reader, branch, path)]
+        if isinstance(reader, list):
+            if any(not self.compare(branch, writer, path) for branch in reader):
+                return []
+            return [_difference(path, reader, writer, "no branch of the union can read it")]
+        new, old = _kind(reader), _kind(writer)
+        if new != old:
+            if old in PROMOTIONS.get(new, set()):
+                return []
+            return [_difference(path, reader, writer, "Avro promotes no such type")]
+        if new in PRIMITIVES:
+            return []
+        if new == "array":
+            return self.compare(reader["items"], writer["items"], _join(path, "items"))
+        if new == "map":
+            return self.compare(reader["values"], writer["values"], _join(path, "values"))
+        return self._named(reader, writer, new, path)
+
+    def _named(self, reader: Any, writer: Any, kind: str, path: str) -> list[Difference]:
+        if not _same_name(reader, writer):
+            return [_difference(path, reader, writer, "the name is another, and no alias says so")]
+        if kind == "fixed":
+            if reader["size"] == writer["size"]:
+                return []
+            return [_difference(path, reader, writer, "the size of a fixed never changes")]
+        if kind == "enum":
+            gone = [one for one in writer["symbols"] if one not in reader["symbols"]]
+            if not gone or "default" in reader:
+                return []
+            return [Difference(path, ", ".join(gone), "", "symbols are gone, without a default")]
+        pair = (reader["full_name"], writer["full_name"])
+        if pair in self.under_way:
+            return []
+        self.under_way.add(pair)
+        found = [one for field in reader["fields"] for one in self._field(field, writer, path)]
+        self.under_way.discard(pair)
+        return found
+
+    def _field(self, field: dict[str, Any], writer: Any, path: str) -> list[Difference]:
+        names = [field["name"], *field.get("aliases", [])]
+        inner = _join(path, field["name"])
+        for name in names:
+            for before in writer["fields"]:
+                if before["name"] == name:
+                    return self.compare(field["type"], before["type"], inner)
+        if "default" in field:
+            return []
+        rule = "a new field without a default"
+        return [Difference(inner, "", _shown(field["type"]), rule)]
+
+
+def _resolved(schema: Any, names: Mapping[str, dict[str, Any]]) -> Any:
+    """What a reference stands for, and what a wrapper holds."""
+    while True:
+        if isinstance(schema, str) and schema in names:
+            schema = names[schema]
+        elif isinstance(schema, dict) and isinstance(schema.get("type"), dict | list):
+            schema = schema["type"]
+        elif isinstance(schema, dict) and schema.get("type") in names:
+            schema = names[schema["type"]]
+        else:
+            return schema
+
+
+def _kind(schema: Any) -> str:
+    kind = schema if isinstance(schema, str) else str(schema["type"])
+    return "record" if kind == "error" else kind
+
+
+def _same_name(reader: Any, writer: Any) -> bool:
+    names = [reader["full_name"], *reader.get("aliases", [])]
+    simple = {str(one).rpartition(".")[2] for one in names}
+    return str(writer["full_name"]).rpartition(".")[2] in simple
+
+
+def _difference(path: str, reader: Any, writer: Any, rule: str) -> Difference:
+    return Difference(path, _shown(writer), _shown(reader), rule)
+
+
+def _shown(schema: Any) -> str:
+    if isinstance(schema, list):
+        return f"union<{', '.join(_shown(one) for one in schema)}>"
+    if isinstance(schema, str):
+        return schema
+    return str(schema.get("full_name") or schema["type"])
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
