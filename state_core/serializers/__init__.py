@@ -7,7 +7,14 @@
 `snapshots`      the simple and the composite family of snapshots
 `numbers`        numbers, booleans, characters
 `text`           strings, byte arrays, and bytes that are not understood
+`big_numbers`    `BigInteger` and `BigDecimal`
+`times`          dates and times
+`enums`          enums
 `collections`    lists and maps
+`arrays`         arrays and sets
+`optionals`      values that may be null, and `Either`
+`values`         `IntValue` and its like, and types without a value
+`joins`          what Flink's join operators keep
 `structs`        tuples and rows
 `pojo`           POJOs and Java records; `pojo_snapshot` and `pojo_compatibility` with them
 `avro`           Avro, in Flink's encoding: `avro_types`, and `avro_resolution` for its rules
@@ -27,17 +34,24 @@ Importing this package registers them all.
 """
 
 from state_core.serializers import (
+    arrays,
     avro,
+    big_numbers,
     collections,
+    enums,
+    joins,
     namespaces,
     numbers,
     opaque,
+    optionals,
     pojo_snapshot,
     row_data,
     structs,
     table_data,
     table_structures,
     text,
+    times,
+    values,
     wrappers,
 )
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
@@ -51,11 +65,16 @@ from state_core.serializers.registry import (
 __all__ = [
     "TypeSerializer",
     "TypeSerializerSnapshot",
+    "arrays",
     "avro",
+    "big_numbers",
     "collections",
+    "enums",
+    "joins",
     "namespaces",
     "numbers",
     "opaque",
+    "optionals",
     "pojo_snapshot",
     "read_serializer_snapshot",
     "register",
@@ -65,6 +84,8 @@ __all__ = [
     "table_data",
     "table_structures",
     "text",
+    "times",
+    "values",
     "wrappers",
     "write_serializer_snapshot",
 ]
