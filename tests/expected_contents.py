@@ -11,6 +11,7 @@ functions do (`tests/integration/flink/java/Jobs.java`):
 `kinds`      a key's states: the average instead of its accumulator, empty lists and maps where
              there is no entry; and event-time timers, which a final watermark fires
 `windows`    the sum of each window: kept as such by `tumbling`, its elements by `sliding`
+`pojo`       a customer with all its fields, and the addresses that it had before
 `churn`      a key's last value and log. Flink, asked for a key whose entries are all deleted,
              prints a line without anything; there is nothing in state to make that line of
 ===========  ==================================================================================
@@ -47,6 +48,7 @@ UIDS = {
     "wordcount": ("counter",),
     "kinds": ("kinds",),
     "windows": ("tumbling", "sliding"),
+    "pojo": ("customers",),
     "churn": ("churn",),
 }
 FAR = 4_000_000_000_000  # when the timers of `kinds` are about to fire
@@ -134,6 +136,13 @@ def _windows(tables: Tables) -> Iterator[Line]:
             yield {"key": row["key"], **row["namespace"], "sum": total}
 
 
+def _pojo(tables: Tables) -> Iterator[Line]:
+    past = _values(tables, "customers", "past")
+    for row in _rows(tables, "customers", "customer"):
+        customer = {**row["value"], "scores": dict(row["value"]["scores"])}
+        yield {"key": row["key"], "customer": customer, "past": past.get(row["key"], [])}
+
+
 def _churn(tables: Tables) -> Iterator[Line]:
     last, logs = _values(tables, "churn", "last"), _maps(tables, "churn", "log")
     for key in set(last) | set(logs):
@@ -145,6 +154,7 @@ _JOBS: dict[str, Callable[[Tables], Iterator[Line]]] = {
     "wordcount": _wordcount,
     "kinds": _kinds,
     "windows": _windows,
+    "pojo": _pojo,
     "churn": _churn,
 }
 

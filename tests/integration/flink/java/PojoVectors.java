@@ -1,4 +1,4 @@
-import java.io.File;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
@@ -17,6 +17,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.StringJoiner;
+import java.util.zip.DeflaterOutputStream;
 import javax.tools.ToolProvider;
 import org.apache.flink.api.common.serialization.SerializerConfigImpl;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
@@ -38,6 +39,10 @@ import org.apache.flink.core.memory.DataOutputSerializer;
  */
 public class PojoVectors {
     private static final HexFormat HEX = HexFormat.of();
+
+    /** What is left out where it is the same as another. */
+    private static final Map<String, String> REPEATS =
+            Map.of("restored", "old", "written_with", "new", "reconfigured", "written_with", "migrated", "values");
 
     /** One version of the classes, in a class loader of its own. */
     static final class Version {
@@ -231,7 +236,11 @@ public class PojoVectors {
         line.put("contents", contents.toString());
         resolve(line, now, newSnapshot, oldSnapshot, values);
         StringJoiner whole = new StringJoiner(", ", "{", "}");
-        line.forEach((key, value) -> whole.add(quoted(key) + ": " + value));
+        line.forEach((key, value) -> {
+            if (!REPEATS.containsKey(key) || !value.equals(line.get(REPEATS.get(key)))) {
+                whole.add(quoted(key) + ": " + value);
+            }
+        });
         System.out.println(whole);
     }
 
@@ -410,8 +419,13 @@ public class PojoVectors {
         return "\"" + text.replace("\\", "\\\\").replace("\"", "\\\"") + "\"";
     }
 
-    private static String base64(byte[] data) {
-        return quoted(Base64.getEncoder().encodeToString(data));
+    /** Snapshots are mostly class names: they are deflated, then Base64. */
+    private static String base64(byte[] data) throws IOException {
+        ByteArrayOutputStream packed = new ByteArrayOutputStream();
+        try (DeflaterOutputStream out = new DeflaterOutputStream(packed)) {
+            out.write(data);
+        }
+        return quoted(Base64.getEncoder().encodeToString(packed.toByteArray()));
     }
 
     private static String hex(List<byte[]> values) {
