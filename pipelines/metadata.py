@@ -8,7 +8,6 @@ from typing import Any
 import dagster as dg
 import numpy as np
 
-from pipelines.commands.terminal import bytes_text, plain
 from pipelines.lake.catalog import Lake
 from pipelines.lake.exporting import ExportResult
 from pipelines.lake.importing import ImportResult
@@ -16,6 +15,7 @@ from pipelines.lake.records import OperatorRecord, StateRecord
 from pipelines.lake.rescaling import OperatorPlan, group_totals
 from pipelines.lake.table_rows import table_rows
 from pipelines.pictures import key_group_histogram
+from pipelines.shown import bytes_text, plain
 from state_core.handles import KeyGroupRange
 from state_core.snapshot import Snapshot
 

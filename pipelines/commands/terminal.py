@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import Any
 
 import click
@@ -18,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pipelines.engine import Progress as Report
+from pipelines.shown import bytes_text, plain
 
 __all__ = [
     "as_json",
@@ -30,8 +27,6 @@ __all__ = [
 ]
 
 json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON, for scripts.")
-
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def console() -> Console:
@@ -52,43 +47,6 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     if title:
         out.print(f"[bold]{title}[/bold]", soft_wrap=True)
     out.print(made)
-
-
-def bytes_text(count: float) -> str:
-    """Bytes as people read them."""
-    size = float(count)
-    for unit in UNITS:
-        if size < 1024 or unit == UNITS[-1]:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError
-
-
-def plain(value: Any) -> Any:
-    """A decoded value as JSON can hold it.
-
-    Bytes become Base64, decimals and dates text, numbers that JSON lacks their names; a map with
-    keys that are text becomes an object, any other a list of pairs.
-    """
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
-            if all(isinstance(key, str) for key, _ in value):
-                return {key: plain(one) for key, one in value}
-            return [[plain(key), plain(one)] for key, one in value]
-        return [plain(one) for one in value]
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
-    return str(value)
 
 
 def as_json(value: Any) -> None:
