@@ -102,7 +102,10 @@ class NullableSerializer(TypeSerializer):
             null &= cursor.present
         if self.padding:
             self._skip_padding(cursor, null)
-        return self.value.decode(cursor.only((1 - null).astype(np.uint8)))
+        within = cursor.only((1 - null).astype(np.uint8))
+        column = self.value.decode(within)
+        within.expect_values(column)
+        return column
 
     def _skip_padding(self, cursor: Cursor, null: U8Array) -> None:
         rows = np.flatnonzero(null)

@@ -18,6 +18,7 @@ from state_core.errors import (
     UnsupportedFormatError,
 )
 from state_core.kernels import skip
+from state_core.serializers.arrays import GenericArraySerializer, SetSerializer
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.collections import (
     DelimitedListSerializer,
@@ -31,6 +32,7 @@ from state_core.serializers.numbers import (
     IntSerializer,
     LongSerializer,
 )
+from state_core.serializers.optionals import NullableSerializer
 from state_core.serializers.pojo import PojoSerializer, SubclassValue
 from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
 from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
@@ -102,7 +104,7 @@ SHAPES: dict[str, tuple[TypeSerializer, st.SearchStrategy[Any]]] = {
     "in a list": (ListSerializer(PERSON), st.lists(people, max_size=4)),
     "in a map": (
         MapSerializer(IntSerializer(), PERSON),
-        st.lists(st.tuples(ints, people.filter(lambda one: one is not None)), max_size=4),
+        st.lists(st.tuples(ints, people), max_size=4),
     ),
     "in a tuple": (
         TupleSerializer([PERSON, LongSerializer()]),
@@ -208,6 +210,24 @@ class TestOddBytes:
         column, inexact = decode(PERSON, [b"\x02\x01\x00\x00", b"\x02\x01\x01"])
         assert column.to_pylist() == [{"id": None, "name": None}] * 2
         assert inexact == [True, False]
+
+    @pytest.mark.parametrize(
+        ("serializer", "data", "value"),
+        [
+            (NullableSerializer(StringSerializer()), b"\0\0", None),
+            (SetSerializer(StringSerializer()), b"\0\0\0\1\0\0", [None]),
+            (GenericArraySerializer("String", StringSerializer()), b"\0\0\0\1\1\0", [None]),
+            (MapSerializer(LONG, StringSerializer()), b"\0\0\0\1" + bytes(10), [(0, None)]),
+            (RowSerializer([StringSerializer()]), b"\0\0", {"f0": None}),
+        ],
+        ids=lambda one: one.name if isinstance(one, TypeSerializer) else "",
+    )
+    def test_such_a_null_elsewhere(
+        self, serializer: TypeSerializer, data: bytes, value: Any
+    ) -> None:
+        """Wherever a flag says whether there is a value."""
+        column, inexact = decode(serializer, [data])
+        assert (column.to_pylist(), inexact) == ([value], [True])
 
     def test_a_null_flag_that_is_neither(self) -> None:
         """Any byte but 0 is null, as in Java."""
