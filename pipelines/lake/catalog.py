@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pipelines.lake.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from pipelines.lake.storage import storage_options
@@ -23,6 +23,7 @@ from state_core.filesystem import Directory
 __all__ = ["Lake"]
 
 SNAPSHOTS = "snapshots"
+ATTEMPTS = 20
 MANY_FILES = 64
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
 
@@ -123,6 +124,19 @@ class Lake:
             ConflictError: There is one of that job and id.
         """
         row = pa.Table.from_pylist([record.to_row()], SNAPSHOT_SCHEMA)
+        for _ in range(ATTEMPTS):
+            if self._append(record, row):
+                break
+        else:
+            raise ConflictError(
+                f"others committed {ATTEMPTS} times while this was tried",
+                place=self._catalog.uri,
+                remedy="try again when they are done",
+            )
+        self._compact(record.job)
+
+    def _append(self, record: SnapshotRecord, row: pa.Table) -> bool:
+        """Append one row; False if another commit came in between."""
         table = self._catalog.open()
         name, times = f"{record.job}/{record.snapshot_id}", 0
         if table is not None:
@@ -134,15 +148,17 @@ class Lake:
                 self._catalog.uri if table is None else table,
                 row,
                 partition_by=["job"],
-                mode="append",
-                schema_mode="merge",
+                mode="error" if table is None else "append",
+                schema_mode=None if table is None else "merge",
                 configuration=CONFIGURATION if table is None else None,
                 storage_options=storage_options(self.directory),
                 commit_properties=CommitProperties(app_transactions=[Transaction(name, times + 1)]),
             )
-        except CommitFailedError as error:
-            raise _taken(record) from error
-        self._compact(record.job)
+        except (CommitFailedError, DeltaError) as error:
+            if isinstance(error, CommitFailedError) or "already exists" in str(error):
+                return False
+            raise
+        return True
 
     def _compact(self, job: str) -> None:
         """Put the catalog's files of a job together when there are many, one a snapshot."""

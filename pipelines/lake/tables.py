@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from pipelines.lake.storage import storage_options
@@ -141,6 +141,10 @@ class StateTable:
                 done = self._update(table, schema, wanted, partition_by, attempt)
             except CommitFailedError:
                 continue
+            except DeltaError as error:
+                if "already exists" not in str(error):
+                    raise
+                continue  # another created it at this moment
             if done is not None:
                 return done
         raise ConflictError(

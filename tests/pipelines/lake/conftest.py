@@ -1,0 +1,40 @@
+"""Lakes with golden savepoints in them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog import Lake
+from pipelines.lake.importing import import_snapshot
+from tests.golden_cases import GOLDEN
+
+DEMO = Path(__file__).parents[3] / "pipelines" / "demo" / "savepoints"
+WIDE = GOLDEN / "flink" / "wordcount-hashmap-canonical-p2-m1024-flink2.3.0" / "savepoint"
+JOB = "orders"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake with the demo's two savepoints: monday, tuesday."""
+    made = Lake(tmp_path / "lake")
+    for name in ("monday", "tuesday"):
+        import_snapshot(made, str(DEMO / name), JOB, snapshot_id=name, engine="local")
+    return made
+
+
+@pytest.fixture
+def listing() -> Callable[[Path], dict[str, str]]:
+    """Every file below a directory, with the digest of its content."""
+
+    def digests(root: Path) -> dict[str, str]:
+        return {
+            str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        }
+
+    return digests
