@@ -37,7 +37,7 @@ from pipelines.lake.records import (
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import Partitioning, plan_unit_slices
-from state_core.errors import ConflictError
+from state_core.errors import ConflictError, LakeError
 from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.formats.keyed_states import parse_keyed_state
@@ -112,7 +112,13 @@ def import_snapshot(
     Raises:
         SnapshotError: It can't be read; the lake is as it was.
         ConflictError: Another snapshot has that id.
+        LakeError: The job or the snapshot has no name.
     """
+    if not job or snapshot_id == "":
+        raise LakeError(
+            f"a {'snapshot' if job else 'job'} needs a name",
+            remedy="an empty one could not be found again",
+        )
     return _Import(lake, source, job, tuple(allow_external), tuple(uids), note).run(
         snapshot_id, engine, progress
     )
