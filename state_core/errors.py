@@ -26,6 +26,9 @@ group), what was found there, and ends in what to do about it.
 
 from __future__ import annotations
 
+import re
+from typing import ClassVar
+
 __all__ = [
     "ConflictError",
     "CorruptSnapshotError",
@@ -47,24 +50,33 @@ __all__ = [
 ]
 
 
+# names come out of files that anybody may have written: no line ends, no terminal's orders,
+# nothing that can't be encoded
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
 class StateError(Exception):
     """Base of all errors here.
 
     Attributes:
+        usual_remedy: The remedy where none is given.
         place: Where it happened: a file, an offset, an operator and state. May be empty.
         problem: What is wrong there.
         remedy: What to do about it. May be empty.
     """
 
+    usual_remedy: ClassVar[str] = ""
+
     def __init__(self, problem: str, *, place: str = "", remedy: str = "") -> None:
         super().__init__(problem)
         self.place = place
         self.problem = problem
-        self.remedy = remedy
+        self.remedy = remedy or self.usual_remedy
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.problem}" if self.place else self.problem
-        return f"{text}; {self.remedy}" if self.remedy else text
+        whole = f"{text}; {self.remedy}" if self.remedy else text
+        return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], whole)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes with every field."""
@@ -91,6 +103,8 @@ class NotASnapshotError(SnapshotError):
 class CorruptSnapshotError(SnapshotError):
     """The bytes contradict their format."""
 
+    usual_remedy = "the file is damaged or was not copied whole: fetch it again"
+
 
 class TruncatedError(CorruptSnapshotError):
     """The bytes end before the value does."""
@@ -106,6 +120,8 @@ class UnknownSerializerError(SnapshotError):
 
 class MissingFileError(SnapshotError):
     """A handle names a file that is not there."""
+
+    usual_remedy = "copy the whole directory of the snapshot, not `_metadata` alone"
 
 
 class UnsafePathError(SnapshotError):
