@@ -2,11 +2,12 @@
 
 One partition a slice of key groups, read on the executors straight into Arrow batches. What is not
 asked for is not read: an operator, a state, columns and key groups are chosen by options. With
-`spark.sql.python.filterPushdown.enabled` a filter on `key_group`, or one that fixes `key`, prunes
-key groups too: a key's group follows from its hash.
+`spark.sql.python.filterPushdown.enabled`, and the option `pruneByFilter`, a filter on `key_group`,
+or one that fixes `key`, prunes key groups too: a key's group follows from its hash.
 
-With that setting on, load a DataFrame anew for each filter: Spark 4.2 keeps what a Python data
-source planned for the last filter, and takes it for every other use of the same loaded DataFrame.
+The option is there because Spark 4.2 keeps what a Python data source planned for one filter, and
+takes it for every other use of the same loaded DataFrame, whose rows would then be missing. Who
+sets it loads a DataFrame anew for each filter.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class FlinkSavepointDataSource(DataSource):
         uids: Operator uids to recognise (Flink < 2.0), separated by commas.
         allowExternal: Directories elsewhere that handles may lead to, separated by commas.
         sliceBytes: How much state a partition has, about.
+        pruneByFilter: `true` if the DataFrame is used with one filter only: see above.
     """
 
     @classmethod
@@ -190,8 +192,9 @@ class _PushFilters:
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         """Prune key groups by what fixes them; Spark still applies every filter itself."""
-        for one in filters:
-            self.reader.prune(one)
+        if str(self.reader.options.get("prunebyfilter", "")).lower() == "true":
+            for one in filters:
+                self.reader.prune(one)
         return filters
 
 
