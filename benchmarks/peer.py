@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pyspark
-from tests.integration.flink.distribution import flink_jars
 
 from pipelines.spark.jars import cache_directory
+from tests.integration.flink.distribution import flink_jars
 
 SOURCES = Path(__file__).parent / "java"
 FLINK = "2.3.0"
