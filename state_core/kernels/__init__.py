@@ -10,6 +10,7 @@ its entry before a byte behind it is touched, and the first row that does not fi
 `skip`         find where values of any type end, by a small program per type
 `decode`       fixed-width numbers, strings, byte arrays, masks, into Arrow buffers
 `encode`       the reverse, into a buffer at given positions
+`binary_rows`  Flink SQL's rows, with `binary_values`; `binary_rows_encode` is the reverse
 `hashing`      Java hash codes, murmur key groups, order-free content fingerprints
 =============  ====================================================================
 

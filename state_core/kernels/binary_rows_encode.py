@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from numba import njit, types
 
-from state_core.kernels.binary_rows import MAX_INLINE, NULL, VALUE
+from state_core.kernels.binary_rows import NULL, VALUE
+from state_core.kernels.binary_values import MAX_INLINE
 from state_core.kernels.compiler import I16R, I32, I32R, I64, I64R, U8, U8R, U64R, kernel
 
 __all__ = [

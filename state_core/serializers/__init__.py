@@ -23,11 +23,11 @@
 `opaque`         Kryo and its like: walked and carried, never understood
 `optional_map`   the maps of names that POJO and Kryo snapshots are made of
 `evolution`      old values as new ones, a column at a time
-`row_data`       Flink SQL's rows, arrays and maps: the binary format behind its size
-`table_data`     Flink SQL's strings, decimals, timestamps and raw values
-`table_...`      `table_structures`: what else SQL operators keep in state
-`binary_...`     the binary format: `binary_slots` in `binary_sections`
-`logical_...`    SQL's types: `logical_types`, their text, their Java streams and objects
+`row_data`       Flink SQL's rows, arrays and maps; `section_data` has their values
+`binary_...`     its binary format: `binary_slots` in `binary_sections`, by `binary_formats`
+`table_...`      its other types: `table_data`, `table_timestamps`, `table_variants`,
+                 `table_collections`, `table_structures`, `table_views`
+`logical_...`    its logical types, their text, their Java streams and objects
 ===============  ==================================================================
 
 Importing this package registers them all.
@@ -47,8 +47,12 @@ from state_core.serializers import (
     pojo_snapshot,
     row_data,
     structs,
+    table_collections,
     table_data,
     table_structures,
+    table_timestamps,
+    table_variants,
+    table_views,
     text,
     times,
     values,
@@ -81,8 +85,12 @@ __all__ = [
     "registered_classes",
     "row_data",
     "structs",
+    "table_collections",
     "table_data",
     "table_structures",
+    "table_timestamps",
+    "table_variants",
+    "table_views",
     "text",
     "times",
     "values",

@@ -13,36 +13,35 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import CorruptSnapshotError, EncodeError, UnsupportedFormatError
-from state_core.kernels import binary_rows as reading
+from state_core.errors import CorruptSnapshotError
+from state_core.kernels import binary_rows, binary_values
 from state_core.kernels import binary_rows_encode as writing
-from state_core.kernels.binary_rows import ABSENT, NULL, VALUE
-from state_core.serializers.columns import (
-    MAX_COLUMN_BYTES,
-    I64Array,
-    U8Array,
-    arrow_buffer,
-    fixed_values,
-    present_rows,
-    validity,
-    variable_values,
+from state_core.kernels.binary_rows import VALUE
+from state_core.serializers.binary_columns import (
+    binary_column,
+    decimal_column,
+    decimal_words,
+    fixed_column,
+    lengths_of,
+    millis_of,
+    pad,
+    state_validity,
+    string_column,
+    timestamp_column,
 )
+from state_core.serializers.columns import I64Array, U8Array, fixed_values, variable_values
 
 __all__ = [
     "BinaryFormat", "BooleanFormat", "DateFormat", "NumberFormat", "Places", "SlotFormat", "Slots",
     "SmallDecimalFormat", "SmallTimestampFormat", "StringFormat", "WideDecimalFormat",
-    "WideTimestampFormat", "binary_column", "decimal_column", "decimal_words", "micros_of",
-    "millis_of", "pad", "string_column", "timestamp_column", "timestamp_type", "write_states",
+    "WideTimestampFormat",
 ]  # fmt: skip
-
-U64Array: TypeAlias = npt.NDArray[np.uint64]
 
 OF_THEIR_OWN: I64Array = np.empty(0, np.int64)
 
@@ -87,7 +86,7 @@ class Slots:
     def locate(self, *, inline: bool, what: str) -> tuple[I64Array, I64Array]:
         """Where the bytes of longer values lie."""
         starts, ends = np.empty(len(self.slots), np.int64), np.empty(len(self.slots), np.int64)
-        failed = reading.locate_values(
+        failed = binary_values.locate_values(
             self.data, self.slots, self.state, self.base, self.end, self.owner, self.cursor, inline,
             starts, ends, self.inexact,
         )  # fmt: skip
@@ -96,7 +95,7 @@ class Slots:
 
     def column(self, kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
         """A column of fixed width."""
-        return _fixed_column(kind, values, self.state)
+        return fixed_column(kind, values, self.state)
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ class BooleanFormat(SlotFormat):
         found = read_numbers(slots, 1)
         slots.inexact[found > 1] = 1
         bits = pa.py_buffer(np.packbits(found != 0, bitorder="little"))
-        bitmap, nulls = _validity(slots.state)
+        bitmap, nulls = state_validity(slots.state)
         return pa.Array.from_buffers(pa.bool_(), len(found), [bitmap, bits], nulls)
 
     def encode(self, values: pa.Array, places: Places) -> None:
@@ -199,7 +198,7 @@ class DateFormat(NumberFormat):
     def decode(self, slots: Slots) -> pa.Array:
         """Days of years 1 to 9999."""
         days = read_numbers(slots, 4)
-        reading.check_dates(days, slots.state, slots.inexact)
+        binary_values.check_dates(days, slots.state, slots.inexact)
         return slots.column(self.arrow_type, days)
 
 
@@ -233,7 +232,7 @@ class WideTimestampFormat(SlotFormat):
     def decode(self, slots: Slots) -> pa.Array:
         """As microseconds; what they cut off is inexact."""
         micros = np.empty(len(slots.slots), np.int64)
-        failed = reading.read_wide_timestamps(
+        failed = binary_values.read_wide_timestamps(
             slots.data, slots.slots, slots.state, slots.base, slots.end, slots.owner, slots.cursor,
             micros, slots.inexact,
         )  # fmt: skip
@@ -264,7 +263,7 @@ class SmallDecimalFormat(SlotFormat):
         unscaled = read_numbers(slots, 8)
         words = np.empty(2 * len(unscaled), np.uint64)
         limit = 10**self.arrow_type.precision
-        reading.widen_decimals(unscaled, limit, slots.state, words, slots.inexact)
+        binary_values.widen_decimals(unscaled, limit, slots.state, words, slots.inexact)
         return slots.column(self.arrow_type, words)
 
     def encode(self, values: pa.Array, places: Places) -> None:
@@ -282,7 +281,7 @@ class WideDecimalFormat(SlotFormat):
     def decode(self, slots: Slots) -> pa.Array:
         """As 128 bits."""
         starts, ends = np.empty(len(slots.slots), np.int64), np.empty(len(slots.slots), np.int64)
-        failed = reading.locate_decimals(
+        failed = binary_values.locate_decimals(
             slots.data, slots.slots, slots.state, slots.base, slots.end, slots.owner, slots.cursor,
             starts, ends, slots.inexact,
         )  # fmt: skip
@@ -329,8 +328,8 @@ class BinaryFormat(SlotFormat):
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array:
         """Its bytes, where they are not in the slot."""
-        sizes = np.where(state == VALUE, _lengths(values), 0)
-        return pad(np.where(sizes > reading.MAX_INLINE, sizes, 0) if self.inline else sizes)
+        sizes = np.where(state == VALUE, lengths_of(values), 0)
+        return pad(np.where(sizes > binary_values.MAX_INLINE, sizes, 0) if self.inline else sizes)
 
     def encode(self, values: pa.Array, places: Places) -> None:
         """The bytes as they are."""
@@ -341,12 +340,12 @@ class BinaryFormat(SlotFormat):
                 places.targets, places.out,
             )  # fmt: skip
             return
-        sizes = np.where(places.state == VALUE, _lengths(values), 0)
+        sizes = np.where(places.state == VALUE, lengths_of(values), 0)
         writing.write_references(
             sizes, places.state, places.slots, places.base, places.owner, places.targets, places.out
         )
         starts = offsets[:-1].astype(np.int64)
-        reading.gather(data, starts, starts + sizes, places.targets, places.out)
+        binary_values.gather(data, starts, starts + sizes, places.targets, places.out)
 
 
 class StringFormat(BinaryFormat):
@@ -364,10 +363,10 @@ class StringFormat(BinaryFormat):
 
 
 _NUMBERS: dict[int, tuple[Any, Any, type]] = {
-    1: (reading.read_slots8, writing.write_slots8, np.uint8),
-    2: (reading.read_slots16, writing.write_slots16, np.int16),
-    4: (reading.read_slots32, writing.write_slots32, np.int32),
-    8: (reading.read_slots64, writing.write_slots64, np.int64),
+    1: (binary_rows.read_slots8, writing.write_slots8, np.uint8),
+    2: (binary_rows.read_slots16, writing.write_slots16, np.int16),
+    4: (binary_rows.read_slots32, writing.write_slots32, np.int32),
+    8: (binary_rows.read_slots64, writing.write_slots64, np.int64),
 }
 
 
@@ -378,147 +377,3 @@ def read_numbers(slots: Slots, width: int) -> npt.NDArray[Any]:
     padding = () if width == 8 else (max(0, slots.padding - width),)
     read(slots.data, slots.slots, slots.state, *padding, out, slots.inexact)
     return out
-
-
-def pad(sizes: I64Array) -> I64Array:
-    """Sizes rounded up to multiples of 8."""
-    padded: I64Array = (sizes + 7) & ~np.int64(7)
-    return padded
-
-
-def write_states(values: pa.Array, present: U8Array) -> U8Array:
-    """What is to be written of each row: nothing, a value, or a null."""
-    valid = present_rows(values)
-    state = np.full(len(values), VALUE, np.uint8)
-    if valid.size:
-        state[valid == 0] = NULL
-    if present.size:
-        state[present == 0] = ABSENT
-    return state
-
-
-# --------------------------------------------------------------------------- columns
-
-
-def _validity(state: U8Array) -> tuple[pa.Buffer | None, int]:
-    return validity((state == VALUE).astype(np.uint8))
-
-
-def _fixed_column(kind: pa.DataType, values: npt.NDArray[Any], state: U8Array) -> pa.Array:
-    bitmap, nulls = _validity(state)
-    return pa.Array.from_buffers(kind, len(state), [bitmap, arrow_buffer(values)], nulls)
-
-
-def timestamp_type(*, local: bool) -> pa.DataType:
-    """TIMESTAMP_LTZ is an instant; TIMESTAMP has no time zone."""
-    return pa.timestamp("us", "UTC") if local else pa.timestamp("us")
-
-
-def timestamp_column(
-    kind: pa.DataType,
-    millis: I64Array,
-    nanos: npt.NDArray[np.int32] | None,
-    state: U8Array,
-    inexact: U8Array,
-) -> pa.Array:
-    """Milliseconds, and nanoseconds of the millisecond, as microseconds."""
-    micros = np.empty(len(millis), np.int64)
-    if nanos is None:
-        reading.millis_to_micros(millis, state, micros, inexact)
-    else:
-        reading.join_nanos(millis, nanos, state, micros, inexact)
-    return _fixed_column(kind, micros, state)
-
-
-def micros_of(values: pa.Array, state: U8Array) -> I64Array:
-    """Microseconds, 0 where there is no value."""
-    return np.where(state == VALUE, fixed_values(values, np.int64), 0)
-
-
-def millis_of(values: pa.Array, state: U8Array) -> I64Array:
-    """Milliseconds of a column of microseconds.
-
-    Raises:
-        EncodeError: There is more than milliseconds.
-    """
-    micros = micros_of(values, state)
-    millis: I64Array = micros // 1000
-    finer = np.flatnonzero(millis * 1000 != micros)
-    if finer.size:
-        row = int(finer[0])
-        raise EncodeError(
-            f"row {row} is {values[row]}, and its type holds milliseconds",
-            remedy="round it yourself, or choose a type of more digits",
-        )
-    return millis
-
-
-def decimal_column(
-    kind: pa.DataType,
-    data: U8Array,
-    starts: I64Array,
-    ends: I64Array,
-    state: U8Array,
-    inexact: U8Array,
-) -> tuple[pa.Array, int]:
-    """Big-endian two's complement as decimals, and the first row of no bytes, or -1."""
-    words = np.empty(2 * len(starts), np.uint64)
-    limit = 10**kind.precision
-    low, high = np.uint64(limit & (1 << 64) - 1), np.uint64(limit >> 64)
-    failed = reading.parse_decimals(data, starts, ends, low, high, state, words, inexact)
-    return _fixed_column(kind, words, state), int(failed)
-
-
-def decimal_words(values: pa.Array) -> U64Array:
-    """Two words of each decimal, the low one first."""
-    buffer = values.buffers()[1]
-    if buffer is None:
-        return np.zeros(2 * len(values), np.uint64)
-    return np.frombuffer(buffer, np.uint64, 2 * len(values), values.offset * 16)
-
-
-def _bounds(starts: I64Array, ends: I64Array) -> I64Array:
-    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts, dtype=np.int64)))
-    if bounds[-1] > MAX_COLUMN_BYTES:
-        raise UnsupportedFormatError(
-            f"{bounds[-1]} bytes of values in one batch, and a column holds 2 GiB",
-            remedy="a single value this large can't be decoded; drop the state first",
-        )
-    return bounds
-
-
-def _variable_column(
-    kind: pa.DataType, bounds: I64Array, data: U8Array, state: U8Array
-) -> pa.Array:
-    bitmap, nulls = _validity(state)
-    buffers = [bitmap, arrow_buffer(bounds.astype(np.int32)), arrow_buffer(data)]
-    return pa.Array.from_buffers(kind, len(state), buffers, nulls)
-
-
-def binary_column(data: U8Array, starts: I64Array, ends: I64Array, state: U8Array) -> pa.Array:
-    """Ranges of bytes as a column."""
-    bounds = _bounds(starts, ends)
-    out = np.empty(int(bounds[-1]), np.uint8)
-    reading.gather(data, starts, ends, bounds, out)
-    return _variable_column(pa.binary(), bounds, out, state)
-
-
-def string_column(
-    data: U8Array, starts: I64Array, ends: I64Array, state: U8Array, inexact: U8Array
-) -> pa.Array:
-    """Ranges of UTF-8 as a column; what is none becomes U+FFFD and is inexact."""
-    bounds = _bounds(starts, ends)
-    out = np.empty(int(bounds[-1]), np.uint8)
-    reading.gather(data, starts, ends, bounds, out)
-    bad = np.empty(len(starts), np.uint8)
-    if reading.find_bad_utf8(bounds, out, bad):
-        inexact |= bad
-        raw = [bytes(out[at:to]) for at, to in pairwise(bounds.tolist())]
-        text = [one.decode("utf-8", "replace") for one in raw]
-        return pa.array(text, pa.string(), mask=state != VALUE)
-    return _variable_column(pa.string(), bounds, out, state)
-
-
-def _lengths(values: pa.Array) -> I64Array:
-    offsets, _ = variable_values(values)
-    return np.diff(offsets).astype(np.int64)

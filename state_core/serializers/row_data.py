@@ -1,6 +1,6 @@
-"""`RowData`, `ArrayData` and `MapData` in state: an i32 size, then Flink SQL's binary format.
+"""Snapshots of `RowData`, `ArrayData` and `MapData`, whose values are in `section_data`.
 
-The snapshots hold logical types as Java object streams, and name no field of the outermost row:
+They hold logical types as Java object streams, and name no field of the outermost row:
 its columns are `f0`, `f1`, ... A stream that was read is written back as it was.
 
 Source: `RowDataSerializer`, `BinaryRowDataSerializer`, `ArrayDataSerializer` and
@@ -10,18 +10,11 @@ Source: `RowDataSerializer`, `BinaryRowDataSerializer`, `ArrayDataSerializer` an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from state_core.errors import EncodeError
 from state_core.java_stream import read_java_stream, write_java_stream
-from state_core.kernels import encode
-from state_core.kernels.skip import SIZED
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.binary_sections import SectionFormat, row_format, section_format
-from state_core.serializers.columns import ALL_PRESENT, Cursor, I32Array, I64Array, Target, U8Array
+from state_core.serializers.binary_formats import row_format, section_format
 from state_core.serializers.compatibility import (
     Compatibility,
     Reason,
@@ -31,6 +24,7 @@ from state_core.serializers.compatibility import (
     reconfigured,
     worst_of,
 )
+from state_core.serializers.logical_type_differences import differences
 from state_core.serializers.logical_type_streams import WrittenType, read_logical_type
 from state_core.serializers.logical_types import (
     ArrayType,
@@ -43,24 +37,22 @@ from state_core.serializers.logical_types import (
     SimpleType,
     StructuredType,
     TimestampType,
-    differences,
 )
 from state_core.serializers.registry import register, registered_classes
+from state_core.serializers.section_data import (
+    BinarySerializer,
+    RowDataSerializer,
+    SectionSerializer,
+)
 from state_core.serializers.serializer_streams import java_serializer_of
 from state_core.serializers.snapshots import read_nested, write_nested
-from state_core.serializers.table_data import (
-    DecimalDataSerializerSnapshot,
-    TimestampDataSerializerSnapshot,
-    bytes_hash_codes,
-    locate_sized,
-)
-from state_core.serializers.text import ByteArraySerializer
+from state_core.serializers.table_data import DecimalDataSerializerSnapshot
+from state_core.serializers.table_timestamps import TimestampDataSerializerSnapshot
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
-    "ArrayDataSerializerSnapshot", "BinaryRowDataSerializerSnapshot", "BinarySerializer",
-    "MapDataSerializerSnapshot", "RowDataSerializer", "RowDataSerializerSnapshot",
-    "SectionSerializer", "internal_snapshot",
+    "ArrayDataSerializerSnapshot", "BinaryRowDataSerializerSnapshot", "MapDataSerializerSnapshot",
+    "RowDataSerializerSnapshot", "internal_snapshot",
 ]  # fmt: skip
 
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
@@ -68,109 +60,6 @@ BASE = "org.apache.flink.api.common.typeutils.base."
 MAX_FIELDS = 1 << 16
 LEAST_STREAM = 6
 TYPE_STAYS = "a logical type in Flink SQL's state never changes"
-
-
-class SectionSerializer(TypeSerializer):
-    """A section of the binary format behind its i32 size.
-
-    Args:
-        section: Its format.
-        name: The type as messages name it.
-    """
-
-    name = ""
-    least = 4
-
-    def __init__(self, section: SectionFormat, name: str) -> None:
-        self.section = section
-        self.name = name
-        self.arrow_type = section.arrow_type
-
-    def read(self, source: DataInput) -> Any:
-        """One value."""
-        place = source.place
-        data = source.read_bytes(source.read_count("bytes"))
-        bounds = np.zeros(1, np.int64), np.array([len(data)])
-        cursor = Cursor(np.frombuffer(data, np.uint8), *bounds, lambda _: place)
-        return self.section.decode(cursor).to_pylist()[0]
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """One value."""
-        try:
-            column = pa.array([value], self.arrow_type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise EncodeError(f"{value!r} is no {self.name} ({error})") from None
-        size = int(self.section.sizes(column, ALL_PRESENT)[0])
-        data = np.empty(size, np.uint8)
-        self.section.encode(column, Target(data, np.zeros(1, np.int64)))
-        out.write_int(size)
-        out.write_bytes(data.tobytes())
-
-    def skip(self, source: DataInput) -> None:
-        """Move behind its bytes."""
-        source.read_bytes(source.read_count("bytes"))
-
-    def skip_program(self) -> tuple[int, ...]:
-        """A count of bytes."""
-        return (SIZED, 1)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """The sections, all at once."""
-        starts, ends = locate_sized(cursor, f"a {self.name}")
-        inner = Cursor(cursor.data, starts, ends, cursor.place, cursor.present, cursor.inexact)
-        return self.section.decode(inner)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes and the section's."""
-        sizes = self.section.sizes(values, present)
-        return sizes + (4 * present.astype(np.int64) if present.size else 4)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Sizes, and each section at its place."""
-        sizes = self.section.sizes(values, target.present).astype(np.int32)
-        encode.write_fixed32(sizes, target.present, target.out, target.position)
-        self.section.encode(values, target)
-
-
-class RowDataSerializer(SectionSerializer):
-    """`RowData`: fields `f0`, `f1`, ...; its hash code is that of its bytes."""
-
-    def hash_code(self, value: Any) -> int:
-        """Murmur over the row's bytes, by words."""
-        out = DataOutput()
-        self.write(value, out)
-        return self.hash_code_at(DataInput(out.to_bytes()))
-
-    def hash_code_at(self, source: DataInput) -> int:
-        """The same of a row as it was written, whatever its kind and layout."""
-        return _hash_bytes(source.read_bytes(source.read_count("bytes")))
-
-    def hash_codes(self, values: pa.Array) -> I32Array:
-        """The same of every row."""
-        sizes = self.section.sizes(values, ALL_PRESENT)
-        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
-        out = np.empty(int(bounds[-1]), np.uint8)
-        self.section.encode(values, Target(out, bounds[:-1].copy()))
-        return bytes_hash_codes(out, bounds[:-1], bounds[1:])
-
-
-class BinarySerializer(ByteArraySerializer):
-    """The binary format behind its size where nothing says what is in it: kept as bytes."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def hash_code(self, value: Any) -> int:
-        """Murmur over the bytes."""
-        return _hash_bytes(value)
-
-
-def _hash_bytes(data: bytes) -> int:
-    bounds = np.zeros(1, np.int64), np.array([len(data)])
-    return int(bytes_hash_codes(np.frombuffer(data, np.uint8), *bounds)[0])
-
-
-# --------------------------------------------------------------------------- snapshots
 
 
 def _compare(

@@ -1,13 +1,11 @@
-"""Flink SQL's strings, decimals, timestamps, raw values and variants, each by itself in state.
+"""Flink SQL's strings, decimals and raw values, each by itself in state.
 
-Source: `StringDataSerializer`, `DecimalDataSerializer`, `TimestampDataSerializer` and
-`RawValueDataSerializer` in `org.apache.flink.table.runtime.typeutils`; `VariantSerializer` and
-`BitmapSerializer` in `org.apache.flink.api.common.typeutils.base`.
+Source: `StringDataSerializer`, `DecimalDataSerializer` and `RawValueDataSerializer` in
+`org.apache.flink.table.runtime.typeutils`.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -15,21 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from state_core.errors import EncodeError
-from state_core.kernels import binary_rows as reading
+from state_core.kernels import binary_rows, binary_values, encode
 from state_core.kernels import binary_rows_encode as writing
-from state_core.kernels import encode
-from state_core.kernels.binary_rows import ABSENT, FIRST_MILLI, LAST_MILLI, VALUE
+from state_core.kernels.binary_rows import ABSENT, VALUE
 from state_core.kernels.skip import FIXED, SIZED
 from state_core.serializers.base import VARIABLE, TypeSerializer, TypeSerializerSnapshot, to_int32
-from state_core.serializers.binary_slots import (
-    binary_column,
+from state_core.serializers.binary_columns import (
     decimal_column,
     decimal_words,
-    micros_of,
-    millis_of,
+    fixed_column,
     string_column,
-    timestamp_column,
-    timestamp_type,
     write_states,
 )
 from state_core.serializers.columns import (
@@ -38,31 +31,24 @@ from state_core.serializers.columns import (
     I64Array,
     Target,
     U8Array,
-    arrow_buffer,
     require_values,
-    validity,
     variable_values,
 )
 from state_core.serializers.compatibility import Compatibility, as_is, incompatible
 from state_core.serializers.registry import register
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot, simple_snapshot
-from state_core.serializers.structs import StructSerializer
 from state_core.serializers.text import ByteArraySerializer
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
-    "BitmapSerializer", "DecimalDataSerializer", "DecimalDataSerializerSnapshot",
-    "RawValueDataSerializer", "RawValueDataSerializerSnapshot", "StringDataSerializer",
-    "StringDataSerializerSnapshot", "TimestampDataSerializer", "TimestampDataSerializerSnapshot",
-    "VariantSerializer", "bytes_hash_codes", "locate_sized", "presence",
+    "DecimalDataSerializer", "DecimalDataSerializerSnapshot", "RawValueDataSerializer",
+    "RawValueDataSerializerSnapshot", "StringDataSerializer", "StringDataSerializerSnapshot",
+    "bytes_hash_codes", "locate_sized", "presence",
 ]  # fmt: skip
 
-BASE = "org.apache.flink.api.common.typeutils.base."
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
 LONG_DIGITS = 18
-MILLI_DIGITS = 3
 MAX_DIGITS = 38
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # the widest decimal, with room to notice what does not fit
 _EXACT = Context(prec=60)
 
@@ -70,7 +56,7 @@ _EXACT = Context(prec=60)
 def locate_sized(cursor: Cursor, what: str) -> tuple[I64Array, I64Array]:
     """Where the bytes behind an i32 length lie; the cursor moves behind them."""
     starts, ends = np.empty(cursor.rows, np.int64), np.empty(cursor.rows, np.int64)
-    failed = reading.locate_sized(
+    failed = binary_rows.locate_sized(
         cursor.data, cursor.position, cursor.end, cursor.present, starts, ends
     )
     cursor.check(failed, what)
@@ -226,11 +212,8 @@ class DecimalDataSerializer(TypeSerializer):
         words = np.empty(2 * cursor.rows, np.uint64)
         limit = 10**self.precision
         unscaled = cursor.read_int64(f"a {self.name}")
-        reading.widen_decimals(unscaled, limit, state, words, cursor.inexact)
-        bitmap, nulls = validity((state == VALUE).astype(np.uint8))
-        return pa.Array.from_buffers(
-            self.arrow_type, cursor.rows, [bitmap, arrow_buffer(words)], nulls
-        )
+        binary_values.widen_decimals(unscaled, limit, state, words, cursor.inexact)
+        return fixed_column(self.arrow_type, words, state)
 
     def _lengths(self, values: pa.Array, present: U8Array) -> I64Array:
         lengths = np.empty(len(values), np.int64)
@@ -259,90 +242,6 @@ class DecimalDataSerializer(TypeSerializer):
         target.position += lengths
 
 
-class TimestampDataSerializer(TypeSerializer):
-    """`TimestampData`: i64 milliseconds, and above 3 digits i32 nanoseconds of the millisecond.
-
-    The column has microseconds without a time zone: the bytes don't say whether there is one.
-    """
-
-    arrow_type = timestamp_type(local=False)
-
-    def __init__(self, precision: int) -> None:
-        self.precision = precision
-        self.small = precision <= MILLI_DIGITS
-        self.length = 8 if self.small else 12
-
-    @property
-    def name(self) -> str:
-        """`TimestampData(6)`."""
-        return f"TimestampData({self.precision})"
-
-    def read(self, source: DataInput) -> datetime | None:
-        """One timestamp, cut to microseconds; None where a year is not of four digits."""
-        millis, nanos = source.read_long(), 0 if self.small else source.read_int()
-        if not FIRST_MILLI <= millis <= LAST_MILLI or not 0 <= nanos <= 999_999:
-            return None
-        moved = EPOCH + timedelta(milliseconds=millis, microseconds=nanos // 1000)
-        return moved.replace(tzinfo=None)
-
-    def _parts(self, value: Any) -> tuple[int, int]:
-        """Milliseconds and nanoseconds of the millisecond."""
-        if not isinstance(value, datetime):
-            raise EncodeError(f"{value!r} is no {self.name}")
-        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-        millis, micros = divmod((aware - EPOCH) // timedelta(microseconds=1), 1000)
-        if micros and self.small:
-            raise EncodeError(f"{value!r} has more digits than {self.name}")
-        return millis, micros * 1000
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """One timestamp."""
-        millis, nanos = self._parts(value)
-        out.write_long(millis)
-        if not self.small:
-            out.write_int(nanos)
-
-    def hash_code(self, value: Any) -> int:
-        """`TimestampData.hashCode`."""
-        return self._hash(*self._parts(value))
-
-    def hash_code_at(self, source: DataInput) -> int:
-        """The same, with nanoseconds that the column cuts off."""
-        return self._hash(source.read_long(), 0 if self.small else source.read_int())
-
-    @staticmethod
-    def _hash(millis: int, nanos: int) -> int:
-        bits = millis % (1 << 64)
-        return to_int32(31 * to_int32((bits ^ (bits >> 32)) & 0xFFFFFFFF) + nanos)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Eight or twelve bytes."""
-        return (FIXED, self.length)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """As microseconds."""
-        millis = cursor.read_int64(f"a {self.name}")
-        nanos = None if self.small else cursor.read_int32(f"a {self.name}")
-        return timestamp_column(self.arrow_type, millis, nanos, presence(cursor), cursor.inexact)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Eight or twelve bytes."""
-        require_values(values, present, self.name)
-        if self.small:
-            millis_of(values, write_states(values, present))
-        sizes = np.full(len(values), self.length, np.int64)
-        return sizes * present if present.size else sizes
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Milliseconds and nanoseconds."""
-        micros = micros_of(values, write_states(values, target.present))
-        millis = micros // 1000
-        encode.write_fixed64(millis, target.present, target.out, target.position)
-        if not self.small:
-            nanos = ((micros - millis * 1000) * 1000).astype(np.int32)
-            encode.write_fixed32(nanos, target.present, target.out, target.position)
-
-
 class RawValueDataSerializer(ByteArraySerializer):
     """`RawValueData`: an i32 size and what another serializer wrote, kept as bytes."""
 
@@ -351,76 +250,9 @@ class RawValueDataSerializer(ByteArraySerializer):
         self.name = f"RawValueData<{inner.name}>"
 
 
-class BitmapSerializer(ByteArraySerializer):
-    """`Bitmap`: an i32 length and a Roaring bitmap, kept as bytes."""
-
-    name = "Bitmap"
-
-
-class VariantSerializer(StructSerializer):
-    """`Variant`: two i32 lengths, then the value and its metadata in Parquet's variant encoding."""
-
-    name = "Variant"
-    least = 8
-
-    def __init__(self) -> None:
-        super().__init__([("value", ByteArraySerializer()), ("metadata", ByteArraySerializer())])
-
-    def read(self, source: DataInput) -> dict[str, bytes]:
-        """One variant."""
-        lengths = source.read_int(), source.read_int()
-        return {
-            name: source.read_bytes(length)
-            for (name, _), length in zip(self.fields, lengths, strict=True)
-        }
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """One variant."""
-        parts = self._by_position(value)
-        if not all(isinstance(one, bytes) for one in parts):
-            raise EncodeError(f"{value!r} is no Variant")
-        for one in parts:
-            out.write_int(len(one))
-        for one in parts:
-            out.write_bytes(one)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Two binary columns."""
-        lengths = [cursor.read_int32(f"a {self.name}").astype(np.int64) for _ in self.fields]
-        columns, state = [], presence(cursor)
-        for length in lengths:
-            held = np.where(state == VALUE, length, 0)
-            bad = np.flatnonzero((held < 0) | (held > cursor.end - cursor.position))
-            cursor.check(int(bad[0]) if bad.size else -1, f"a {self.name}")
-            starts = np.where(state == VALUE, cursor.position, 0)
-            columns.append(binary_column(cursor.data, starts, starts + held, state))
-            cursor.position += held
-        return self._struct(cursor.present, columns, cursor.rows)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Eight bytes and both parts'."""
-        require_values(values, present, self.name)
-        total = np.zeros(len(values), np.int64)
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            total += one.sizes(column, present)
-        return total
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Both lengths, then both parts."""
-        columns = self._columns(values)
-        for column in columns:
-            lengths = np.diff(variable_values(column)[0]).astype(np.int32)
-            encode.write_fixed32(lengths, target.present, target.out, target.position)
-        for column in columns:
-            offsets, data = variable_values(column)
-            encode.write_units(offsets, data, target.present, target.out, target.position)
-
-
 StringDataSerializerSnapshot = simple_snapshot(
     f"{TYPEUTILS}StringDataSerializer$StringDataSerializerSnapshot", StringDataSerializer
 )
-for _name, _serializer in (("Bitmap", BitmapSerializer), ("Variant", VariantSerializer)):
-    simple_snapshot(f"{BASE}{_name}Serializer${_name}SerializerSnapshot", _serializer)
 
 
 @register
@@ -465,48 +297,6 @@ class DecimalDataSerializerSnapshot(TypeSerializerSnapshot):
         if (self.precision, self.scale) == (old.precision, old.scale):
             return as_is()
         return incompatible(old.type_name, self.type_name, "precision and scale never change")
-
-
-@register
-class TimestampDataSerializerSnapshot(TypeSerializerSnapshot):
-    """`TimestampDataSerializer$TimestampDataSerializerSnapshot`: the precision."""
-
-    java_class = f"{TYPEUTILS}TimestampDataSerializer$TimestampDataSerializerSnapshot"
-    current_version = 1
-    versions = range(1, 2)
-
-    def __init__(self) -> None:
-        self.precision = 6
-
-    @classmethod
-    def of(cls, precision: int) -> TimestampDataSerializerSnapshot:
-        """The snapshot of a TIMESTAMP, with or without local time zone."""
-        made = cls()
-        made.precision = precision
-        return made
-
-    def read_snapshot(self, version: int, source: DataInput) -> None:
-        """One number."""
-        self.check_version(version, source)
-        self.precision = source.read_int()
-        if not 0 <= self.precision <= 9:
-            raise source.fault(f"TIMESTAMP({self.precision})")
-
-    def write_snapshot(self, out: DataOutput) -> None:
-        """One number."""
-        out.write_int(self.precision)
-
-    def restore_serializer(self) -> TypeSerializer:
-        """The serializer of this precision."""
-        return TimestampDataSerializer(self.precision)
-
-    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is for the same precision; nothing else goes."""
-        if not isinstance(old, TimestampDataSerializerSnapshot):
-            return incompatible(old.type_name, self.type_name, "the type is another one")
-        if self.precision == old.precision:
-            return as_is()
-        return incompatible(old.type_name, self.type_name, "the precision never changes")
 
 
 @register

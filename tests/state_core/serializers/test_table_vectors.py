@@ -26,11 +26,7 @@ from state_core.serializers.logical_types import (
     StructuredType,
     TimestampType,
 )
-from state_core.serializers.registry import (
-    read_serializer_snapshot,
-    registered_classes,
-    write_serializer_snapshot,
-)
+from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
 from state_core.serializers.row_data import internal_snapshot
 from state_core.wire import DataInput, DataOutput
 from tests.golden_cases import GOLDEN
@@ -43,14 +39,7 @@ LINES: list[Line] = [
     for line in (GOLDEN / "vectors" / "table.jsonl").read_text("utf-8").splitlines()
 ]
 TYPES = [line for line in LINES if line["what"] == "type"]
-NULLABLE = (
-    "org.apache.flink.api.java.typeutils.runtime.NullableSerializer$NullableSerializerSnapshot"
-)
-VALUES = {
-    line["name"]: line
-    for line in LINES
-    if line["what"] == "values" and (line["name"] != "Node" or NULLABLE in registered_classes())
-}
+VALUES = {line["name"]: line for line in LINES if line["what"] == "values"}
 PAIRS = [line for line in LINES if line["what"] == "pairs"]
 PARSED = [line for line in TYPES if line["parsed"]]
 # in the planner's own classes, which no SQL text names
