@@ -39,6 +39,9 @@ __all__ = ["RocksDBFiles"]
 
 BATCH_ROWS = 1 << 16
 BLOCK_BYTES = 8 << 20
+LOG_BLOCK = 32768
+LOG_HEAD = 7  # u32 checksum, u16 length (little-endian), u8 type
+RECYCLED_RECORDS = (5, 6, 7, 8, 11)
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 DROPPED_OPTIONS = re.compile(
     r"\s*(db_log_dir|wal_dir|db_paths|cf_paths|env|file_system|sst_file_manager|wal_filter"
@@ -75,8 +78,11 @@ class RocksDBFiles:
         """The instance, opened read-only from a directory that goes when this does."""
         directory = tempfile.TemporaryDirectory(prefix="statelake-rocksdb-")
         self._held.append(directory)
-        for name, source in self.files:
-            _place(Path(directory.name), name, source)
+        try:
+            for name, source in self.files:
+                _place(Path(directory.name), name, source)
+        except OSError as error:  # one name twice, or no space left
+            raise self._fault(error) from error
         try:
             options, families = Options.load_latest(directory.name)
             database = Rdict(
@@ -164,9 +170,9 @@ class _Family:
         self.prefix = files.prefix
         database = files._database  # noqa: SLF001 - a part of it
         try:
-            family = database.get_column_family(name)
-            first = wanted.first.to_bytes(self.prefix, "big")
-            self.items: Any = family.items(from_key=first)
+            self.family: Any = database.get_column_family(name)
+            self.last = wanted.first.to_bytes(self.prefix, "big")
+            self.items: Any = self.family.items(from_key=self.last)
         except Exception as error:
             raise files._fault(error) from error  # noqa: SLF001 - the same
         self.held: list[tuple[bytes, bytes]] = []
@@ -192,9 +198,28 @@ class _Family:
 
     def _next(self) -> list[tuple[bytes, bytes]]:
         try:
-            return list(islice(self.items, BATCH_ROWS))
+            found = list(islice(self.items, BATCH_ROWS))
+            if found:
+                self.last = found[-1][0]
+            if len(found) < BATCH_ROWS:
+                self._check_end()
         except Exception as error:
             raise self.files._fault(error) from error  # noqa: SLF001 - a part of it
+        return found
+
+    def _check_end(self) -> None:
+        """Items just end where a block can't be read; go there again, and ask why nothing follows.
+
+        Raises:
+            Exception: RocksDB's own, or ours if there is more after all.
+        """
+        again = self.family.iter()
+        again.seek(self.last)
+        if again.valid() and again.key() == self.last:
+            again.next()
+        again.status()
+        if again.valid():
+            raise CorruptSnapshotError("reading ended before the last entry")
 
 
 def _first_from(rows: list[tuple[bytes, bytes]], key: bytes) -> int:
@@ -217,6 +242,8 @@ def _place(directory: Path, name: str, source: ByteSource) -> None:
             place=source.name,
             remedy="this is not how Flink writes: do not trust the file",
         )
+    if name.startswith("MANIFEST"):
+        _check_manifest(source)
     target = directory / name
     if name.startswith("OPTIONS"):
         data = np.empty(source.size, np.uint8)
@@ -235,6 +262,27 @@ def _place(directory: Path, name: str, source: ByteSource) -> None:
             block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
             source.read_into(at, block)
             file.write(block.data)
+
+
+def _check_manifest(source: ByteSource) -> None:
+    """Refuse records of recycled logs: no manifest has any, and RocksDB never comes back from one.
+
+    Whatever else may be wrong it finds itself, by the checksums.
+    """
+    data = np.empty(source.size, np.uint8)
+    source.read_into(0, data)
+    at = 0
+    while at + LOG_HEAD <= data.size:
+        if LOG_BLOCK - at % LOG_BLOCK < LOG_HEAD:
+            at += LOG_BLOCK - at % LOG_BLOCK
+            continue
+        if int(data[at + 6]) in RECYCLED_RECORDS:
+            raise CorruptSnapshotError(
+                f"a record of type {int(data[at + 6])} in a RocksDB manifest",
+                place=f"{source.name}, offset {at}",
+                remedy="the file is damaged or was not copied whole: fetch it again",
+            )
+        at += LOG_HEAD + int(data[at + 4]) + (int(data[at + 5]) << 8)
 
 
 def _refuse(data: bytes) -> NoReturn:

@@ -1,0 +1,112 @@
+"""Damaged RocksDB files: RocksDB finds what is wrong, and what it would never come back from."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from state_core import open_snapshot
+from state_core.errors import CorruptSnapshotError, MissingFileError, StateError, UnsafePathError
+from state_core.filesystem import Directory
+from state_core.formats.keyed_files import RocksDBKeyedFile, open_keyed
+from state_core.formats.metadata import read_metadata
+from state_core.formats.state_files import StateFiles
+from state_core.handles import IncrementalHandle, RelativeHandle
+from tests.expected_contents import tables_of
+from tests.golden_cases import golden_cases
+
+(GOLDEN,) = golden_cases("kinds", form="native")[1:]
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """A native savepoint of the RocksDB backend."""
+    return Path(shutil.copytree(GOLDEN.snapshot, tmp_path / "savepoint"))
+
+
+def handle_of(snapshot: Path) -> IncrementalHandle:
+    """The first subtask's handle."""
+    metadata = read_metadata((snapshot / "_metadata").read_bytes())
+    subtasks = next(one.subtasks for one in metadata.operators if one.uid == "kinds")
+    assert subtasks is not None
+    handle = subtasks[0].managed_keyed
+    assert isinstance(handle, IncrementalHandle)
+    return handle
+
+
+def path_of(snapshot: Path, name: str) -> Path:
+    """Where the file of a local name lies."""
+    handle = handle_of(snapshot)
+    for local, stream in (*handle.shared, *handle.private):
+        if local.startswith(name) or local.endswith(name):
+            assert isinstance(stream, RelativeHandle)
+            return snapshot / stream.path
+    raise AssertionError(name)
+
+
+def opened(snapshot: Path, handle: IncrementalHandle) -> RocksDBKeyedFile:
+    """The handle as a file."""
+    found = open_keyed(handle, StateFiles(Directory(snapshot)), 128)
+    assert isinstance(found, RocksDBKeyedFile)
+    return found
+
+
+@pytest.mark.parametrize("kind", [5, 6, 7, 8, 11])
+def test_manifests_have_no_recycled_records(copied: Path, kind: int) -> None:
+    """RocksDB loops for ever over one; it is told before RocksDB sees it."""
+    path = path_of(copied, "MANIFEST")
+    data = bytearray(path.read_bytes())
+    second = 7 + int.from_bytes(data[4:6], "little")
+    data[second + 6] = kind
+    path.write_bytes(data)
+    with pytest.raises(CorruptSnapshotError, match=f"record of type {kind} in a RocksDB manifest"):
+        tables_of(open_snapshot(copied))
+
+
+@pytest.mark.parametrize("name", ["MANIFEST", "CURRENT", ".sst"])
+@pytest.mark.parametrize("at", [0, 6, 15, 900, -60])
+def test_damage_is_found(copied: Path, name: str, at: int) -> None:
+    """One byte changed in any file that matters: by checksums, or since nothing fits."""
+    path = path_of(copied, name)
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(StateError) as found:
+        tables_of(open_snapshot(copied))
+    assert "\n" not in str(found.value)
+    assert found.value.remedy
+
+
+@pytest.mark.parametrize("name", ["MANIFEST", "CURRENT", ".sst"])
+def test_files_that_are_left_out(copied: Path, name: str) -> None:
+    """Missing beside `_metadata`, or in the handle itself."""
+    handle = handle_of(copied)
+    kept = tuple(one for one in handle.private if name not in one[0])
+    shared = tuple(one for one in handle.shared if name not in one[0])
+    file = opened(copied, replace(handle, private=kept, shared=shared))
+    with pytest.raises(CorruptSnapshotError, match="RocksDB can't read its files"):
+        list(file.entries())
+    path_of(copied, name).unlink()
+    with pytest.raises(MissingFileError):
+        open_snapshot(copied)
+
+
+@pytest.mark.parametrize("name", ["../x.sst", "a/b", "", ".hidden", "x\n", "\0"])
+def test_local_names_are_plain(copied: Path, name: str) -> None:
+    """A local name is where the file is put: it must not lead anywhere."""
+    handle = handle_of(copied)
+    stream = handle.private[0][1]
+    with pytest.raises(UnsafePathError, match="a RocksDB file called"):
+        list(opened(copied, replace(handle, private=((name, stream),))).entries())
+
+
+def test_local_names_are_there_once(copied: Path) -> None:
+    """Two files of one name are no database."""
+    handle = handle_of(copied)
+    table = next(one for one in handle.private if one[0].endswith(".sst"))
+    twice = replace(handle, private=(*handle.private, table))
+    with pytest.raises(CorruptSnapshotError, match="File exists"):
+        list(opened(copied, twice).entries())
