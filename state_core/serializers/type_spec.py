@@ -17,11 +17,22 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from state_core.errors import EncodeError
+from state_core.serializers.arrays import (
+    GenericArraySerializerSnapshot,
+    SetSerializerSnapshot,
+)
 from state_core.serializers.avro import AvroSerializerSnapshot
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
+from state_core.serializers.enums import EnumSerializerSnapshot
+from state_core.serializers.logical_type_parser import parse_logical_type
+from state_core.serializers.optionals import (
+    JavaEitherSerializerSnapshot,
+    NullableSerializerSnapshot,
+)
 from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
 from state_core.serializers.registry import registered_classes
+from state_core.serializers.row_data import RowDataSerializerSnapshot
 from state_core.serializers.snapshots import (
     CompositeTypeSerializerSnapshot,
     SimpleTypeSerializerSnapshot,
@@ -34,7 +45,11 @@ TypeSpec: TypeAlias = "str | Mapping[str, Any]"
 Nested: TypeAlias = "tuple[TypeSerializerSnapshot, ...]"
 
 _TOKEN = re.compile(r"\s*([\w.$]+(?:\[\])?|[<>,])")
-_ALIASES = {"Int": "Integer", "Char": "Character", "Bytes": "byte[]", "Bool": "Boolean"}
+_PRIMITIVES = {
+    "boolean": "Boolean", "byte": "Byte", "short": "Short", "int": "Integer", "long": "Long",
+    "float": "Float", "double": "Double", "char": "Character",
+}  # fmt: skip
+_ALIASES = _PRIMITIVES | {"Int": "Integer", "Char": "Character", "Bytes": "byte[]"}
 MAX_TUPLE = 25
 
 
@@ -130,17 +145,41 @@ def _tuple(name: str, nested: Nested) -> TypeSerializerSnapshot:
 _GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
     "List": lambda _, nested: _of(ListSerializerSnapshot(), nested, 1),
     "Map": lambda _, nested: _of(MapSerializerSnapshot(), nested, 2),
+    "Set": lambda _, nested: _of(SetSerializerSnapshot(), nested, 1),
+    "Nullable": lambda _, nested: _of(NullableSerializerSnapshot(), nested, 1),
+    "Either": lambda _, nested: _of(JavaEitherSerializerSnapshot(), nested, 2),
     "Row": lambda _, nested: _of(RowSerializerSnapshot(), nested, None),
     "Tuple": _tuple,
 }
 
 
 def _pojo(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
+    """A POJO; a field that is `Integer` begins as null where it is new, an `int` as 0."""
+    boxed = [name for name, one in spec.get("fields", {}).items() if one in _PRIMITIVES.values()]
     return PojoSerializerSnapshot.of(
         str(spec["pojo"]),
         _fields(spec, "fields"),
         registered=_fields(spec, "registered") if "registered" in spec else None,
+        boxed=boxed,
     )
+
+
+def _enum(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
+    constants = spec.get("constants")
+    if not isinstance(constants, list) or not constants:
+        raise EncodeError("an enum without its `constants`")
+    return EnumSerializerSnapshot.of(str(spec["enum"]), [str(one) for one in constants])
+
+
+def _array(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
+    return GenericArraySerializerSnapshot.of(str(spec["array"]), parse_type(spec.get("of", "")))
+
+
+def _row_data(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
+    types = spec["row_data"]
+    if not isinstance(types, list):
+        raise EncodeError("`row_data` wants a list of SQL types, such as [BIGINT, STRING]")
+    return RowDataSerializerSnapshot.of(*(parse_logical_type(str(one)) for one in types))
 
 
 def _fields(spec: Mapping[str, Any], name: str) -> dict[str, TypeSerializerSnapshot]:
@@ -159,6 +198,9 @@ def _avro(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
 _MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {
     "pojo": _pojo,
     "avro": _avro,
+    "enum": _enum,
+    "array": _array,
+    "row_data": _row_data,
 }
 
 
