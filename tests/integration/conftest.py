@@ -1,23 +1,48 @@
-"""One JVM of each Flink for all tests that ask it."""
+"""One JVM of each Flink for all tests that ask it, and one lake with the golden savepoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from pipelines.lake.catalog import Lake
+from pipelines.lake.importing import import_snapshot
+from state_core.errors import StateError
+from tests.golden_cases import golden_cases
 from tests.integration.flink.oracle import FlinkOracle
 
 
 @pytest.fixture(scope="session")
 def flink() -> Iterator[FlinkOracle]:
     """Flink 2.3.0."""
-    with FlinkOracle("2.3.0", "2g") as oracle:
+    with running("2.3.0") as oracle:
         yield oracle
 
 
 @pytest.fixture(scope="session")
 def old_flink() -> Iterator[FlinkOracle]:
     """Flink 1.20.0, the last of the line before."""
-    with FlinkOracle("1.20.0") as oracle:
+    with running("1.20.0") as oracle:
         yield oracle
+
+
+@contextmanager
+def running(version: str) -> Iterator[FlinkOracle]:
+    """A JVM with this Flink; without a Java, its tests fail in one sentence."""
+    try:
+        oracle = FlinkOracle(version)
+    except StateError as error:
+        pytest.fail(f"Flink {version} can't be asked: {error}", pytrace=False)
+    with oracle:
+        yield oracle
+
+
+@pytest.fixture(scope="session")
+def golden_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with each golden savepoint of our jobs as a job of its own, called `sp` in it."""
+    made = Lake(tmp_path_factory.mktemp("golden") / "lake")
+    for golden in golden_cases("wordcount", "kinds", "windows", form="canonical"):
+        import_snapshot(made, str(golden.snapshot), golden.name, snapshot_id="sp", engine="local")
+    return made

@@ -6,8 +6,10 @@ import json
 import subprocess
 import tempfile
 from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from threading import Thread, Timer
+from threading import Event, Thread, Timer
 from types import TracebackType
 from typing import Any
 
@@ -18,11 +20,19 @@ from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, 
 
 SOURCES = ("Oracle.java", "Jobs.java", "Json.java")
 KEPT_LINES = 60
-ANSWER_SECONDS = 180
+ANSWER_SECONDS = 300
+CLOSE_SECONDS = 30
+# many short jobs: a compiler that begins at once is worth more than one that does it well
+SHORT_JOBS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class FlinkError(RuntimeError):
     """Flink refused; the message is its own."""
+
+
+def sorted_lines(held: Iterable[Any]) -> list[str]:
+    """What keys hold as text, in an order that depends on nothing else: comparable."""
+    return sorted(json.dumps(one, sort_keys=True) for one in held)
 
 
 class FlinkOracle:
@@ -30,25 +40,39 @@ class FlinkOracle:
 
     Args:
         version: Of Flink.
-        heap: Of the JVM.
+        heap: Of the JVM; buffers of the network are as much again at most.
+        patience: Seconds to wait for one answer.
     """
 
-    def __init__(self, version: str, heap: str = "1g") -> None:
+    def __init__(self, version: str, heap: str = "1g", patience: float = ANSWER_SECONDS) -> None:
         self.version = version
+        self.patience = patience
         jars = flink_jars(version)
         classes = compiled([JAVA_SOURCES / one for one in SOURCES], jars, f"flink-{version}")
         path = ":".join(map(str, [classes, *jars]))
+        # Flink leaves files in its temporary directory, so it gets one that goes with it
+        self._directory = tempfile.TemporaryDirectory(
+            prefix=f"flink-{version}-", ignore_cleanup_errors=True
+        )
         self.process = subprocess.Popen(
-            [java_command(), f"-Xmx{heap}", *OPENS, "-cp", path, "Oracle"],
+            [
+                java_command(), f"-Xmx{heap}", *SHORT_JOBS,
+                f"-Djava.io.tmpdir={self._directory.name}", *OPENS, "-cp", path, "Oracle",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-        )
+        )  # fmt: skip
         self._told: deque[str] = deque(maxlen=KEPT_LINES)
-        Thread(target=self._listen, daemon=True).start()
-        self._answer()
+        self._listener = Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        try:
+            self._answer()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -80,37 +104,61 @@ class FlinkOracle:
         return [json.loads(line) for line in lines]
 
     def close(self) -> None:
-        """End the JVM."""
-        if self.process.stdin is not None:
+        """End the JVM, and remove what it left."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        with suppress(OSError):
             self.process.stdin.close()
         try:
-            self.process.wait(30)
+            self.process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._listener.join(CLOSE_SECONDS)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        self._directory.cleanup()
 
     def _ask(self, command: str, **arguments: object) -> str:
         words = [command, *(f"{name}={value}" for name, value in arguments.items())]
         assert self.process.stdin is not None
-        self.process.stdin.write("\t".join(words) + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write("\t".join(words) + "\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise self._gone("has ended") from error
         return self._answer()
 
     def _answer(self) -> str:
         assert self.process.stdout is not None
-        watchdog = Timer(ANSWER_SECONDS, self.process.kill)
+        late = Event()
+
+        def give_up() -> None:
+            late.set()
+            self.process.kill()
+
+        watchdog = Timer(self.patience, give_up)
+        watchdog.daemon = True
         watchdog.start()
         line = self.process.stdout.readline()
         watchdog.cancel()
         if not line:
-            told = "\n".join(self._told)
-            raise FlinkError(
-                f"Flink {self.version} gave no answer in {ANSWER_SECONDS} s, or ended:\n{told}"
+            raise self._gone(
+                f"gave no answer in {self.patience:g} s" if late.is_set() else "ended unasked"
             )
         verdict, _, text = line.rstrip("\n").partition(" ")
         if verdict != "ok":
             raise FlinkError(f"Flink {self.version}: {text}")
         return text
+
+    def _gone(self, how: str) -> FlinkError:
+        """An error that quotes the JVM's last words, all of which are read first."""
+        self.process.wait(CLOSE_SECONDS)
+        self._listener.join(CLOSE_SECONDS)
+        told = "\n".join(self._told) or "(it wrote nothing to its standard error)"
+        code = self.process.returncode
+        return FlinkError(f"Flink {self.version} {how}, with exit code {code}:\n{told}")
 
     def _listen(self) -> None:
         assert self.process.stderr is not None

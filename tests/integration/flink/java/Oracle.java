@@ -114,9 +114,9 @@ public class Oracle {
         conf.setString("restart-strategy.type", "none");
         conf.setString("rest.port", "0");
         conf.setString("taskmanager.numberOfTaskSlots", args.get("parallelism"));
-        // an all-to-all exchange wants a few buffers a channel, parallelism squared: small ones do
+        // an all-to-all exchange wants two buffers a channel, parallelism squared: small ones do
         long parallelism = Long.parseLong(args.get("parallelism"));
-        String network = Math.max(128, 8 * parallelism) + "m";
+        String network = Math.max(64, 4 * parallelism) + "m";
         conf.setString("taskmanager.memory.segment-size", parallelism < 32 ? "32kb" : "4kb");
         conf.setString("taskmanager.memory.network.min", network);
         conf.setString("taskmanager.memory.network.max", network);
