@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,8 @@ import pytest
 
 from pipelines.lake.catalog import Lake
 from pipelines.lake.exporting import export_snapshot
-from pipelines.lake.importing import import_snapshot
 from tests.golden_cases import GoldenCase, golden_cases
-from tests.integration.flink.oracle import FlinkOracle
+from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 
 pytestmark = pytest.mark.flink
 
@@ -27,95 +25,78 @@ IN_EVERY_RUN = {
     ("wordcount-hashmap-canonical-p2-m1024-flink2.3.0", 128, 256),
     ("kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0", 128, 1000),
 }
-PRODUCT = [
-    pytest.param(
-        golden,
-        parallelism,
-        groups,
-        id=f"{golden.name}-to-p{parallelism}-m{groups}",
-        marks=[] if (golden.name, parallelism, groups) in IN_EVERY_RUN else [pytest.mark.full],
-    )
-    for golden in CASES
-    for parallelism in PARALLELISMS
-    for groups in MAX_PARALLELISMS
-]
+IN_EVERY_RUN_OF_OLD_FLINK = {
+    ("kinds-hashmap-canonical-p2-m128-flink2.3.0", 2, 1000),
+    ("kinds-rocksdb-canonical-snappy-p2-m128-flink1.20.0", 3, 128),
+    ("windows-hashmap-canonical-p2-m128-flink2.3.0", 5, 256),
+    ("wordcount-hashmap-canonical-p2-m128-flink1.20.0", 1, 256),
+}
 
 
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A lake with every golden savepoint as a job of its own."""
-    made = Lake(tmp_path_factory.mktemp("golden") / "lake")
-    for golden in CASES:
-        import_snapshot(made, str(golden.snapshot), golden.name, snapshot_id="sp", engine="local")
-    return made
+def product(in_every_run: set[tuple[str, int, int]]) -> list[Any]:
+    """Every savepoint, parallelism and max parallelism; `full` if not in every run."""
+    return [
+        pytest.param(
+            golden,
+            parallelism,
+            groups,
+            id=f"{golden.name}-to-p{parallelism}-m{groups}",
+            marks=[] if (golden.name, parallelism, groups) in in_every_run else pytest.mark.full,
+        )
+        for golden in CASES
+        for parallelism in PARALLELISMS
+        for groups in MAX_PARALLELISMS
+    ]
 
 
 def restored(
-    flink: FlinkOracle, golden: GoldenCase, savepoint: Path, **options: object
-) -> list[Any]:
-    """What Flink sees, as sorted text of each line."""
-    facts = golden.facts
-    return flink.restore(facts["case"], savepoint, keys=facts["keys"], **options)
+    oracle: FlinkOracle, golden: GoldenCase, savepoint: Path, parallelism: int, groups: int
+) -> list[str]:
+    """What Flink sees in an export, with one backend or the other."""
+    backend = "rocksdb" if (parallelism + groups) % 2 else "hashmap"
+    case, keys = golden.facts["case"], golden.facts["keys"]
+    return sorted_lines(
+        oracle.restore(
+            case, savepoint, keys=keys, parallelism=parallelism, max=groups, backend=backend
+        )
+    )
 
 
-def same(found: list[Any], golden: GoldenCase) -> bool:
-    """Whether lines are the expected ones, in any order."""
-
-    def lines(held: list[Any]) -> list[str]:
-        return sorted(json.dumps(one, sort_keys=True) for one in held)
-
-    return lines(found) == lines(golden.expected())
-
-
-@pytest.mark.parametrize(("golden", "parallelism", "max_parallelism"), PRODUCT)
+@pytest.mark.parametrize(("golden", "parallelism", "max_parallelism"), product(IN_EVERY_RUN))
 def test_flink_sees_every_key_of_an_export(
     golden: GoldenCase,
     parallelism: int,
     max_parallelism: int,
-    lake: Lake,
+    golden_lake: Lake,
     flink: FlinkOracle,
     tmp_path: Path,
 ) -> None:
     """Nothing is lost, whatever the parallelism and the max parallelism become."""
     target = tmp_path / "export"
     export_snapshot(
-        lake, golden.name, "sp", target, parallelism=parallelism, max_parallelism=max_parallelism
-    )
-    backend = "rocksdb" if parallelism % 2 else "hashmap"
-    found = restored(
-        flink, golden, target, parallelism=parallelism, max=max_parallelism, backend=backend
-    )
-    assert same(found, golden)
-
-
-@pytest.mark.parametrize("version", [3, 4, 5, 6])
-def test_flink_restores_every_metadata_version(
-    version: int, lake: Lake, flink: FlinkOracle, tmp_path: Path
-) -> None:
-    """`_metadata` is written in the version that was asked for, and Flink 2.3 reads it."""
-    golden = next(one for one in CASES if one.name.startswith("kinds-hashmap"))
-    target = tmp_path / "export"
-    done = export_snapshot(lake, golden.name, "sp", target, parallelism=3, metadata_version=version)
-    assert done.metadata_version == version
-    assert same(restored(flink, golden, target, parallelism=3), golden)
+        golden_lake, golden.name, "sp", target,
+        parallelism=parallelism, max_parallelism=max_parallelism,
+    )  # fmt: skip
+    found = restored(flink, golden, target, parallelism, max_parallelism)
+    assert found == sorted_lines(golden.expected())
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "wordcount-hashmap-canonical-p2-m128-flink1.20.0",
-        "kinds-rocksdb-canonical-snappy-p2-m128-flink1.20.0",
-        "wordcount-hashmap-canonical-p2-m1024-flink2.3.0",
-    ],
+    ("golden", "parallelism", "max_parallelism"), product(IN_EVERY_RUN_OF_OLD_FLINK)
 )
-def test_an_older_flink_restores_version_3(
-    name: str, lake: Lake, old_flink: FlinkOracle, tmp_path: Path
+def test_an_older_flink_sees_every_key_of_an_export(
+    golden: GoldenCase,
+    parallelism: int,
+    max_parallelism: int,
+    golden_lake: Lake,
+    old_flink: FlinkOracle,
+    tmp_path: Path,
 ) -> None:
-    """Version 3 restores in Flink 1.20, even what Flink 2.3 wrote."""
-    golden = next(one for one in CASES if one.name == name)
+    """In version 3 of `_metadata`, Flink 1.20 restores even what Flink 2.3 wrote."""
     target = tmp_path / "export"
     export_snapshot(
-        lake, name, "sp", target, parallelism=3, max_parallelism=256, metadata_version=3
-    )
-    found = restored(old_flink, golden, target, parallelism=3, max=256, backend="rocksdb")
-    assert same(found, golden)
+        golden_lake, golden.name, "sp", target, metadata_version=3,
+        parallelism=parallelism, max_parallelism=max_parallelism,
+    )  # fmt: skip
+    found = restored(old_flink, golden, target, parallelism, max_parallelism)
+    assert found == sorted_lines(golden.expected())
