@@ -2,15 +2,23 @@
 
 import dagster as dg
 
+from pipelines.lake.changes import read_changes
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
 from pipelines.lake.rescaling import plan_rescale
-from pipelines.metadata import export_metadata, plan_metadata, savepoint_metadata, tables_metadata
+from pipelines.metadata import (
+    export_metadata,
+    outcome_metadata,
+    plan_metadata,
+    savepoint_metadata,
+    tables_metadata,
+)
+from pipelines.migrations import migrate_one
 from pipelines.partitions import snapshot_partitions
 from pipelines.resources import Locations
 from state_core.formats import open_snapshot
 
-__all__ = ["RescaleConfig", "all_assets"]
+__all__ = ["MigrationConfig", "RescaleConfig", "all_assets", "archive_assets", "migrated_tables"]
 
 GROUP = "state"
 
@@ -96,4 +104,42 @@ def exported_savepoint(
     return dg.MaterializeResult(metadata=export_metadata(done))
 
 
-all_assets = [savepoint, state_tables, restore_plan, exported_savepoint]
+class MigrationConfig(dg.Config):
+    """What one state is to become.
+
+    Attributes:
+        state: `operator/state`.
+        to: A file that says what its values become, as `statelake migrate --to` wants it.
+        suffix: Behind the id of each snapshot, for the one that is made of it.
+    """
+
+    state: str
+    to: str
+    suffix: str = "-migrated"
+
+
+@dg.asset(
+    partitions_def=snapshot_partitions, group_name=GROUP, deps=[state_tables], kinds={"spark"}
+)
+def migrated_tables(
+    context: dg.AssetExecutionContext, config: MigrationConfig, locations: Locations
+) -> dg.MaterializeResult[None]:
+    """The snapshot with one state under a new type, as a snapshot of its own.
+
+    Backfill it over the snapshots; what was migrated before is left alone, so a backfill that was
+    stopped is run again.
+    """
+    (change,) = read_changes(config.to, config.state)
+    done = migrate_one(
+        locations.open_lake(),
+        locations.job_name,
+        context.partition_key,
+        change,
+        suffix=config.suffix,
+        engine="spark",
+    )
+    return dg.MaterializeResult(metadata=outcome_metadata(done))
+
+
+archive_assets = [savepoint, state_tables, restore_plan, exported_savepoint]
+all_assets = [*archive_assets, migrated_tables]

@@ -3,7 +3,9 @@
 import dagster as dg
 
 from pipelines.assets import state_tables
+from pipelines.lake.compatibility import check_against
 from pipelines.lake.integrity import count_faults
+from pipelines.metadata import verdicts_metadata
 from pipelines.partitions import snapshot_partitions
 from pipelines.resources import Locations
 from state_core.formats import open_snapshot
@@ -28,4 +30,21 @@ def integrity(context: dg.AssetCheckExecutionContext, locations: Locations) -> d
     )
 
 
-all_checks = [integrity]
+@dg.asset_check(asset=state_tables, partitions_def=snapshot_partitions)
+def compatibility(
+    context: dg.AssetCheckExecutionContext, locations: Locations
+) -> dg.AssetCheckResult:
+    """The job that is to restore it could use every state: as it is, or migrated by Flink."""
+    against = locations.against_location
+    if not against:
+        said = "set STATELAKE_AGAINST to a savepoint of the new job, or to a file of types"
+        return dg.AssetCheckResult(passed=True, metadata={"compared with": f"nothing: {said}"})
+    record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
+    verdicts = check_against(record, against)
+    return dg.AssetCheckResult(
+        passed=not any(one.fault for one in verdicts),
+        metadata={"compared with": against, **verdicts_metadata(verdicts)},
+    )
+
+
+all_checks = [integrity, compatibility]

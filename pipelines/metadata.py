@@ -14,12 +14,21 @@ from pipelines.lake.importing import ImportResult
 from pipelines.lake.records import OperatorRecord, StateRecord
 from pipelines.lake.rescaling import OperatorPlan, group_totals
 from pipelines.lake.table_rows import table_rows
+from pipelines.migrations import Outcome
 from pipelines.pictures import key_group_histogram
 from pipelines.shown import bytes_text, plain
+from state_core.formats.state_compatibility import StateVerdict
 from state_core.handles import KeyGroupRange
 from state_core.snapshot import Snapshot
 
-__all__ = ["export_metadata", "plan_metadata", "savepoint_metadata", "tables_metadata"]
+__all__ = [
+    "export_metadata",
+    "outcome_metadata",
+    "plan_metadata",
+    "savepoint_metadata",
+    "tables_metadata",
+    "verdicts_metadata",
+]
 
 PREVIEW_ROWS = 5
 SHOWN_SUBTASKS = 32
@@ -135,6 +144,27 @@ def export_metadata(done: ExportResult) -> Metadata:
         "size (bytes)": done.size,
         "restore it with": f"flink run -s {done.path} ...",
     }
+
+
+def outcome_metadata(done: Outcome) -> Metadata:
+    """Of a migration."""
+    return {
+        "outcome": done.outcome,
+        "made": done.made,
+        "values migrated": done.entries,
+        "why": done.why or "the types are the same",
+    }
+
+
+def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
+    """Of a compatibility check."""
+    rows = [
+        (one.operator, one.state or "(key)", one.result.verdict.text,
+         "<br>".join(str(reason) for reason in one.result.reasons))
+        for one in verdicts
+    ]  # fmt: skip
+    columns = ("operator", "state", "verdict", "why")
+    return {"verdicts": dg.MetadataValue.md(_markdown(columns, rows))}
 
 
 def _markdown(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -13,6 +13,7 @@ DEFAULTS = {
     "STATELAKE_LAKE": "lake",
     "STATELAKE_EXPORTS": "exports",
     "STATELAKE_JOB": "job",
+    "STATELAKE_AGAINST": "",
 }
 
 
@@ -25,12 +26,15 @@ class Locations(dg.ConfigurableResource[None]):
         lake: The lake (`STATELAKE_LAKE`).
         exports: Where exported savepoints go (`STATELAKE_EXPORTS`).
         job: The job's name in the lake (`STATELAKE_JOB`).
+        against: What snapshots are checked against: a savepoint of the job that is to restore
+            them, or a file that says what states become (`STATELAKE_AGAINST`).
     """
 
     savepoints: str = ""
     lake: str = ""
     exports: str = ""
     job: str = ""
+    against: str = ""
 
     def _given(self, value: str, variable: str) -> str:
         return value or os.environ.get(variable, DEFAULTS[variable])
@@ -49,6 +53,11 @@ class Locations(dg.ConfigurableResource[None]):
     def job_name(self) -> str:
         """The job's name in the lake."""
         return self._given(self.job, "STATELAKE_JOB")
+
+    @property
+    def against_location(self) -> str:
+        """What snapshots are checked against; empty if nothing is."""
+        return self._given(self.against, "STATELAKE_AGAINST")
 
     def open_lake(self) -> Lake:
         """The lake."""

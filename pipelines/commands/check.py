@@ -9,20 +9,11 @@ import click
 from pipelines.commands.lake import job_option, lake_option
 from pipelines.commands.terminal import as_json, json_option, print_table
 from pipelines.lake.catalog import Lake
-from pipelines.lake.changes import read_changes
-from pipelines.lake.compatibility import (
-    check_changes,
-    check_snapshots,
-    schemas_of_record,
-    schemas_of_snapshot,
-)
-from state_core.formats import open_snapshot
+from pipelines.lake.compatibility import check_against
 from state_core.formats.state_compatibility import StateVerdict
 from state_core.serializers.compatibility import Verdict
 
 __all__ = ["check"]
-
-SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
 
 
 @click.group()
@@ -72,14 +63,7 @@ def compatibility(
           --against /savepoints/savepoint-of-the-new-job --json
     """
     record = Lake(lake).snapshot(job, snapshot_id)
-    if against.endswith(SPEC_SUFFIXES):
-        verdicts = check_changes(record, read_changes(against))
-    else:
-        verdicts = check_snapshots(
-            schemas_of_record(record),
-            schemas_of_snapshot(open_snapshot(against)),
-            allow_missing=allow_non_restored_state,
-        )
+    verdicts = check_against(record, against, allow_missing=allow_non_restored_state)
     faults = sum(one.fault for one in verdicts)
     if as_json_:
         as_json({"compatible": faults == 0, "states": [_plain(one) for one in verdicts]})

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
 from pipelines.commands.lake import engine_option, job_option, lake_option
 from pipelines.commands.terminal import as_json, console, json_option, print_table, progress_bar
 from pipelines.lake.catalog import Lake
 from pipelines.lake.changes import read_changes
-from pipelines.lake.migrating import (
-    Staging,
-    ValueChange,
-    migrate_snapshot,
-    resolve_change,
-)
+from pipelines.migrations import Outcome, migrate_one, preview_migration
 from state_core.errors import StateError
 
 __all__ = ["migrate"]
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What became of one snapshot."""
-
-    snapshot: str
-    made: str
-    outcome: str
-    entries: int = 0
-    why: str = ""
 
 
 @click.command()
@@ -80,14 +62,27 @@ def migrate(
     wanted = list(snapshot_ids) or [one for one in known if not one.endswith(suffix)]
     outcomes = []
     for one in wanted:
-        if every and f"{one}{suffix}" in known:
-            outcomes.append(_Outcome(one, f"{one}{suffix}", "migrated before"))
-        elif dry_run:
-            outcomes.append(_resolve(opened, job, one, change))
-        else:
-            outcomes.append(
-                _migrate(opened, job, one, suffix, change, note, engine, as_json_, every)
-            )
+        if dry_run:
+            outcomes.append(preview_migration(opened, job, one, change))
+            continue
+        try:
+            with progress_bar(f"migrating {one}", quiet=as_json_) as progress:
+                outcomes.append(
+                    migrate_one(
+                        opened,
+                        job,
+                        one,
+                        change,
+                        suffix=suffix,
+                        note=note,
+                        engine=engine,
+                        progress=progress,
+                    )
+                )
+        except StateError as error:
+            if not every:
+                raise
+            outcomes.append(Outcome(one, "", "failed", 0, str(error)))
     failed = any(one.outcome in ("failed", "incompatible") for one in outcomes)
     if as_json_:
         as_json([vars(one) for one in outcomes])
@@ -99,50 +94,3 @@ def migrate(
             console().print("a dry run: nothing was changed")
     if failed:
         context.exit(1)
-
-
-def _resolve(lake: Lake, job: str, snapshot_id: str, change: ValueChange) -> _Outcome:
-    _, state, result = resolve_change(lake.snapshot(job, snapshot_id), change)
-    why = "; ".join(str(one) for one in result.reasons)
-    possible = result.usable or bool(change.expressions)
-    verdict = result.verdict.text if possible else "incompatible"
-    return _Outcome(snapshot_id, "", verdict, state.entries, why)
-
-
-def _migrate(
-    lake: Lake,
-    job: str,
-    snapshot_id: str,
-    suffix: str,
-    change: ValueChange,
-    note: str,
-    engine: str,
-    quiet: bool,
-    go_on: bool,
-) -> _Outcome:
-    """Migrate one; in a run over many, an error is this one's outcome and the rest goes on."""
-    made = f"{snapshot_id}{suffix}"
-    try:
-        with progress_bar(f"migrating {snapshot_id}", quiet=quiet) as progress:
-            done = migrate_snapshot(
-                lake, job, snapshot_id, made, change, staging=_staging(lake, change), note=note,
-                engine=engine, progress=progress,
-            )  # fmt: skip
-    except StateError as error:
-        if not go_on:
-            raise
-        return _Outcome(snapshot_id, "", "failed", 0, str(error))
-    if done.record.snapshot_id == snapshot_id:
-        return _Outcome(snapshot_id, snapshot_id, "compatible as it is")
-    why = "; ".join(str(one) for one in done.result.reasons)
-    return _Outcome(snapshot_id, made, "migrated", done.entries, why)
-
-
-def _staging(lake: Lake, change: ValueChange) -> Staging | None:
-    """Spark, where there are expressions."""
-    if not change.expressions:
-        return None
-    from pipelines.spark.expressions import expression_staging  # noqa: PLC0415 - only when wanted
-    from pipelines.spark.session import open_session  # noqa: PLC0415 - the same
-
-    return expression_staging(open_session(), lake, change)

@@ -85,4 +85,5 @@ def _change(path: str, name: str, said: Any) -> ValueChange:
     expressions = said.get("expressions") or {}
     if isinstance(expressions, str):
         expressions = {"": expressions}
-    return ValueChange(operator, state, value, {k: str(v) for k, v in expressions.items()})
+    asked = {name: str(one) for name, one in expressions.items()}
+    return ValueChange(operator, state, value, asked, said["type"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from pipelines.lake.changes import read_changes
 from pipelines.lake.migrating import ValueChange, resolve_change
 from pipelines.lake.records import SnapshotRecord
+from state_core.formats import open_snapshot
 from state_core.formats.keyed_states import with_value
 from state_core.formats.state_compatibility import (
     OperatorSchema,
@@ -16,7 +18,9 @@ from state_core.formats.state_compatibility import (
 )
 from state_core.snapshot import Snapshot
 
-__all__ = ["check_changes", "check_snapshots", "schemas_of_record", "schemas_of_snapshot"]
+__all__ = ["check_against", "check_changes", "schemas_of_record", "schemas_of_snapshot"]
+
+SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
 
 
 def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
@@ -39,11 +43,24 @@ def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
     ]
 
 
-def check_snapshots(
-    old: Sequence[OperatorSchema], new: Iterable[OperatorSchema], *, allow_missing: bool = False
+def check_against(
+    record: SnapshotRecord, against: str, *, allow_missing: bool = False
 ) -> list[StateVerdict]:
-    """A verdict for each state of `old`, were it restored by a job that is like `new`."""
-    return check_operators(old, new, allow_missing=allow_missing)
+    """A verdict for each state of a snapshot.
+
+    Args:
+        record: What is to be restored.
+        against: A file that says what states become, or a savepoint of the job that restores it.
+        allow_missing: Whether an operator may be gone.
+
+    Raises:
+        SnapshotError: `against` is a savepoint that can't be read.
+        EncodeError: It is a file that can't be understood.
+    """
+    if against.endswith(SPEC_SUFFIXES):
+        return check_changes(record, read_changes(against))
+    new = schemas_of_snapshot(open_snapshot(against))
+    return check_operators(schemas_of_record(record), new, allow_missing=allow_missing)
 
 
 def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> list[StateVerdict]:

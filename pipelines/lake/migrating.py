@@ -29,6 +29,7 @@ from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import ConflictError, IncompatibleError, NotFoundError, StateError
 from state_core.filesystem import Directory
+from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import parse_keyed_state, value_snapshot, with_value
 from state_core.formats.meta_info import StateMetaInfo, read_state_meta_info, write_state_meta_info
 from state_core.formats.unified_encode import StateRows, encode_rows
@@ -37,6 +38,8 @@ from state_core.key_groups import prefix_bytes
 from state_core.measure import Measure
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.serializers.compatibility import Compatibility, Verdict
+from state_core.serializers.type_spec import TypeSpec, parse_type
+from state_core.snapshot import KeyedState
 from state_core.wire import DataInput, DataOutput
 
 __all__ = ["MigrationResult", "Staging", "ValueChange", "migrate_snapshot", "resolve_change"]
@@ -54,12 +57,15 @@ class ValueChange:
         value: The new type of its values: of a list's elements, of a map's values.
         expressions: By field, Spark SQL over the old value, which is called `old`; the empty
             field stands for the whole value.
+        spec: How `value` was written down, if it was. It says more than the snapshot: whether a
+            new field is `int` or `Integer`, and so begins as 0 or as null.
     """
 
     operator: str
     state: str
     value: TypeSerializerSnapshot
     expressions: Mapping[str, str] = field(default_factory=dict)
+    spec: TypeSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -177,9 +183,17 @@ class _Task:
 
     rows: TableRows
     meta_info: bytes
+    spec: TypeSpec | None
     unit: UnitRecord
     staged: tuple[UnitRecord, ...]
     attempt: str
+
+    def parsed(self) -> tuple[KeyedState, KeyedLayout]:
+        """The migrated state, and the layout of its entries."""
+        state, layout = parse_keyed_state(self.meta_info, self.rows.key_serializer)
+        if self.spec is not None:
+            layout = replace(layout, value=parse_type(self.spec).restore_serializer())
+        return state, layout
 
 
 @dataclass
@@ -202,6 +216,7 @@ class _Migration:
         write_state_meta_info(with_value(_meta_info(state), change.value), out)
         self.meta_info = out.to_bytes()
         self.expressions = change.expressions
+        self.spec = change.spec
 
     def run(
         self, engine: Engine, staging: Staging | None, progress: Progress | None
@@ -215,7 +230,7 @@ class _Migration:
         whole = table_rows(self.lake.location, self.operator, self.table, {self.state.name: 0})
         tasks = [
             _Task(
-                replace(whole, units=(unit,)), self.meta_info, unit,
+                replace(whole, units=(unit,)), self.meta_info, self.spec, unit,
                 tuple(self._staged(staged, unit)), self.token,
             )
             for unit in self.table.units
@@ -265,7 +280,7 @@ def _migrate_unit(task: _Task) -> _Result:
     old = task.rows
     unit = Unit(task.unit.partition, task.unit.first, task.unit.last)
     partitioning = Partitioning(old.max_parallelism)
-    state, layout = parse_keyed_state(task.meta_info, old.key_serializer)
+    state, layout = task.parsed()
     measure = Measure([state.name], unit.key_groups)
     writer = UnitWriter(Directory(old.lake).child(old.path), task.attempt, partitioning)
     source = old

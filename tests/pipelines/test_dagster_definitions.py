@@ -68,23 +68,26 @@ class TestNames:
         assert module == "pipelines.definitions"
 
     def test_assets(self) -> None:
-        """Four assets in a row, over dynamic partitions: one a snapshot."""
+        """Four assets in a row, and migrations, over dynamic partitions: one a snapshot."""
         graph = definitions.resolve_asset_graph()
-        assert {key.to_user_string() for key in graph.get_all_asset_keys()} == set(ASSETS)
+        names = {key.to_user_string() for key in graph.get_all_asset_keys()}
+        assert names == {*ASSETS, "migrated_tables"}
         for before, after in pairwise(ASSETS):
             assert graph.get(dg.AssetKey(after)).parent_keys == {dg.AssetKey(before)}
-        for name in ASSETS:
+        for name in names:
             partitions = graph.get(dg.AssetKey(name)).partitions_def
             assert isinstance(partitions, dg.DynamicPartitionsDefinition)
             assert partitions.name == "snapshots"
             assert graph.get(dg.AssetKey(name)).description
 
-    def test_check(self) -> None:
-        """Integrity is checked on the tables, and what fails goes no further."""
+    def test_checks(self) -> None:
+        """Integrity and compatibility are checked on the tables; a lack of integrity stops it."""
         graph = definitions.resolve_asset_graph()
-        (check,) = graph.asset_check_keys
-        assert check.to_user_string() == "state_tables:integrity"
-        assert graph.get_check_spec(check).blocking
+        blocking = {
+            one.to_user_string(): graph.get_check_spec(one).blocking
+            for one in graph.asset_check_keys
+        }
+        assert blocking == {"state_tables:integrity": True, "state_tables:compatibility": False}
 
     def test_job_schedule_and_sensor(self) -> None:
         """One job of all assets, run at night and when a savepoint appears."""
