@@ -21,15 +21,19 @@ from pipelines.lake.committing import commit_snapshot
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
 from pipelines.lake.records import SnapshotRecord
+from pipelines.lake.tables import StateTable
 from state_core import open_snapshot
 from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
 
 __all__ = [
     "DEMO",
     "KINDS",
+    "LOCAL",
     "WIDE",
+    "WINDOWS",
     "WORDS",
     "Contents",
+    "assert_whole",
     "data_bytes",
     "edit",
     "edited_savepoint",
@@ -50,6 +54,7 @@ FLINK = GOLDEN / "flink"
 DEMO = GOLDEN.parents[1] / "pipelines" / "demo" / "savepoints"
 WORDS = FLINK / "wordcount-rocksdb-canonical-snappy-p2-m128-flink2.3.0" / "savepoint"
 WIDE = FLINK / "wordcount-hashmap-canonical-p2-m1024-flink2.3.0" / "savepoint"
+WINDOWS = FLINK / "windows-hashmap-canonical-p2-m128-flink2.3.0" / "savepoint"
 KINDS = FLINK / "kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0" / "savepoint"
 
 
@@ -115,27 +120,54 @@ def edit(lake: Lake, table: str) -> DeltaTable:
     return DeltaTable(lake.table(table).uri)
 
 
-def edited_savepoint(source: Path, to: Path, table: str, **updates: str) -> Path:
-    """A savepoint like `source`, with rows of a table updated or deleted by predicates.
+def edited_savepoint(source: Path, to: Path, *edits: tuple[str, str, dict[str, str]]) -> Path:
+    """A savepoint like `source`, but for what the edits change.
 
     Args:
         source: The savepoint.
         to: Where the other is to be.
-        table: `operator/state`.
-        updates: Name of a column to its new value, and `where` to a predicate; without columns
-            the rows are deleted.
+        edits: `operator/state`, which rows, and the new values of columns; without any the rows
+            are deleted.
     """
     lake = Lake(to.with_name(f"{to.name}-lake"))
     import_as(lake, source, "before")
-    where = updates.pop("where")
-    held = edit(lake, f"orders/keyed/{table}")
-    if updates:
-        held.update(updates, predicate=where)
-    else:
-        held.delete(where)
+    for table, where, updates in edits:
+        held = edit(lake, f"orders/keyed/{table}")
+        if updates:
+            held.update(updates, predicate=where)
+        else:
+            held.delete(where)
     commit_snapshot(lake, "orders", "after", "before", engine=LOCAL)
     export_snapshot(lake, "orders", "after", to, engine=LOCAL)
     return to
+
+
+def assert_whole(lake: Lake, *, orphans: bool = False) -> None:
+    """Assert that every snapshot's files are there, and that its tables' versions name just them.
+
+    Args:
+        lake: The lake.
+        orphans: Whether there may be files that nothing names.
+    """
+    named: set[str] = set()
+    for one in lake.summaries():
+        record = lake.snapshot(one.job, one.snapshot_id)
+        for table in (table for operator in record.operators for table in operator.tables):
+            opened = lake.table(table.path)
+            assert {f.path for f in opened.files(table.version)} == {u.path for u in table.units}
+            assert {f.path for f in opened.files()} <= _present(opened)
+            for unit in table.units:
+                assert opened.directory.size(unit.path) == unit.size
+        named |= unit_paths(record) | {f"_statelake/carried/{b.blob}" for b in record.carried}
+    root = Path(lake.directory.root)
+    held = {name for name in files_of(root) if "/_data/" in name or "/carried/" in name}
+    assert named <= held
+    assert orphans or held == named
+    assert orphans or lake.directory.names("_statelake/attempts") == []
+
+
+def _present(table: StateTable) -> set[str]:
+    return {name for name, _ in table.directory.files_below()}
 
 
 def rows_of(lake: Lake, record: SnapshotRecord, path: str) -> pa.Table:

@@ -19,13 +19,20 @@ from typing import Any
 from typing_extensions import Self
 
 from pipelines.lake.catalog import Lake
-from pipelines.lake.tables import DATA_DIRECTORY, StateTable, TableFile, attempt_of
-from state_core.errors import LakeError
+from pipelines.lake.tables import (
+    ATTEMPT_KEY,
+    DATA_DIRECTORY,
+    StateTable,
+    attempt_of,
+    files_of,
+)
+from state_core.errors import StateError
 
-__all__ = ["Attempt", "attempt_tokens", "recover_attempts"]
+__all__ = ["DROP", "UNDO", "Attempt", "attempt_tokens", "leaned_on", "recover_attempts"]
 
 NOTES = "_statelake/attempts"
 PRESUMED_DEAD_SECONDS = 24 * 3600
+UNDO, DROP = "undo-", "drop"  # what versions say that take others back
 
 
 class Attempt:
@@ -36,15 +43,20 @@ class Attempt:
         job: The job whose tables they are.
         snapshot_id: The snapshot that is to come of it.
         tables: Paths of the tables.
+        leans_on: The snapshot whose files the new one may share: no drop takes them meanwhile.
+            Look whether it still exists once the attempt has begun.
     """
 
-    def __init__(self, lake: Lake, job: str, snapshot_id: str, tables: Iterable[str]) -> None:
+    def __init__(
+        self, lake: Lake, job: str, snapshot_id: str, tables: Iterable[str], leans_on: str = ""
+    ) -> None:
         self.lake = lake
         self.token = uuid.uuid4().hex[:16]
         self.note = {
             "job": job,
             "snapshot_id": snapshot_id,
             "tables": sorted(tables),
+            "leans_on": leans_on,
             "host": socket.gethostname(),
             "process": os.getpid(),
             "started": time.time(),
@@ -72,23 +84,35 @@ class Attempt:
 def recover_attempts(lake: Lake, job: str) -> list[str]:
     """Undo what crashed attempts on a job's tables left, and say which snapshots they were for."""
     undone = []
-    for name in lake.directory.names(NOTES):
-        path = f"{NOTES}/{name}"
-        try:
-            note = json.loads(lake.directory.read(path))
-        except (ValueError, LakeError):
-            continue  # another process removes it at this moment
-        if note["job"] != job or _alive(note):
-            continue
-        _undo(lake, name.removesuffix(".json"), note)
-        lake.directory.delete(path)
-        undone.append(note["snapshot_id"])
+    for token, note in _notes(lake):
+        if note["job"] == job and not _alive(note):
+            _undo(lake, token, note)
+            lake.directory.delete(f"{NOTES}/{token}.json")
+            undone.append(note["snapshot_id"])
     return undone
 
 
 def attempt_tokens(lake: Lake) -> set[str]:
     """The tokens of all attempts that have not ended."""
     return {name.removesuffix(".json") for name in lake.directory.names(NOTES)}
+
+
+def leaned_on(lake: Lake, job: str) -> set[str]:
+    """The snapshots of a job whose files attempts that have not ended may share."""
+    notes = [note for _, note in _notes(lake) if note["job"] == job]
+    return {str(note["leans_on"]) for note in notes if note.get("leans_on")}
+
+
+def _notes(lake: Lake) -> list[tuple[str, dict[str, Any]]]:
+    """Token and note of every attempt that has not ended."""
+    found = []
+    for name in lake.directory.names(NOTES):
+        try:
+            note = json.loads(lake.directory.read(f"{NOTES}/{name}"))
+        except (ValueError, StateError):
+            continue  # its process removes it at this moment
+        found.append((name.removesuffix(".json"), note))
+    return found
 
 
 def _alive(note: dict[str, Any]) -> bool:
@@ -107,31 +131,42 @@ def _alive(note: dict[str, Any]) -> bool:
 
 def _undo(lake: Lake, token: str, note: dict[str, Any]) -> None:
     """Take back the attempt's versions and files, unless its snapshot exists after all."""
-    summaries = lake.summaries(note["job"]) if lake.exists() else []
-    if any(one.snapshot_id == note["snapshot_id"] for one in summaries):
-        record = lake.snapshot(note["job"], note["snapshot_id"])
-        if any(
-            token in unit.path for op in record.operators for t in op.tables for unit in t.units
-        ):
-            return
+    job = note["job"]
+    known = [one.snapshot_id for one in lake.summaries(job)] if lake.exists() else []
+    tables = [t for one in known for op in lake.snapshot(job, one).operators for t in op.tables]
+    if note["snapshot_id"] in known and any(
+        token in unit.path for table in tables for unit in table.units
+    ):
+        return
     for path in note["tables"]:
         table = lake.table(path)
-        _take_back(table, token)
-        table.directory.delete_tree(f"{DATA_DIRECTORY}/{token}")
+        _take_back(table, token, {one.version for one in tables if one.path == path})
+        latest = table.open()
+        named = [] if latest is None else [file.path for file in files_of(latest)]
+        # What someone committed on top of the attempt's version needs its files.
+        if not any(one.startswith(f"{DATA_DIRECTORY}/{token}/") for one in named):
+            table.directory.delete_tree(f"{DATA_DIRECTORY}/{token}")
 
 
-def _take_back(table: StateTable, token: str) -> None:
-    """If the table's latest version is the attempt's, make the one before it the latest again."""
+def _take_back(table: StateTable, token: str, registered: set[int]) -> None:
+    """If the table's latest version is the attempt's, let it show what it showed before.
+
+    That is the newest version that a snapshot has or that someone else made: versions of other
+    attempts may be taken back, too.
+    """
     latest = table.open()
     if latest is None or attempt_of(latest) != token:
         return
-    before: list[TableFile] = []
-    if latest.version() > 0:
-        before = table.files(latest.version() - 1)
+    shown = None
+    for entry in latest.history():
+        maker = str(entry.get(ATTEMPT_KEY, ""))
+        if maker in ("", DROP) or entry["version"] in registered:
+            shown = table.require(entry["version"])
+            break
     columns = latest.metadata().partition_columns
     table.replace_files(
-        latest.schema(),
-        before,
+        (shown or latest).schema(),
+        [] if shown is None else files_of(shown),
         partition_by=columns[0] if columns else None,
-        attempt=f"undo-{token}",
+        attempt=f"{UNDO}{token}",
     )

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.attempts import Attempt, recover_attempts
+from pipelines.lake.attempts import UNDO, Attempt, recover_attempts
 from pipelines.lake.catalog import Lake
 from pipelines.lake.records import (
     KeyGroupRecord,
@@ -92,7 +92,8 @@ def commit_snapshot(
     recover_attempts(lake, job)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     paths = [table.path for operator in record.operators for table in operator.tables]
-    with Attempt(lake, job, snapshot_id, paths) as attempt:
+    with Attempt(lake, job, snapshot_id, paths, leans_on=parent) as attempt:
+        record = lake.snapshot(job, parent)
         work = _Commit(lake, record, attempt.token, chosen, progress)
         operators = [work.operator(one) for one in record.operators]
         made = replace(
@@ -198,13 +199,17 @@ class _Commit:
         """The files of the table's latest version, which must go back to the parent's."""
         state_table = self.lake.table(table.path)
         latest = state_table.require()
+        undone: set[str] = set()
         for entry in latest.history(max(1, latest.version() - table.version)):
             if entry.get("version", 0) <= table.version:
                 break
             restored = entry.get("operationParameters", {}).get("version")
             if entry.get("operation") == "RESTORE" and str(restored) == str(table.version):
                 break
-            if entry.get(ATTEMPT_KEY):
+            maker = str(entry.get(ATTEMPT_KEY, ""))
+            if maker.startswith(UNDO):
+                undone.add(maker.removeprefix(UNDO))
+            elif maker and maker not in undone:
                 raise ConflictError(
                     f"statelake itself wrote version {entry.get('version')} after the parent's"
                     f" version {table.version}, so the edits are of another snapshot",

@@ -9,11 +9,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipelines.lake.attempts import attempt_tokens, recover_attempts
+from pipelines.lake.attempts import (
+    DROP,
+    UNDO,
+    attempt_tokens,
+    leaned_on,
+    recover_attempts,
+)
 from pipelines.lake.carrying import CARRIED_DIRECTORY
 from pipelines.lake.catalog import Lake
-from pipelines.lake.records import SnapshotRecord
-from pipelines.lake.tables import DATA_DIRECTORY, StateTable, TableFile
+from pipelines.lake.names import KEYED, TIMERS, path_segment
+from pipelines.lake.records import SnapshotRecord, TableRecord
+from pipelines.lake.tables import (
+    DATA_DIRECTORY,
+    StateTable,
+    TableFile,
+    attempt_of,
+    files_of,
+)
 from state_core.errors import NotFoundError
 
 __all__ = ["DropResult", "drop_snapshots"]
@@ -58,78 +71,102 @@ def drop_snapshots(
     going = [lake.snapshot(job, one) for one in dropped]
     if dropped:
         lake.remove(job, dropped)
-    kept = [lake.snapshot(job, one) for one in known if one not in set(dropped)]
-    files = freed = 0
-    for path in sorted(
-        {table.path for one in going + kept for op in one.operators for table in op.tables}
-    ):
-        _show_newest(lake.table(path), path, going, kept)
-        count, size = _sweep(lake, path, kept)
+    work = _Drop(lake, job, going)
+    files, freed = 0, 0
+    for path in work.tables():
+        work.show_newest(path)
+        count, size = work.sweep(path)
         files, freed = files + count, freed + size
     count, size = _sweep_carried(lake)
-    return DropResult(list(dropped), [one.snapshot_id for one in kept], files + count, freed + size)
+    kept = [one for one in known if one not in set(dropped)]
+    return DropResult(list(dropped), kept, files + count, freed + size)
 
 
-def _show_newest(
-    table: StateTable, path: str, going: list[SnapshotRecord], kept: list[SnapshotRecord]
-) -> None:
-    """If the table shows a dropped snapshot, let it show the newest that is kept."""
-    latest = table.open()
-    if latest is None:
-        return
-    versions = {
-        t.version for one in going for op in one.operators for t in op.tables if t.path == path
-    }
-    if latest.version() not in versions:
-        return
-    units = [
-        unit
-        for one in kept[-1:]
-        for op in one.operators
-        for t in op.tables
-        if t.path == path
-        for unit in t.units
-    ]
-    columns = latest.metadata().partition_columns
-    table.replace_files(
-        latest.schema(),
-        [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
-        partition_by=columns[0] if columns else None,
-        attempt="drop",
-    )
+class _Drop:
+    """What follows when the rows of some snapshots are gone."""
+
+    def __init__(self, lake: Lake, job: str, going: list[SnapshotRecord]) -> None:
+        self.lake = lake
+        self.job = job
+        self.running = attempt_tokens(lake)
+        leaned = leaned_on(lake, job)
+        self.leaned = [one for one in going if one.snapshot_id in leaned]
+        self.going = going
+        self.read: dict[str, SnapshotRecord] = {}
+
+    def _kept(self) -> list[SnapshotRecord]:
+        """The job's snapshots, the oldest first."""
+        names = [one.snapshot_id for one in self.lake.summaries(self.job)]
+        for name in names:
+            if name not in self.read:
+                self.read[name] = self.lake.snapshot(self.job, name)
+        return [self.read[name] for name in names]
+
+    def tables(self) -> list[str]:
+        """The job's tables: of its snapshots, and those that a drop before this one left."""
+        records = self.going + self._kept()
+        found = {table.path for one in records for op in one.operators for table in op.tables}
+        root = path_segment(self.job)
+        for area in (KEYED, TIMERS):
+            for operator in self._below(f"{root}/{area}"):
+                found |= {operator} if area == TIMERS else set()
+                found |= set(self._below(operator))
+        return sorted(found)
+
+    def _below(self, path: str) -> list[str]:
+        """The directories in one, but for those of Delta and of partitions."""
+        names = self.lake.directory.names(path)
+        return [f"{path}/{name}" for name in names if name[0] != "_" and "=" not in name]
+
+    def show_newest(self, path: str) -> None:
+        """If the table shows a snapshot that is no more, let it show the newest there is."""
+        table = self.lake.table(path)
+        latest = table.open()
+        if latest is None:
+            return
+        maker, kept = attempt_of(latest), _tables_at(self._kept(), path)
+        shown = {file.path for file in files_of(latest)}
+        if any(shown == {unit.path for unit in one.units} for one in kept):
+            return
+        gone = [{unit.path for unit in one.units} for one in _tables_at(self.going, path)]
+        edited = not maker or maker.startswith(UNDO)
+        if maker in self.running or (edited and shown not in gone):
+            return
+        newest = kept[-1] if kept else None
+        units = [] if newest is None else newest.units
+        columns = latest.metadata().partition_columns
+        table.replace_files(
+            (latest if newest is None else table.require(newest.version)).schema(),
+            [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
+            partition_by=columns[0] if columns else None,
+            attempt=DROP,
+        )
+
+    def sweep(self, path: str) -> tuple[int, int]:
+        """Delete a table's files that nothing names. Listed first: what comes later stays."""
+        table = self.lake.table(path)
+        present = table.directory.files_below(DATA_DIRECTORY)
+        running = self.running | attempt_tokens(self.lake)
+        needed = _tables_at(self._kept() + self.leaned, path)
+        named = {unit.path for one in needed for unit in one.units}
+        latest = table.open()
+        if latest is not None:
+            named |= {file.path for file in files_of(latest)}
+        unneeded = [
+            (name, size)
+            for name, size in present
+            if name not in named and name.split("/")[1] not in running
+        ]
+        unneeded += _edit_leftovers(table)
+        for name, _ in unneeded:
+            table.directory.delete(name)
+        return len(unneeded), sum(size for _, size in unneeded)
 
 
-def _sweep(lake: Lake, path: str, kept: list[SnapshotRecord]) -> tuple[int, int]:
-    """Delete a table's files that nothing names. Listed first: what comes later is not ours."""
-    table = lake.table(path)
-    present = table.directory.files_below(DATA_DIRECTORY)
-    running = attempt_tokens(lake)
-    newer = lake.summaries(kept[0].job) if kept else []
-    records = kept + [
-        lake.snapshot(one.job, one.snapshot_id)
-        for one in newer
-        if one.snapshot_id not in {record.snapshot_id for record in kept}
-    ]
-    named = {
-        unit.path
-        for record in records
-        for op in record.operators
-        for t in op.tables
-        if t.path == path
-        for unit in t.units
-    }
-    latest = table.open()
-    if latest is not None:
-        named |= {file.path for file in table.files()}
-    unneeded = [
-        (name, size)
-        for name, size in present
-        if name not in named and name.split("/")[1] not in running
-    ]
-    unneeded += _edit_leftovers(table)
-    for name, _ in unneeded:
-        table.directory.delete(name)
-    return len(unneeded), sum(size for _, size in unneeded)
+def _tables_at(records: list[SnapshotRecord], path: str) -> list[TableRecord]:
+    """What snapshots have of one table, in their order."""
+    return [table for one in records for op in one.operators for table in op.tables
+            if table.path == path]  # fmt: skip
 
 
 def _edit_leftovers(table: StateTable) -> list[tuple[str, int]]:

@@ -161,7 +161,10 @@ class _Import:
         previous = self.lake.latest(self.job)
         tables = {one.label: _tables(self.lake, self.job, one) for one in self._operators()}
         paths = [target.path for targets in tables.values() for target in targets]
-        with Attempt(self.lake, self.job, name, paths) as attempt:
+        before = previous.snapshot_id if previous is not None else ""
+        with Attempt(self.lake, self.job, name, paths, leans_on=before) as attempt:
+            if before and before not in {o.snapshot_id for o in self.lake.summaries(self.job)}:
+                previous = None  # it was dropped at this moment, and its files with it
             results = self._map(engine, attempt.token, tables, previous, progress)
             record = self._record(name, tables, results, previous, attempt.token)
             self.lake.append(record)

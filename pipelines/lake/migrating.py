@@ -153,7 +153,8 @@ def migrate_snapshot(
         )
     recover_attempts(lake, job)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
-    with Attempt(lake, job, snapshot_id, [state.table]) as attempt:
+    with Attempt(lake, job, snapshot_id, [state.table], leans_on=parent) as attempt:
+        lake.snapshot(job, parent)
         work = _Migration(lake, operator, state, change, attempt.token)
         new_operator, written = work.run(chosen, staging, progress)
         operators = [

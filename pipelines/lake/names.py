@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["keyed_table", "path_segment", "timers_table"]
+__all__ = ["KEYED", "TIMERS", "keyed_table", "path_segment", "timers_table"]
 
 KEYED, TIMERS = "keyed", "timers"
 _PLAIN = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9_.-]*")

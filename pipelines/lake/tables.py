@@ -22,7 +22,14 @@ from pipelines.lake.storage import storage_options
 from state_core.errors import ConflictError, NotALakeError, UnreadableTableError
 from state_core.filesystem import Directory
 
-__all__ = ["ATTEMPT_KEY", "DATA_DIRECTORY", "StateTable", "TableFile", "attempt_of"]
+__all__ = [
+    "ATTEMPT_KEY",
+    "DATA_DIRECTORY",
+    "StateTable",
+    "TableFile",
+    "attempt_of",
+    "files_of",
+]
 
 DATA_DIRECTORY = "_data"
 ATTEMPTS = 20
