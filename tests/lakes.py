@@ -33,6 +33,7 @@ __all__ = [
     "WINDOWS",
     "WORDS",
     "Contents",
+    "assert_shown",
     "assert_whole",
     "data_bytes",
     "edit",
@@ -164,6 +165,14 @@ def assert_whole(lake: Lake, *, orphans: bool = False) -> None:
     assert named <= held
     assert orphans or held == named
     assert orphans or lake.directory.names("_statelake/attempts") == []
+
+
+def assert_shown(lake: Lake, snapshot_id: str, job: str = "orders") -> None:
+    """Assert that the latest versions of a snapshot's tables are the snapshot's."""
+    for operator in lake.snapshot(job, snapshot_id).operators:
+        for table in operator.tables:
+            latest = {file.path for file in lake.table(table.path).files()}
+            assert latest == {unit.path for unit in table.units}
 
 
 def _present(table: StateTable) -> set[str]:

@@ -6,14 +6,11 @@ death, after which the next run does.
 
 from __future__ import annotations
 
-import functools
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,6 +26,7 @@ from tests.lakes import (
     LOCAL,
     WINDOWS,
     Contents,
+    assert_shown,
     assert_whole,
     edit,
     edited_savepoint,
@@ -37,8 +35,7 @@ from tests.lakes import (
     files_of,
     import_as,
 )
-
-Step = tuple[Any, str, str, int]
+from tests.steps import Step, do_at
 
 NOTE: Step = (importing._Import, "_map", "before", 1)
 FIRST_FILE: Step = (UnitWriter, "_create", "before", 1)
@@ -55,30 +52,15 @@ class EndError(Exception):
     """Where a run is made to end."""
 
 
-def end_at(patch: pytest.MonkeyPatch, step: Step) -> None:
-    """Let the n-th call of a function, before it begins or after it ended, be the run's end."""
-    owner, name, when, nth = step
-    real, lock, calls = getattr(owner, name), threading.Lock(), [0]
-
-    @functools.wraps(real)
-    def ending(*args: Any, **kwargs: Any) -> Any:
-        with lock:
-            calls[0] += 1
-            last = calls[0] == nth
-        if last and when == "before":
-            raise EndError
-        result = real(*args, **kwargs)
-        if last:
-            raise EndError
-        return result
-
-    patch.setattr(owner, name, ending)
+def stop() -> None:
+    """End the run."""
+    raise EndError
 
 
 def end(work: Callable[[], object], step: Step, way: str) -> None:
     """Run something that ends at a step, by an error or by death."""
     with pytest.MonkeyPatch.context() as patch:
-        end_at(patch, step)
+        do_at(patch, step, stop)
         if way == "death":
             gone = subprocess.Popen([sys.executable, "-c", ""])
             gone.wait()
@@ -123,14 +105,6 @@ def lake(tmp_path: Path, prepared: Path) -> Lake:
 def ids(lake: Lake) -> list[str]:
     """The snapshots that exist."""
     return [one.snapshot_id for one in lake.summaries()] if lake.exists() else []
-
-
-def assert_shown(lake: Lake, snapshot_id: str) -> None:
-    """Assert that the tables' latest versions are this snapshot's."""
-    for operator in lake.snapshot("orders", snapshot_id).operators:
-        for table in operator.tables:
-            latest = {file.path for file in lake.table(table.path).files()}
-            assert latest == {unit.path for unit in table.units}
 
 
 IMPORT_STEPS = {
@@ -287,7 +261,7 @@ def test_a_drop(
 
 
 EXPORT_STEPS: dict[str, Step] = {
-    "a file": (importing.Directory, "open_output", "after", 1),
+    "a file": (Directory, "open_output", "after", 1),
     "before _metadata": (Directory, "write", "before", 1),
 }
 
