@@ -23,8 +23,10 @@ from pipelines.lake.export_slice import (
     shuffle_slice,
 )
 from pipelines.lake.records import OperatorRecord, SnapshotRecord
+from pipelines.lake.redistributing import redistribute_operator_state
 from pipelines.lake.table_rows import TableRows, chunks_of, table_rows
 from state_core.errors import UnsupportedFormatError
+from state_core.filesystem import ByteSource, InlineSource
 from state_core.formats.meta_info import (
     KeyedHeader,
     read_serializer_entry,
@@ -33,7 +35,7 @@ from state_core.formats.meta_info import (
 )
 from state_core.formats.metadata import OperatorState, SubtaskState, read_metadata
 from state_core.formats.writer import KeyedPart, SavepointDirectory, keyed_handle
-from state_core.handles import KeyGroupRange, RelativeHandle, StreamHandle
+from state_core.handles import InlineHandle, KeyGroupRange, RelativeHandle, StreamHandle
 from state_core.key_groups import check_parallelism, key_group_ranges
 from state_core.wire import DataInput, DataOutput
 
@@ -161,10 +163,10 @@ class _Export:
             parts = self._write(keyed, ranges, progress)
         else:
             parts = self._rewrite(keyed, ranges, max_parallelism, progress)
+        beside = self._beside(state, parallelism)
         subtasks = {
             index: replace(
-                (state.subtasks or {}).get(index, SubtaskState()),
-                managed_keyed=keyed_handle(part, key_groups),
+                beside.get(index, SubtaskState()), managed_keyed=keyed_handle(part, key_groups)
             )
             for index, (part, key_groups) in enumerate(zip(parts, ranges, strict=True))
         }
@@ -173,6 +175,27 @@ class _Export:
         return replace(
             state, parallelism=parallelism, max_parallelism=max_parallelism, subtasks=subtasks
         )
+
+    def _beside(self, state: OperatorState, parallelism: int) -> dict[int, SubtaskState]:
+        """What each subtask has beside its keyed state: as it was, or redistributed."""
+        held = state.subtasks or {}
+        if parallelism == state.parallelism:
+            return dict(held)
+        moved = redistribute_operator_state(
+            held, state.parallelism, parallelism, self._carried, self.target.directory
+        )
+        for handle in moved.values():
+            self.files += 1
+            self.size += handle.stream.size if handle.stream is not None else 0
+        return {index: SubtaskState(managed_operator=one) for index, one in moved.items()}
+
+    def _carried(self, handle: StreamHandle) -> ByteSource:
+        """The bytes of a handle that the lake carries."""
+        if isinstance(handle, InlineHandle):
+            return InlineSource("carried _metadata, inlined state", handle.data)
+        if not isinstance(handle, RelativeHandle):
+            raise UnsupportedFormatError(f"operator state in a {type(handle).__name__}")
+        return self.lake.directory.source(f"{CARRIED_DIRECTORY}/{handle.path}")
 
     def _refuse_unmovable(
         self, state: OperatorState, parallelism: int, max_parallelism: int
@@ -183,7 +206,7 @@ class _Export:
         label = state.uid or state.operator_id
         for index, subtask in (state.subtasks or {}).items():
             beside = {
-                "operator state": subtask.managed_operator or subtask.raw_operator,
+                "raw operator state": subtask.raw_operator,
                 "raw keyed state": subtask.raw_keyed,
                 "in-flight buffers": subtask.inputs or subtask.outputs,
                 "a finished subtask": subtask.finished,
