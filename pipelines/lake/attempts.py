@@ -19,13 +19,7 @@ from typing import Any
 from typing_extensions import Self
 
 from pipelines.lake.catalog import Lake
-from pipelines.lake.tables import (
-    ATTEMPT_KEY,
-    DATA_DIRECTORY,
-    StateTable,
-    attempt_of,
-    files_of,
-)
+from pipelines.lake.tables import DATA_DIRECTORY, StateTable, files_of
 from state_core.errors import StateError
 
 __all__ = ["DROP", "UNDO", "Attempt", "attempt_tokens", "leaned_on", "recover_attempts"]
@@ -155,13 +149,12 @@ def _take_back(table: StateTable, token: str, registered: set[int]) -> None:
     attempts may be taken back, too.
     """
     latest = table.open()
-    if latest is None or attempt_of(latest) != token:
+    if latest is None or table.maker(latest.version()) != token:
         return
     shown = None
-    for entry in latest.history():
-        maker = str(entry.get(ATTEMPT_KEY, ""))
-        if maker in ("", DROP) or entry["version"] in registered:
-            shown = table.require(entry["version"])
+    for version in range(latest.version() - 1, -1, -1):
+        if version in registered or table.maker(version) in ("", DROP):
+            shown = table.require(version)
             break
     columns = latest.metadata().partition_columns
     table.replace_files(

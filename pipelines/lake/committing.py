@@ -28,7 +28,7 @@ from pipelines.lake.records import (
     key_group_records,
 )
 from pipelines.lake.table_rows import TableRows, table_rows
-from pipelines.lake.tables import ATTEMPT_KEY, TableFile
+from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import ConflictError, EncodeError, KeyGroupError, LakeError, StateError
@@ -200,24 +200,23 @@ class _Commit:
         state_table = self.lake.table(table.path)
         latest = state_table.require()
         undone: set[str] = set()
-        for entry in latest.history(max(1, latest.version() - table.version)):
-            if entry.get("version", 0) <= table.version:
-                break
+        for version in range(latest.version(), table.version, -1):
+            entry = state_table.commit_info(version)
             restored = entry.get("operationParameters", {}).get("version")
             if entry.get("operation") == "RESTORE" and str(restored) == str(table.version):
                 break
-            maker = str(entry.get(ATTEMPT_KEY, ""))
+            maker = state_table.maker(version)
             if maker.startswith(UNDO):
                 undone.add(maker.removeprefix(UNDO))
             elif maker and maker not in undone:
                 raise ConflictError(
-                    f"statelake itself wrote version {entry.get('version')} after the parent's"
+                    f"statelake itself wrote version {version} after the parent's"
                     f" version {table.version}, so the edits are of another snapshot",
                     place=state_table.uri,
                     remedy=f"name that one as parent, or RESTORE TABLE ... TO VERSION AS OF"
                     f" {table.version} and edit again",
                 )
-        return {file.path: file for file in state_table.files()}
+        return {file.path: file for file in state_table.files(latest.version())}
 
     def _check_columns(
         self, operator: OperatorRecord, table: TableRecord, states: list[StateRecord]

@@ -24,7 +24,6 @@ from pipelines.lake.tables import (
     DATA_DIRECTORY,
     StateTable,
     TableFile,
-    attempt_of,
     files_of,
 )
 from state_core.errors import NotFoundError
@@ -124,7 +123,7 @@ class _Drop:
         latest = table.open()
         if latest is None:
             return
-        maker, kept = attempt_of(latest), _tables_at(self._kept(), path)
+        maker, kept = table.maker(latest.version()), _tables_at(self._kept(), path)
         shown = {file.path for file in files_of(latest)}
         if any(shown == {unit.path for unit in one.units} for one in kept):
             return

@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -23,11 +24,9 @@ from state_core.errors import ConflictError, NotALakeError, UnreadableTableError
 from state_core.filesystem import Directory
 
 __all__ = [
-    "ATTEMPT_KEY",
     "DATA_DIRECTORY",
     "StateTable",
     "TableFile",
-    "attempt_of",
     "files_of",
 ]
 
@@ -112,6 +111,21 @@ class StateTable:
                 remedy="ALTER TABLE ... DROP FEATURE it, or REORG TABLE ... APPLY (PURGE)",
             )
         return files_of(table)
+
+    def commit_info(self, version: int) -> dict[str, Any]:
+        """What the log says of how a version came to be; nothing if it is forgotten.
+
+        Read from the log itself: delta-rs numbers the history of any but the latest version wrong.
+        """
+        path = f"_delta_log/{version:020d}.json"
+        if not self.directory.is_file(path):
+            return {}
+        actions = map(json.loads, self.directory.read(path).splitlines())
+        return next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+
+    def maker(self, version: int) -> str:
+        """The attempt of statelake that made a version; empty if someone else did."""
+        return str(self.commit_info(version).get(ATTEMPT_KEY, ""))
 
     def replace_files(
         self,
@@ -212,7 +226,7 @@ class StateTable:
         """The version after `before` that this attempt's commit became."""
         latest = self.require()
         for version in range(before + 1, latest.version() + 1):
-            if attempt_of(self.require(version)) == attempt:
+            if self.maker(version) == attempt:
                 return version
         return None
 
@@ -236,14 +250,9 @@ def files_of(table: DeltaTable) -> list[TableFile]:
     ]
 
 
-def attempt_of(table: DeltaTable) -> str:
-    """The attempt of statelake that made this version; empty if someone else made it."""
-    (entry,) = table.history(1)
-    return str(entry.get(ATTEMPT_KEY, ""))
-
-
 def _properties(attempt: str) -> CommitProperties:
-    return CommitProperties(custom_metadata={ATTEMPT_KEY: attempt})
+    """No retries of delta-rs's own: it would put files beside those of whoever came first."""
+    return CommitProperties(custom_metadata={ATTEMPT_KEY: attempt}, max_commit_retries=0)
 
 
 def _values(file: TableFile, partition_by: str | None) -> dict[str, str | None]:
