@@ -3,6 +3,7 @@ import java.time.Instant;
 import java.time.LocalDateTime;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.flink.api.common.functions.FlatMapFunction;
@@ -60,7 +61,17 @@ public class SqlQueries {
         "SELECT o.g, v.price FROM o LEFT JOIN versions FOR SYSTEM_TIME AS OF o.ts AS v ON o.g = v.g",
     };
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] words) {
+        try {
+            System.out.println(savepoint(words));
+            Runtime.getRuntime().halt(0);
+        } catch (Throwable problem) {
+            problem.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        }
+    }
+
+    private static String savepoint(String[] words) throws Exception {
         StreamExecutionEnvironment env = environment(words);
         StreamTableEnvironment tables = StreamTableEnvironment.create(env);
         tables.getConfig().setLocalTimeZone(ZoneId.of("UTC"));
@@ -81,14 +92,22 @@ public class SqlQueries {
                 + "GROUP BY g) x ON CONFLICT DO DEDUPLICATE");
         statements.attachAsDataStream();
         JobClient job = env.executeAsync("queries");
-        long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
         boolean restored = words.length > 2;
+        long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
         while (!restored && SEEN.get() < 2 * ROWS && System.nanoTime() < deadline) {
             Thread.sleep(50);
         }
         Thread.sleep(2000);
-        System.out.println(job.triggerSavepoint(words[1], SavepointFormatType.CANONICAL).get(2, TimeUnit.MINUTES));
-        Runtime.getRuntime().halt(0);
+        while (true) {
+            try {
+                return job.triggerSavepoint(words[1], SavepointFormatType.CANONICAL).get(2, TimeUnit.MINUTES);
+            } catch (ExecutionException notYet) { // some task is still starting
+                if (job.getJobStatus().get().isGloballyTerminalState() || System.nanoTime() > deadline) {
+                    throw notYet;
+                }
+                Thread.sleep(1000);
+            }
+        }
     }
 
     private static StreamExecutionEnvironment environment(String[] words) {
