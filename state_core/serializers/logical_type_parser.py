@@ -232,7 +232,7 @@ class _Parser:
             if found:
                 self.expect(",")
             kind, name = self.advance()
-            if kind not in ("word", "quoted"):
+            if kind not in ("word", "quoted") or (kind == "word" and name[0].isdigit()):
                 raise self.fault(f"the name of a field expected where {name!r} is")
             if any(one.name == name for one in found):
                 raise self.fault(f"two fields {name!r}")
