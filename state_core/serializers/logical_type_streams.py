@@ -121,13 +121,13 @@ class _Types:
 
     def _of(self, value: JavaObject, depth: int) -> LogicalType:
         root = self.constant(value, "typeRoot")
-        build = _READERS.get(value.java_class.name.removeprefix(LOGICAL))
-        if build is None:
-            build = _Types.unknown
+        name = value.java_class.name.removeprefix(LOGICAL)
+        build = _READERS.get(name, _Types.unknown)
+        if name in _ROOTED and _ROOTED_TYPES.get(root) != name:
+            raise self.source.fault(f"a {name} that says it is {root}")
         try:
             return build(self, value, root, depth)
         except (KeyError, TypeError, ValueError) as error:
-            name = value.java_class.name
             raise self.source.fault(f"a {name} that is none ({error})") from None
 
     def constant(self, value: JavaObject, name: str) -> str:
@@ -266,6 +266,9 @@ class _Types:
         )
 
 
+# classes whose type is told by the root as well
+_ROOTED_TYPES = {**SIMPLE_TYPES, **LENGTH_TYPES, **TIMESTAMP_TYPES}
+_ROOTED = set(_ROOTED_TYPES.values())
 _Reader: TypeAlias = Callable[[_Types, JavaObject, str, int], LogicalType]
 _READERS: dict[str, _Reader] = {
     **dict.fromkeys(SIMPLE_TYPES.values(), _Types.simple),
