@@ -57,7 +57,8 @@ def drop_snapshots(
     """
     known = [one.snapshot_id for one in lake.summaries(job)]
     if not known:
-        raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {lake.jobs()}")
+        jobs = ", ".join(lake.jobs()) or "none"
+        raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
     dropped = (
         snapshot_ids if snapshot_ids is not None else known[: max(0, len(known) - (keep or 0))]
     )
