@@ -358,8 +358,9 @@ def _native_value(
     """The part that an entry's state is, and the parts of its elements if it is a list or map."""
     assert layout.value is not None  # noqa: S101 - not of timers
     held = TtlSerializer(layout.value) if layout.with_ttl else layout.value
-    if layout.kind is StateKind.LIST and held.self_delimiting:
-        return (ListSerializer(held),), (held,)
+    if layout.kind is StateKind.LIST:
+        known = held.self_delimiting and held.least > 0
+        return ((ListSerializer(held),), (held,)) if known else ((OpaqueSerializer(held.name),), ())
     user_key = layout.user_key
     if user_key is not None and user_key.self_delimiting and held.self_delimiting:
         return (MapSerializer(user_key, held),), (user_key, held)

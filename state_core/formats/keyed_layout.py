@@ -92,7 +92,7 @@ class KeyedLayout:
         held = TtlSerializer(self.value) if self.with_ttl else self.value
         if self.kind is not StateKind.LIST:
             return held
-        if not held.self_delimiting:
+        if not held.self_delimiting or held.least == 0:
             return OpaqueSerializer(held.name)
         return DelimitedListSerializer(held)
 

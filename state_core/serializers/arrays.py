@@ -200,7 +200,7 @@ class _OfOne(CompositeTypeSerializerSnapshot):
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """A collection of it."""
         (element,) = nested
-        if not element.self_delimiting:
+        if not element.self_delimiting or (self.kind is ListSerializer and element.least == 0):
             return OpaqueSerializer(self.java_class)
         made: TypeSerializer = self.kind(element)
         return made

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import KeyGroupError, UnsupportedFormatError
+from state_core.errors import EncodeError, KeyGroupError, UnsupportedFormatError
 from state_core.serializers.columns import Cursor, I32Array, I64Array, Target, U8Array
 from state_core.serializers.compatibility import Compatibility, incompatible, unknown
 from state_core.wire import DataInput, DataOutput
@@ -28,6 +28,8 @@ from state_core.wire import DataInput, DataOutput
 __all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "to_int32"]
 
 VARIABLE = -1
+# what Arrow says of a value that is none of its type
+_NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError)
 
 
 def to_int32(value: int) -> int:
@@ -62,7 +64,7 @@ class TypeSerializer(ABC):
 
     @property
     def least(self) -> int:
-        """The fewest bytes that a value takes; at least 1."""
+        """The fewest bytes that a value takes; 0 only where it can take none at all."""
         return max(1, self.length)
 
     @abstractmethod
@@ -84,7 +86,8 @@ class TypeSerializer(ABC):
     def decode(self, cursor: Cursor) -> pa.Array:
         """A column of the values at the cursor, which is left behind them.
 
-        This one reads value by value; built-in types do better.
+        This one reads value by value; built-in types do better. A value that would be written in
+        another way than it was, or that its column can't hold, is marked inexact.
         """
         found: list[Any] = [None] * cursor.rows
         for row in range(cursor.rows):
@@ -94,6 +97,30 @@ class TypeSerializer(ABC):
             source = DataInput(cursor.data.data[start:end], cursor.place(start))
             found[row] = self.read(source)
             cursor.position[row] = start + source.position
+            if not self._writes(found[row], source.data[: source.position]):
+                cursor.inexact[row] = 1
+        try:
+            return pa.array(found, self.arrow_type)
+        except _NO_COLUMN:
+            return self._nulled(found, cursor)
+
+    def _writes(self, value: Any, data: memoryview) -> bool:
+        """Whether these are the bytes that the value would be written as."""
+        out = DataOutput()
+        try:
+            self.write(value, out)
+        except EncodeError:
+            return False
+        return out.buffer == data
+
+    def _nulled(self, found: list[Any], cursor: Cursor) -> pa.Array:
+        """The column, null and inexact where it can't hold the value: half a character, say."""
+        for row, value in enumerate(found):
+            try:
+                pa.array([value], self.arrow_type)
+            except _NO_COLUMN:  # noqa: PERF203 - a rare case
+                found[row] = None
+                cursor.inexact[row] = 1
         return pa.array(found, self.arrow_type)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
@@ -119,12 +146,15 @@ class TypeSerializer(ABC):
         )
 
     def hash_code_at(self, source: DataInput) -> int:
-        """`hash_code` of the value that comes next, whose very bytes may matter."""
-        return self.hash_code(self.read(source))
+        """`hash_code` of the value that comes next, whose very bytes may matter; 0 for null."""
+        value = self.read(source)
+        return 0 if value is None else self.hash_code(value)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """`hash_code` of every row."""
-        return np.array([self.hash_code(value) for value in values.to_pylist()], np.int32)
+        """`hash_code` of every row; 0 for null, as `Objects.hashCode` has it."""
+        found = values.to_pylist()
+        codes = [0 if value is None else self.hash_code(value) for value in found]
+        return np.array(codes, np.int32)
 
     def _written(self, values: pa.Array, present: U8Array) -> list[bytes]:
         written = []

@@ -67,7 +67,8 @@ class ListSerializer(TypeSerializer):
         """`List.hashCode`: 1, then `31 * h + hash(element)`."""
         code = 1
         for element in value:
-            code = to_int32(31 * code + self.element.hash_code(element))
+            held = 0 if element is None else self.element.hash_code(element)
+            code = to_int32(31 * code + held)
         return code
 
     def skip_program(self) -> tuple[int, ...] | None:
@@ -225,7 +226,8 @@ class MapSerializer(TypeSerializer):
     def hash_code(self, value: Any) -> int:
         """`Map.hashCode`: the sum of `hash(key) ^ hash(value)`."""
         codes = [
-            self.key.hash_code(key) ^ (0 if one is None else self.value.hash_code(one))
+            (0 if key is None else self.key.hash_code(key))
+            ^ (0 if one is None else self.value.hash_code(one))
             for key, one in value
         ]
         return to_int32(sum(codes))
@@ -433,9 +435,10 @@ class ListSerializerSnapshot(CompositeTypeSerializerSnapshot):
     arity = 1
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A list of it."""
+        """A list of it; not where elements may have no bytes, whose count nothing bounds."""
         (element,) = nested
-        return ListSerializer(element) if element.self_delimiting else _opaque(self)
+        known = element.self_delimiting and element.least > 0
+        return ListSerializer(element) if known else _opaque(self)
 
 
 @register

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError
+from state_core.errors import CorruptSnapshotError, EncodeError
 from state_core.kernels import decode, encode, skip
 from state_core.kernels.hashing import combine_hashes
 from state_core.serializers.base import VARIABLE, TypeSerializer, to_int32
@@ -91,7 +91,7 @@ class TupleSerializer(StructSerializer):
     @property
     def least(self) -> int:
         """What the fields take at least."""
-        return max(1, sum(one.least for _, one in self.fields))
+        return sum(one.least for _, one in self.fields)
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """One tuple."""
@@ -106,6 +106,11 @@ class TupleSerializer(StructSerializer):
         """`31 * h + hash(field)` from the first field on; a null field counts 0."""
         fields = zip(self.fields, self._by_position(value), strict=True)
         codes = [0 if held is None else one.hash_code(held) for (_, one), held in fields]
+        return to_int32(reduce(lambda code, element: 31 * code + element, codes))
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """The same, of the fields' very bytes."""
+        codes = [one.hash_code_at(source) for _, one in self.fields]
         return to_int32(reduce(lambda code, element: 31 * code + element, codes))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
@@ -168,7 +173,7 @@ class RowSerializer(StructSerializer):
     @property
     def least(self) -> int:
         """The mask."""
-        return max(1, self.mask_bytes)
+        return self.mask_bytes
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """One row; its kind, where it is not `+I`, is lost."""
@@ -204,6 +209,18 @@ class RowSerializer(StructSerializer):
             code = to_int32(31 * code + element)
         return code
 
+    def hash_code_at(self, source: DataInput) -> int:
+        """The same, of any kind, which counts 31 times, and of the fields' very bytes."""
+        mask = source.read_bytes(self.mask_bytes)
+        bits = [mask[index >> 3] >> (7 - (index & 7)) & 1 for index in range(self.bits)]
+        kind = bits[0] + 2 * bits[1] if self.with_kind else 0
+        code = 1
+        for (_, one), null in zip(self.fields, bits[self.leading :], strict=True):
+            if isinstance(one, ListSerializer | MapSerializer):
+                return super().hash_code(None)
+            code = to_int32(31 * code + (0 if null else 31 + one.hash_code_at(source)))
+        return to_int32(31 * kind + code)
+
     def skip_program(self) -> tuple[int, ...] | None:
         """The mask and the programs of the fields."""
         programs = [one.skip_program() for _, one in self.fields]
@@ -221,11 +238,20 @@ class RowSerializer(StructSerializer):
         cursor.check(failed, "the null mask of a Row")
         return bit
 
+    def _check_padding(self, cursor: Cursor) -> None:
+        """Bits behind the mask's are zero wherever Flink wrote them; others are kept as bytes."""
+        unused = (1 << 8 * self.mask_bytes - self.bits) - 1
+        if unused and cursor.rows:
+            wanted = slice(None) if cursor.present.size == 0 else cursor.present != 0
+            last = cursor.data[cursor.position[wanted] + self.mask_bytes - 1]
+            cursor.inexact[wanted] |= (last & unused != 0).astype(np.uint8)
+
     def decode(self, cursor: Cursor) -> pa.Array:
         """The mask's bits a column each, then field after field."""
         for index in range(self.leading):
             cursor.inexact |= self._mask_bit(cursor, index)
         held = [1 - self._mask_bit(cursor, self.leading + i) for i in range(len(self.fields))]
+        self._check_padding(cursor)
         width = self.mask_bytes
         cursor.position += cursor.present * np.int64(width) if cursor.present.size else width
         columns = []
@@ -309,6 +335,8 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
         """A tuple of them."""
         if not all(one.self_delimiting for one in nested):
             return OpaqueSerializer(self.tuple_class)
+        if not nested:
+            raise CorruptSnapshotError(f"{self.tuple_class} without fields")
         return TupleSerializer(list(nested))
 
 

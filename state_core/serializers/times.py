@@ -129,6 +129,18 @@ class _FieldsSerializer(TypeSerializer):
         self.encode(column, Target(found, np.zeros(1, np.int64)))
         out.write_bytes(found.tobytes())
 
+    @abstractmethod
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The hash code of the value that these numbers are, to the nanosecond."""
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """That of the numbers: a value as Python has it may be less than they are."""
+        fields = [
+            int.from_bytes(source.read_bytes(width), "big", signed=True) for width in self.widths
+        ]
+        nulls = {8: NULL_LONG, 4: NULL_INT, 1: NULL_BYTE}
+        return 0 if fields[0] == nulls[self.widths[0]] else self.hash_fields(fields)
+
     def skip_program(self) -> tuple[int, ...]:
         """The width."""
         return (FIXED, self.length)
@@ -215,6 +227,10 @@ class DateSerializer(_FieldsSerializer):
         """`(int) ht ^ (int) (ht >> 32)` of the milliseconds."""
         return _hash_long(_millis_of(value))
 
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same."""
+        return _hash_long(fields[0])
+
 
 class SqlDateSerializer(DateSerializer):
     """`java.sql.Date`: like `Date`."""
@@ -253,6 +269,10 @@ class SqlTimestampSerializer(_FieldsSerializer):
         """That of its milliseconds, as `java.util.Date` has it."""
         return _hash_long(_millis_of(value))
 
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same."""
+        return _hash_long(fields[0])
+
 
 class InstantSerializer(_FieldsSerializer):
     """`Instant`: seconds since 1970, and nanoseconds."""
@@ -280,7 +300,12 @@ class InstantSerializer(_FieldsSerializer):
     def hash_code(self, value: Any) -> int:
         """`(int) (s ^ (s >>> 32)) + 51 * nanos`."""
         micros = _micros_of(value)
-        return to_int32(_hash_long(micros // 1_000_000) + 51 * (micros % 1_000_000 * 1000))
+        return self.hash_fields([micros // 1_000_000, micros % 1_000_000 * 1000])
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same, with every nanosecond."""
+        seconds, nanos = fields
+        return to_int32(_hash_long(seconds) + 51 * nanos)
 
 
 class LocalDateSerializer(_FieldsSerializer):
@@ -305,7 +330,11 @@ class LocalDateSerializer(_FieldsSerializer):
 
     def hash_code(self, value: Any) -> int:
         """`(year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day)`."""
-        return _hash_date(value)
+        return _hash_date(value.year, value.month, value.day)
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same."""
+        return _hash_date(*fields)
 
 
 class LocalDateTimeSerializer(_FieldsSerializer):
@@ -334,8 +363,13 @@ class LocalDateTimeSerializer(_FieldsSerializer):
 
     def hash_code(self, value: Any) -> int:
         """The date's, `^` the time's."""
-        nanos = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000_000
-        return _hash_date(value) ^ _hash_long(nanos + value.microsecond * 1000)
+        date = value.year, value.month, value.day
+        time = value.hour, value.minute, value.second, value.microsecond * 1000
+        return self.hash_fields([*date, *time])
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same, with every nanosecond."""
+        return _hash_date(*fields[:3]) ^ _hash_time(*fields[3:])
 
 
 class LocalTimeSerializer(_FieldsSerializer):
@@ -363,6 +397,10 @@ class LocalTimeSerializer(_FieldsSerializer):
     def hash_code(self, value: Any) -> int:
         """That of the nanoseconds of the day, as a `Long`."""
         return _hash_long(_parse_time(value))
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same."""
+        return _hash_time(*fields)
 
 
 # --------------------------------------------------------------------------- calendars
@@ -452,9 +490,12 @@ def _hash_long(value: int) -> int:
     return to_int32(value ^ ((value & 0xFFFFFFFFFFFFFFFF) >> 32))
 
 
-def _hash_date(value: Any) -> int:
-    year = value.year
-    return to_int32((year & 0xFFFFF800) ^ ((year << 11) + (value.month << 6) + value.day))
+def _hash_date(year: int, month: int, day: int) -> int:
+    return to_int32((year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day))
+
+
+def _hash_time(hour: int, minute: int, second: int, nano: int) -> int:
+    return _hash_long(((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano)
 
 
 for _serializer, _java in (

@@ -112,6 +112,8 @@ class ConstantSerializer(TypeSerializer):
 
     def write(self, value: Any, out: DataOutput) -> None:
         """The constant."""
+        if value is not True:
+            raise EncodeError(f"{value!r}, and a {self.java_name} is shown as true")
         out.write_bytes(self.content)
 
     def skip_program(self) -> tuple[int, ...] | None:

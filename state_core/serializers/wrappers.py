@@ -106,6 +106,10 @@ class TimerSerializer(TupleSerializer):
         timestamp, key, namespace = self._by_position(value)
         super().write((_flip(timestamp), key, namespace), out)
 
+    def hash_code_at(self, source: DataInput) -> int:
+        """That of the timer, whose time is flipped back."""
+        return self.hash_code(self.read(source))
+
     def decode(self, cursor: Cursor) -> pa.Array:
         """Columns of times, keys and namespaces."""
         times = pa.array(flip_sign(cursor.read_int64("a timer")))

@@ -1,0 +1,307 @@
+"""The contract of every serializer, alone and within others, over the table of samples.
+
+Values are bytes as Flink writes them. A row of a column is exact, and then gives its very bytes
+back, or it is marked inexact, and its bytes travel beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state_core.errors import EncodeError, KeyGroupError, StateError
+from state_core.formats.meta_info import read_serializer_entry, serializer_entry
+from state_core.kernels import skip
+from state_core.serializers import registered_classes
+from state_core.serializers.base import TypeSerializer
+from state_core.serializers.columns import Target
+from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
+from state_core.wire import DataInput, DataOutput
+from tests.serializer_columns import cursor_over, decode, encode, read, walked, write
+from tests.serializer_samples import (
+    LEAVES,
+    OF_ONE,
+    OF_TWO,
+    Sample,
+    padded_nullable,
+    samples,
+    wrapped,
+)
+
+BY_NAME = {one.name: one for one in LEAVES}
+STRING, LONG = BY_NAME["String"], BY_NAME["Long"]
+NESTED = [
+    *(wrapped(one, inner) for one in OF_ONE for inner in (LONG, STRING, BY_NAME["BigInt"])),
+    *(wrapped(one, STRING, LONG) for one in OF_TWO),
+    wrapped(OF_TWO[0], STRING, wrapped(OF_ONE[0], wrapped(OF_ONE[6], STRING))),
+    padded_nullable(),
+]
+TABLE = [*LEAVES, *NESTED]
+every_sample = pytest.mark.parametrize("sample", TABLE, ids=repr)
+
+# what has tests of its own instead, since its bytes are more than a few lines' description
+ELSEWHERE = (
+    "org.apache.flink.table.",
+    "org.apache.flink.formats.avro.",
+    "org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot",
+    "org.apache.flink.streaming.api.datastream.CoGroupedStreams",
+    "org.apache.flink.streaming.api.operators.co.",
+    # carried, and never understood
+    "org.apache.flink.api.java.typeutils.runtime.ValueSerializer",
+    "org.apache.flink.api.java.typeutils.runtime.kryo.",
+    "org.apache.flink.runtime.state.JavaSerializer",
+)
+
+
+def serializer_of(sample: Sample) -> TypeSerializer:
+    """The serializer that the sample's snapshot gives."""
+    return sample.read_snapshot().restore_serializer()
+
+
+def batches(sample: Sample) -> st.SearchStrategy[list[bytes]]:
+    """A few values."""
+    return st.lists(sample.encoded, min_size=1, max_size=5)
+
+
+def with_values(found: st.SearchStrategy[Sample]) -> st.SearchStrategy[tuple[Sample, list[bytes]]]:
+    """A type and a few of its values."""
+    return found.flatmap(lambda one: st.tuples(st.just(one), batches(one)))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, where NaN is NaN, zeros have signs, and a list of pairs is a map."""
+    if isinstance(one, float) and isinstance(other, float):
+        if math.isnan(one) or math.isnan(other):
+            return math.isnan(one) and math.isnan(other)
+        return one == other and math.copysign(1, one) == math.copysign(1, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(type(one) is type(other) and one == other)
+
+
+def has_nan(value: Any) -> bool:
+    """Whether there is a NaN in it: Python's float does not keep all of its bits."""
+    if isinstance(value, dict):
+        return has_nan(list(value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_nan, value))
+    return isinstance(value, float) and math.isnan(value)
+
+
+def exact_pairs(inexact: Iterable[bool], values: Iterable[bytes]) -> list[tuple[int, bytes]]:
+    """Rows that their typed value says all about, by number."""
+    pairs = enumerate(zip(inexact, values, strict=True))
+    return [(row, data) for row, (lost, data) in pairs if not lost]
+
+
+# ----------------------------------------------------------------------------- the contract
+
+
+def check_columns(serializer: TypeSerializer, values: list[bytes]) -> None:
+    """Bytes, column, bytes; in any part of a column; and the same values as one by one."""
+    column, inexact = decode(serializer, values)
+    assert column.type == serializer.arrow_type
+    shown = column.to_pylist()
+    kept = exact_pairs(inexact, values)
+    for row, data in kept:
+        assert same(read(serializer, data), shown[row])
+    rows = pa.array([row for row, _ in kept], pa.int64())
+    typed = column.take(rows)
+    assert encode(serializer, typed) == [data for _, data in kept]
+    for start in range(1, min(3, len(kept))):
+        assert encode(serializer, typed.slice(start)) == [data for _, data in kept[start:]]
+
+
+def check_scalars(serializer: TypeSerializer, values: list[bytes]) -> None:
+    """One by one: read, skipped and walked by the same number of bytes, and written back."""
+    _, inexact = decode(serializer, values)
+    for data, lost in zip(values, inexact, strict=True):
+        value = read(serializer, data)
+        source = DataInput(data + b"rest" if serializer.self_delimiting else data)
+        serializer.skip(source)
+        assert source.position == len(data)
+        if not lost:
+            again = write(serializer, value)
+            assert again == data or has_nan(value)
+            assert same(read(serializer, again), value)
+
+
+def check_lengths(serializer: TypeSerializer, values: list[bytes]) -> None:
+    """What a serializer says of lengths is true of every value."""
+    for data in values:
+        assert len(data) >= serializer.least or not data
+        if serializer.wire_length > 0:
+            assert len(data) == serializer.wire_length
+        if serializer.length > 0:
+            assert len(data) == serializer.length
+    if serializer.skip_program() is not None:
+        assert walked(serializer, values) in (
+            [len(one) for one in values],
+            [skip.UNKNOWN] * len(values),
+        )
+
+
+def check_masks(serializer: TypeSerializer, values: list[bytes], mask: list[bool]) -> None:
+    """Rows that are not there are null, not read, and not written."""
+    wanted = np.array(mask, np.uint8)
+    cursor = cursor_over([data if held else b"" for data, held in zip(values, mask, strict=True)])
+    column = serializer.decode(cursor.only(wanted))
+    cursor.check_at_end()
+    column.validate(full=True)
+    whole, inexact = decode(serializer, values)
+    kept = [held and not lost for held, lost in zip(mask, inexact, strict=True)]
+    for shown, alone, held in zip(column.to_pylist(), whole.to_pylist(), kept, strict=True):
+        assert not held or same(shown, alone)
+    present = np.array(kept, np.uint8)
+    sizes = serializer.sizes(column, present)
+    expected = [data if held else b"" for data, held in zip(values, kept, strict=True)]
+    assert sizes.tolist() == [len(one) for one in expected]
+    ends = np.cumsum(sizes)
+    out = np.full(int(ends[-1]), 0xAA, np.uint8)
+    target = Target(out, ends - sizes, present)
+    serializer.encode(column, target)
+    assert target.position.tolist() == ends.tolist()
+    assert out.tobytes() == b"".join(expected)
+
+
+def check_hashes(serializer: TypeSerializer, values: list[bytes]) -> None:
+    """The hash codes of a column are those of its values, where they can be derived."""
+    column, inexact = decode(serializer, values)
+    rows = [row for row, _ in exact_pairs(inexact, values) if column[row].as_py() is not None]
+    if not rows:
+        return
+    try:
+        codes = serializer.hash_codes(column.take(pa.array(rows, pa.int64()))).tolist()
+    except KeyGroupError:
+        return
+    assert codes == [serializer.hash_code(read(serializer, values[row])) for row in rows]
+    assert codes == [serializer.hash_code_at(DataInput(values[row])) for row in rows]
+
+
+def check_contract(sample: Sample, values: list[bytes], mask: list[bool]) -> None:
+    """All of it."""
+    serializer = serializer_of(sample)
+    check_columns(serializer, values)
+    check_scalars(serializer, values)
+    check_lengths(serializer, values)
+    check_masks(serializer, values, mask)
+    check_hashes(serializer, values)
+
+
+# ----------------------------------------------------------------------------- the table
+
+
+def test_every_class_is_in_the_table() -> None:
+    """A snapshot class that is registered has a row, or tests elsewhere."""
+    covered = {one.java_class for one in TABLE}
+    left = {name for name in registered_classes() if not name.startswith(ELSEWHERE)}
+    assert covered == left
+
+
+@every_sample
+@given(data=st.data())
+def test_values(sample: Sample, data: st.DataObject) -> None:
+    """Whatever Flink can write is read and comes back, as a column and one by one."""
+    values = data.draw(batches(sample))
+    mask = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    check_contract(sample, values, mask)
+
+
+@every_sample
+def test_snapshots_come_back(sample: Sample) -> None:
+    """A snapshot is written as it was read, and a copy restores the same serializer."""
+    source = DataInput(sample.snapshot + b"rest")
+    snapshot = read_serializer_snapshot(source)
+    assert source.read_rest() == b"rest"
+    out = DataOutput()
+    write_serializer_snapshot(snapshot, out)
+    assert out.to_bytes() == sample.snapshot
+    entry = read_serializer_entry(DataInput(serializer_entry(snapshot).encoded), "it")
+    restored = entry.snapshot.restore_serializer()
+    assert restored.name == snapshot.restore_serializer().name == snapshot.type_name
+    assert restored.arrow_type == snapshot.restore_serializer().arrow_type
+    assert restored.length == snapshot.restore_serializer().length
+
+
+@every_sample
+def test_a_type_is_compatible_with_itself(sample: Sample) -> None:
+    """As is: nothing to migrate, nothing to reconfigure."""
+    result = sample.read_snapshot().resolve_schema_compatibility(sample.read_snapshot())
+    assert result.verdict.name == "COMPATIBLE_AS_IS"
+
+
+@every_sample
+def test_no_rows_at_all(sample: Sample) -> None:
+    """An empty column is one of the type, and takes no bytes."""
+    serializer = serializer_of(sample)
+    column, inexact = decode(serializer, [])
+    assert (len(column), inexact, column.type) == (0, [], serializer.arrow_type)
+    assert encode(serializer, column) == []
+    assert encode(serializer, pa.array([], serializer.arrow_type)) == []
+
+
+@every_sample
+def test_nulls_are_written_or_refused(sample: Sample) -> None:
+    """A null of a column is the type's own null, or an error that says so; never something else."""
+    serializer = serializer_of(sample)
+    column = pa.nulls(1, serializer.arrow_type)
+    try:
+        (data,) = encode(serializer, column)
+    except EncodeError:
+        with pytest.raises(EncodeError):
+            write(serializer, None)
+    else:
+        assert read(serializer, data) is None
+        assert write(serializer, None) == data
+
+
+# ----------------------------------------------------------------------------- any nesting
+
+
+@given(found=with_values(samples()))
+def test_any_nesting(found: tuple[Sample, list[bytes]]) -> None:
+    """The whole contract for types within types within types."""
+    sample, values = found
+    check_contract(sample, values, [row % 2 == 0 for row in range(len(values))])
+
+
+@given(data=st.data(), found=with_values(samples()))
+def test_damaged_bytes(data: st.DataObject, found: tuple[Sample, list[bytes]]) -> None:
+    """Changed or cut bytes: a value or an error of ours, the same one by one and as a column."""
+    sample, values = found
+    serializer = serializer_of(sample)
+    damaged = data.draw(damages(values[0]))
+    try:
+        value = read(serializer, damaged)
+    except (StateError, AssertionError):  # or there were bytes behind it
+        with pytest.raises(StateError):
+            decode(serializer, [damaged])
+        return
+    column, (lost,) = decode(serializer, [damaged])
+    if not lost:
+        assert same(column[0].as_py(), value)
+        assert encode(serializer, column) == [damaged]
+
+
+def damages(good: bytes) -> st.SearchStrategy[bytes]:
+    """The bytes cut off, with some of them replaced, or with others behind them."""
+    places = st.integers(0, max(0, len(good) - 1))
+    counts = st.sampled_from([2**31 - 1, -(2**31), -1, 65536, 2, 0])
+    numbers = counts.map(lambda one: one.to_bytes(4, "big", signed=True))
+    return (
+        places.map(lambda at: good[:at])
+        | st.tuples(places, st.binary(min_size=1, max_size=2) | numbers).map(
+            lambda held: good[: held[0]] + held[1] + good[held[0] + len(held[1]) :]
+        )
+        | st.binary(min_size=1, max_size=3).map(lambda more: good + more)
+        | st.binary(max_size=12)
+    )
