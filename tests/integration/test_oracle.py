@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from state_core import open_snapshot
 from tests.integration.conftest import running
 from tests.integration.flink.oracle import FlinkError, FlinkOracle
 
@@ -18,6 +19,15 @@ def test_flinks_refusal_is_told_and_it_answers_on(flink: FlinkOracle, tmp_path: 
         with pytest.raises(FlinkError, match=rf"^Flink 2\.3\.0: .*Cannot find .*/{name}'"):
             flink.restore("wordcount", tmp_path / name)
     assert flink.process.poll() is None
+
+
+def test_a_savepoint_waits_for_all_tasks(flink: FlinkOracle, tmp_path: Path) -> None:
+    """Of a job whose tasks have yet to start, Flink takes no savepoint: it is asked again."""
+    savepoint = flink.generate("windows", tmp_path, keys=0)
+    operators = open_snapshot(savepoint).operators
+    assert {one.uid for one in operators} >= {"tumbling", "sliding"}
+    tables = [one.state(state.name).to_arrow() for one in operators for state in one.keyed_states]
+    assert sum(len(table) for table in tables) == 0
 
 
 def test_the_last_words_of_a_jvm_are_told() -> None:

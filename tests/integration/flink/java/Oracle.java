@@ -8,12 +8,14 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.flink.api.common.JobStatus;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.core.execution.SavepointFormatType;
+import org.apache.flink.runtime.checkpoint.CheckpointException;
+import org.apache.flink.runtime.checkpoint.CheckpointFailureReason;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
 /**
@@ -72,10 +74,37 @@ public class Oracle {
         try {
             waitFor(job, expected);
             SavepointFormatType format = SavepointFormatType.valueOf(args.get("format").toUpperCase());
-            return job.triggerSavepoint(args.get("to"), format).get(2, TimeUnit.MINUTES);
+            return savepoint(job, args.get("to"), format);
         } finally {
             job.cancel().get(1, TimeUnit.MINUTES);
         }
+    }
+
+    /** Take a savepoint; a subtask that got no key may have yet to start, and Flink then declines. */
+    private static String savepoint(JobClient job, String to, SavepointFormatType format)
+            throws Exception {
+        long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
+        while (true) {
+            try {
+                return job.triggerSavepoint(to, format).get(2, TimeUnit.MINUTES);
+            } catch (ExecutionException problem) {
+                if (!tooEarly(problem) || System.nanoTime() > deadline) {
+                    throw problem;
+                }
+                Thread.sleep(20);
+            }
+        }
+    }
+
+    private static boolean tooEarly(Throwable problem) {
+        for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
+            if (cause instanceof CheckpointException
+                    && ((CheckpointException) cause).getCheckpointFailureReason()
+                            == CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private static void waitFor(JobClient job, long expected) throws Exception {
