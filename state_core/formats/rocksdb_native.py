@@ -7,8 +7,8 @@ entries, list elements not yet merged) is RocksDB's business, so RocksDB itself 
 files may hold key groups of other subtasks, which are left out.
 
 Nothing of the snapshot is opened in place: files are linked or copied into a directory of their
-own, and lines of the options file that name a path, or code that is not here, are left
-out.
+own. Its options file is left out: one damaged byte there is enough to end the process, and all that
+reading needs to know is how list elements are merged, which Flink never changes.
 
 Source: `RocksIncrementalSnapshotStrategy`, `RocksNativeFullSnapshotStrategy`,
 `RocksDBIncrementalRestoreOperation` in `org.apache.flink.state.rocksdb`.
@@ -42,11 +42,21 @@ BLOCK_BYTES = 8 << 20
 LOG_BLOCK = 32768
 LOG_HEAD = 7  # u32 checksum, u16 length (little-endian), u8 type
 RECYCLED_RECORDS = (5, 6, 7, 8, 11)
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-DROPPED_OPTIONS = re.compile(
-    r"\s*(db_log_dir|wal_dir|db_paths|cf_paths|env|file_system|sst_file_manager|wal_filter"
-    r"|persistent_cache|compaction_filter|compaction_filter_factory)\s*="
-)
+KNOWN_NAME = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-[0-9]+|[0-9]+\.(sst|log|blob)")
+OPTIONS = """
+[Version]
+  rocksdb_version=8.10.0
+  options_file_version=1.1
+[DBOptions]
+  create_if_missing=false
+[CFOptions "default"]
+  comparator=leveldb.BytewiseComparator
+  merge_operator={id=StringAppendTESTOperator;delimiter=,;}
+  num_levels=32
+  table_factory=BlockBasedTable
+[TableOptions/BlockBasedTable "default"]
+  checksum=kXXH3
+"""
 
 
 @dataclass(frozen=True)
@@ -84,11 +94,12 @@ class RocksDBFiles:
         except OSError as error:  # one name twice, or no space left
             raise self._fault(error) from error
         try:
-            options, families = Options.load_latest(directory.name)
+            options, of_family = _options()
+            families = Rdict.list_cf(directory.name, options)
             database = Rdict(
                 directory.name,
                 options,
-                column_families=families,
+                column_families=dict.fromkeys(families, of_family),
                 access_type=AccessType.read_only(),
             )
         except Exception as error:
@@ -236,7 +247,7 @@ def _first_from(rows: list[tuple[bytes, bytes]], key: bytes) -> int:
 
 def _place(directory: Path, name: str, source: ByteSource) -> None:
     """Put a file where RocksDB expects it: a link to a whole local file, or else a copy."""
-    if not PLAIN_NAME.fullmatch(name):
+    if not KNOWN_NAME.fullmatch(name):
         raise UnsafePathError(
             f"a RocksDB file called {name!r}",
             place=source.name,
@@ -244,13 +255,9 @@ def _place(directory: Path, name: str, source: ByteSource) -> None:
         )
     if name.startswith("MANIFEST"):
         _check_manifest(source)
-    target = directory / name
     if name.startswith("OPTIONS"):
-        data = np.empty(source.size, np.uint8)
-        source.read_into(0, data)
-        lines = data.tobytes().decode("utf-8", "replace").splitlines()
-        target.write_text("\n".join(one for one in lines if not DROPPED_OPTIONS.match(one)) + "\n")
         return
+    target = directory / name
     local = isinstance(source, FileSource) and source.directory.local and source.start == 0
     if local and name.endswith(".sst") and isinstance(source, FileSource):
         path = source.directory.full(source.path)
@@ -262,6 +269,14 @@ def _place(directory: Path, name: str, source: ByteSource) -> None:
             block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
             source.read_into(at, block)
             file.write(block.data)
+
+
+def _options() -> tuple[Options, Options]:
+    """The options of the database, and of each of its column families."""
+    with tempfile.TemporaryDirectory(prefix="statelake-rocksdb-") as directory:
+        (Path(directory) / "OPTIONS-000001").write_text(OPTIONS)
+        options, families = Options.load_latest(directory)
+    return options, families["default"]
 
 
 def _check_manifest(source: ByteSource) -> None:

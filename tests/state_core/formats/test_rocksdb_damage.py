@@ -15,7 +15,7 @@ from state_core.formats.keyed_files import RocksDBKeyedFile, open_keyed
 from state_core.formats.metadata import read_metadata
 from state_core.formats.state_files import StateFiles
 from state_core.handles import IncrementalHandle, RelativeHandle
-from tests.expected_contents import tables_of
+from tests.expected_contents import assert_contents, tables_of
 from tests.golden_cases import golden_cases
 
 (GOLDEN,) = golden_cases("kinds", form="native")[1:]
@@ -94,9 +94,11 @@ def test_files_that_are_left_out(copied: Path, name: str) -> None:
         open_snapshot(copied)
 
 
-@pytest.mark.parametrize("name", ["../x.sst", "a/b", "", ".hidden", "x\n", "\0"])
-def test_local_names_are_plain(copied: Path, name: str) -> None:
-    """A local name is where the file is put: it must not lead anywhere."""
+@pytest.mark.parametrize(
+    "name", ["../x.sst", "a/b", "", "x", "1.sst\n", "\0", "LOCK", "rocksdict-config.json"]
+)
+def test_local_names_are_those_of_rocksdb(copied: Path, name: str) -> None:
+    """A local name is where the file is put: it must not lead anywhere, nor configure anything."""
     handle = handle_of(copied)
     stream = handle.private[0][1]
     with pytest.raises(UnsafePathError, match="a RocksDB file called"):
@@ -110,3 +112,10 @@ def test_local_names_are_there_once(copied: Path) -> None:
     twice = replace(handle, private=(*handle.private, table))
     with pytest.raises(CorruptSnapshotError, match="File exists"):
         list(opened(copied, twice).entries())
+
+
+def test_options_are_not_read(copied: Path) -> None:
+    """One damaged byte of them can end the process; nothing of them is needed."""
+    path = path_of(copied, "OPTIONS")
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    assert_contents(GOLDEN, tables_of(open_snapshot(copied)))
