@@ -24,21 +24,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import EncodeError
+from state_core.errors import EncodeError, UnsupportedFormatError
 from state_core.formats.row_writer import LengthTrailer, Part, RowWriter, trailer_sizes
+from state_core.kernels.encode import copy_ranges
 from state_core.serializers.base import TypeSerializer
 from state_core.serializers.collections import DelimitedListSerializer
 from state_core.serializers.columns import (
     ALL_PRESENT,
+    MAX_COLUMN_BYTES,
     Cursor,
     I64Array,
     U8Array,
     fixed_values,
     list_offsets,
     present_rows,
+    validity,
     variable_values,
 )
 from state_core.serializers.numbers import BooleanSerializer, LongSerializer
+from state_core.serializers.row_equality import equal_rows
 from state_core.serializers.text import OpaqueSerializer
 from state_core.serializers.wrappers import TtlSerializer, flip_sign
 from state_core.snapshot import Entries, StateKind
@@ -249,14 +253,21 @@ class KeyedLayout:
 
 def raw_column(cursor: Cursor, start: I64Array, end: I64Array) -> pa.Array:
     """The bytes of the rows that are marked inexact, null for the rest."""
-    rows = cursor.rows
     if not cursor.inexact.any():
-        return pa.nulls(rows, pa.binary())
-    data = cursor.data.data
-    found: list[bytes | None] = [None] * rows
-    for row in np.flatnonzero(cursor.inexact).tolist():
-        found[row] = bytes(data[int(start[row]) : int(end[row])])
-    return pa.array(found, pa.binary())
+        return pa.nulls(cursor.rows, pa.binary())
+    sizes = np.where(cursor.inexact != 0, end - start, 0)
+    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    if bounds[-1] > MAX_COLUMN_BYTES:
+        raise UnsupportedFormatError(
+            f"{bounds[-1]} exact bytes in one batch, and a column holds 2 GiB",
+            place=cursor.place(int(start[0])),
+            remedy="a single value this large can't be decoded; drop the state first",
+        )
+    out = np.empty(int(bounds[-1]), np.uint8)
+    copy_ranges(cursor.data, start, start + sizes, out, bounds)
+    bitmap, nulls = validity(cursor.inexact)
+    buffers = [bitmap, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), cursor.rows, buffers, nulls)
 
 
 def _skip_lengths(cursor: Cursor, lengths: I64Array) -> None:
@@ -326,7 +337,5 @@ def exact_rows(
     bounds = offsets.astype(np.int64)
     cursor = Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"{raw_name} byte {at}")
     for name, column in zip(names, decode(cursor), strict=True):
-        was, now = column.to_pylist(), batch.column(name).take(pa.array(rows)).to_pylist()
-        same = np.array([repr(a) == repr(b) for a, b in zip(was, now, strict=True)], np.uint8)
-        held[rows] &= same
+        held[rows] &= equal_rows(column, batch.column(name).take(pa.array(rows)))
     return held
