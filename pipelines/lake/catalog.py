@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from pipelines.lake.names import SNAPSHOTS
 from pipelines.lake.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from pipelines.lake.storage import storage_options
 from pipelines.lake.tables import CONFIGURATION, StateTable
@@ -23,7 +24,6 @@ from state_core.filesystem import Directory
 
 __all__ = ["Lake"]
 
-SNAPSHOTS = "snapshots"
 ATTEMPTS = 20
 MANY_FILES = 64
 # Not even delta-rs itself may try again: what is to be written follows from what was read.

@@ -18,7 +18,7 @@ from pipelines.lake.attempts import (
 )
 from pipelines.lake.carrying import CARRIED_DIRECTORY
 from pipelines.lake.catalog import Lake
-from pipelines.lake.names import KEYED, TIMERS, path_segment
+from pipelines.lake.names import areas_of
 from pipelines.lake.records import SnapshotRecord, TableRecord
 from pipelines.lake.tables import (
     DATA_DIRECTORY,
@@ -106,17 +106,14 @@ class _Drop:
         """The job's tables: of its snapshots, and those that a drop before this one left."""
         records = self.going + self._kept()
         found = {table.path for one in records for op in one.operators for table in op.tables}
-        root = path_segment(self.job)
-        for area in (KEYED, TIMERS):
-            for operator in self._below(f"{root}/{area}"):
-                found |= {operator} if area == TIMERS else set()
-                found |= set(self._below(operator))
-        return sorted(found)
+        keyed, timers = areas_of(self.job)
+        for operator in self._below(keyed):
+            found |= set(self._below(operator))
+        return sorted(found | set(self._below(timers)))
 
     def _below(self, path: str) -> list[str]:
-        """The directories in one, but for those of Delta and of partitions."""
-        names = self.lake.directory.names(path)
-        return [f"{path}/{name}" for name in names if name[0] != "_" and "=" not in name]
+        """What lies in a directory."""
+        return [f"{path}/{name}" for name in self.lake.directory.names(path)]
 
     def show_newest(self, path: str) -> None:
         """If the table shows a snapshot that is no more, let it show the newest there is."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from urllib.parse import quote
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import Attempt, recover_attempts
@@ -25,7 +26,7 @@ from pipelines.lake.import_slice import (
     TableTarget,
     import_slice,
 )
-from pipelines.lake.names import keyed_table, path_segment, timers_table
+from pipelines.lake.names import keyed_table, queue_table, timers_table
 from pipelines.lake.records import (
     KeyGroupRecord,
     OperatorRecord,
@@ -48,6 +49,7 @@ from state_core.snapshot import KeyedState, Operator, StateKind
 __all__ = ["ImportResult", "default_snapshot_id", "import_snapshot"]
 
 SLICE_BYTES = 64 << 20
+LONGEST_JOB = 200  # it is part of a directory's name, percent-encoded
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 FLINK_CHECKPOINT = re.compile(r"chk-\d+")
 
@@ -114,14 +116,18 @@ def import_snapshot(
         ConflictError: Another snapshot has that id.
         LakeError: The job or the snapshot has no name.
     """
-    if not job or snapshot_id == "":
-        raise LakeError(
-            f"a {'snapshot' if job else 'job'} needs a name",
-            remedy="an empty one could not be found again",
-        )
+    _check_names(job, snapshot_id)
     return _Import(lake, source, job, tuple(allow_external), tuple(uids), note).run(
         snapshot_id, engine, progress
     )
+
+
+def _check_names(job: str, snapshot_id: str | None) -> None:
+    """Names by which nothing could be found again."""
+    if not job or snapshot_id == "":
+        raise LakeError(f"a {'snapshot' if job else 'job'} needs a name", remedy="give one")
+    if len(quote(job)) > LONGEST_JOB:
+        raise LakeError(f"the job's name is too long: {job[:40]}...", remedy="give a shorter one")
 
 
 class _Import:
@@ -311,11 +317,12 @@ def _tables(lake: Lake, job: str, operator: Operator) -> list[TableTarget]:
         for state in operator.keyed_states
         if state.kind is not StateKind.TIMERS
     ]
-    path = timers_table(job, operator.label)
     if len({str(queue.schema) for queue in operator.timers}) == 1:
+        path = timers_table(job, operator.label)
         wanted.append((path, tuple(queue.name for queue in operator.timers)))
     else:
-        wanted += [(f"{path}/{path_segment(one.name)}", (one.name,)) for one in operator.timers]
+        names = [one.name for one in operator.timers]
+        wanted += [(queue_table(job, operator.label, name), (name,)) for name in names]
     column = Partitioning(operator.max_parallelism).column
     return [TableTarget(_path_for(lake, path, column), names) for path, names in wanted]
 

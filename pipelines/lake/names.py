@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
-__all__ = ["KEYED", "TIMERS", "keyed_table", "path_segment", "timers_table"]
+__all__ = ["SNAPSHOTS", "areas_of", "keyed_table", "path_segment", "queue_table", "timers_table"]
 
-KEYED, TIMERS = "keyed", "timers"
+SNAPSHOTS, KEYED, TIMERS = "snapshots", "keyed", "timers"
+LONGEST = 110  # two of them, and what tells a table from an older one, are a name of 255
 _PLAIN = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9_.-]*")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -15,26 +17,49 @@ def path_segment(name: str) -> str:
     """A name as one path segment that every file system and engine takes literally.
 
     Letters, digits, `_`, `-` and `.` stay; any other byte becomes `~` and two hex digits. So does
-    an underscore or dot in front, which would hide the directory, and an empty name.
+    an underscore or dot in front, which would hide the directory, and an empty name. What gets too
+    long for a file system ends in digits of its digest instead.
     """
     if _PLAIN.fullmatch(name) and not name.startswith("."):
-        return name
-    if not name:
-        return "~"
-    first, rest = name[0], name[1:]
-    head = _escape(first) if first in "._" else _OTHER.sub(lambda m: _escape(m[0]), first)
-    return head + _OTHER.sub(lambda match: _escape(match[0]), rest)
+        made = name
+    else:
+        head = _escape(name[:1]) if name[:1] in ("", ".", "_") else _escape_others(name[0])
+        made = (head or "~") + _escape_others(name[1:])
+    if len(made) <= LONGEST:
+        return made
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{made[: LONGEST - 18]}~~{digest[:16]}"
+
+
+def _escape_others(text: str) -> str:
+    return _OTHER.sub(lambda match: _escape(match[0]), text)
 
 
 def _escape(text: str) -> str:
     return "".join(f"~{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
 
+def _job_directory(job: str) -> str:
+    """No table may lie in another: a job that is called like the catalog lies beside it."""
+    name = path_segment(job)
+    return _escape(name[0]) + name[1:] if name == SNAPSHOTS else name
+
+
+def areas_of(job: str) -> tuple[str, str]:
+    """The directories below which a job's tables lie: two levels of keyed ones, one of timers."""
+    return f"{_job_directory(job)}/{KEYED}", f"{_job_directory(job)}/{TIMERS}"
+
+
 def keyed_table(job: str, operator: str, state: str) -> str:
     """The path of a keyed state's table below the lake."""
-    return "/".join((path_segment(job), KEYED, path_segment(operator), path_segment(state)))
+    return "/".join((areas_of(job)[0], path_segment(operator), path_segment(state)))
 
 
 def timers_table(job: str, operator: str) -> str:
     """The path of an operator's timers below the lake."""
-    return "/".join((path_segment(job), TIMERS, path_segment(operator)))
+    return "/".join((areas_of(job)[1], path_segment(operator)))
+
+
+def queue_table(job: str, operator: str, queue: str) -> str:
+    """The path of one queue of timers, where an operator's queues are not alike."""
+    return f"{timers_table(job, operator)}~{path_segment(queue)}"
