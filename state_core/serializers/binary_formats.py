@@ -39,7 +39,6 @@ from state_core.serializers.logical_types import (
     LogicalType,
     MapType,
     MultisetType,
-    RawType,
     RowType,
     SimpleType,
     StructuredType,
@@ -79,7 +78,7 @@ def slot_format(type_: LogicalType) -> SlotFormat | None:
         return build(type_.precision, type_.scale)
     if isinstance(type_, TimestampType):
         return _timestamp_format(type_)
-    if isinstance(type_, RawType):
+    if type_.root == "RAW":  # of any class that says so
         return BinaryFormat(inline=False)
     section = section_format(type_)
     return None if section is None else ReferenceFormat(section)

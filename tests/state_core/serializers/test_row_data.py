@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
 from typing import Any
@@ -14,9 +15,18 @@ from hypothesis import strategies as st
 
 from state_core.errors import CorruptSnapshotError, EncodeError, StateError
 from state_core.serializers.base import TypeSerializer
+from state_core.serializers.binary_formats import row_format
 from state_core.serializers.columns import Target
 from state_core.serializers.logical_type_parser import parse_logical_type
-from state_core.serializers.row_data import internal_snapshot
+from state_core.serializers.logical_type_streams import WrittenType
+from state_core.serializers.logical_types import (
+    ArrayType,
+    LogicalType,
+    MapType,
+    SimpleType,
+    UnknownType,
+)
+from state_core.serializers.row_data import RowDataSerializerSnapshot, internal_snapshot
 from tests.serializer_columns import cursor_over, decode, encode, read, walked, write
 
 EXACT = Context(prec=60)
@@ -310,6 +320,27 @@ class TestNames:
         column, inexact = decode(made, data)
         assert (column.to_pylist(), inexact) == ([{"empty": None}], [False])
         assert encode(made, column) == data
+
+
+class TestUnknownTypes:
+    """Types of classes that are not known here."""
+
+    def test_a_raw_type_of_another_class(self) -> None:
+        """Whatever says that it is RAW has the form of RAW."""
+        found = row_format([UnknownType("acme.RawType", "RAW")])
+        assert found is not None
+        assert found.arrow_type.field("f0").type == pa.binary()
+
+    @pytest.mark.parametrize("nest", [lambda one: one, ArrayType, lambda one: MapType(one, one)])
+    def test_anything_else(self, nest: Callable[[LogicalType], LogicalType]) -> None:
+        """A row with a field of no known form is bytes as a whole."""
+        strange = UnknownType("acme.Type", "SYMBOL")
+        assert row_format([nest(strange), SimpleType("BIGINT")]) is None
+        made = RowDataSerializerSnapshot()
+        made.types = (WrittenType(nest(strange), b""),)
+        raw = bytes.fromhex("00000010") + bytes(16)
+        column, inexact = decode(made.restore_serializer(), [raw])
+        assert (column.to_pylist(), inexact) == ([bytes(16)], [False])
 
 
 class TestRefusals:
