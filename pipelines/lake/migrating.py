@@ -44,6 +44,7 @@ from state_core.wire import DataInput, DataOutput
 
 __all__ = ["MigrationResult", "Staging", "ValueChange", "migrate_snapshot", "resolve_change"]
 
+SLICE_BYTES = 16 << 20
 Staging = Callable[[OperatorRecord, TableRecord, str], Mapping[int, str]]
 
 
@@ -180,13 +181,12 @@ def migrate_snapshot(
 
 @dataclass(frozen=True)
 class _Task:
-    """One file of the table, and the rows with new values if an expression made them."""
+    """Some files of the table, and where the rows with new values are, if SQL made them."""
 
     rows: TableRows
     meta_info: bytes
     spec: TypeSpec | None
-    unit: UnitRecord
-    staged: tuple[UnitRecord, ...]
+    units: tuple[tuple[UnitRecord, tuple[UnitRecord, ...]], ...]
     attempt: str
 
     def parsed(self) -> tuple[KeyedState, KeyedLayout]:
@@ -231,12 +231,12 @@ class _Migration:
         whole = table_rows(self.lake.location, self.operator, self.table, {self.state.name: 0})
         tasks = [
             _Task(
-                replace(whole, units=(unit,)), self.meta_info, self.spec, unit,
-                tuple(self._staged(staged, unit)), self.token,
+                whole, self.meta_info, self.spec,
+                tuple((unit, tuple(self._staged(staged, unit))) for unit in units), self.token,
             )
-            for unit in self.table.units
+            for units in _slices(self.table.units)
         ]  # fmt: skip
-        results = engine.map(_migrate_unit, tasks, progress)
+        results = [one for done in engine.map(_migrate_slice, tasks, progress) for one in done]
         migrated, _ = parse_keyed_state(self.meta_info, self.operator.key_serializer)
         partitioning = Partitioning(self.operator.max_parallelism)
         units = [one.unit for one in results]
@@ -276,21 +276,39 @@ class _Migration:
         ]
 
 
-def _migrate_unit(task: _Task) -> _Result:
+def _slices(units: list[UnitRecord]) -> list[list[UnitRecord]]:
+    """Files cut into slices of about `SLICE_BYTES`, in order."""
+    slices: list[list[UnitRecord]] = []
+    held = 0
+    for unit in units:
+        if not slices or held + unit.size > SLICE_BYTES:
+            slices.append([])
+            held = 0
+        slices[-1].append(unit)
+        held += unit.size
+    return slices
+
+
+def _migrate_slice(task: _Task) -> list[_Result]:
+    """Rewrite some files, one after the other."""
+    return [_migrate_unit(task, unit, staged) for unit, staged in task.units]
+
+
+def _migrate_unit(task: _Task, held: UnitRecord, staged: tuple[UnitRecord, ...]) -> _Result:
     """Rewrite one file."""
-    old = task.rows
-    unit = Unit(task.unit.partition, task.unit.first, task.unit.last)
+    old = replace(task.rows, units=(held,))
+    unit = Unit(held.partition, held.first, held.last)
     partitioning = Partitioning(old.max_parallelism)
     state, layout = task.parsed()
     measure = Measure([state.name], unit.key_groups)
     writer = UnitWriter(Directory(old.lake).child(old.path), task.attempt, partitioning)
     source = old
-    if task.staged:
-        source = replace(old, units=task.staged, states=((0, task.meta_info),))
+    if staged:
+        source = replace(old, units=staged, states=((0, task.meta_info),))
         _refuse_exact(old, unit)
     for rows in source.read(unit.key_groups):
         try:
-            moved = rows if task.staged else migrate_rows(rows, layout)
+            moved = rows if staged else migrate_rows(rows, layout)
             moved = StateRows(0, state.name, layout, moved.batch)
             validate_rows(moved)
             measure.add(encode_rows(moved, prefix_bytes(old.max_parallelism)))
@@ -300,9 +318,9 @@ def _migrate_unit(task: _Task) -> _Result:
     path, size = writer.close(unit)
     content = measure.fingerprint([state.name], unit.key_groups)
     count = measure.rows([state.name], unit.key_groups)
-    if count != task.unit.rows:
+    if count != held.rows:
         raise ConflictError(
-            f"{task.unit.rows} rows became {count}", place=f"{old.path}, {unit.key_groups}"
+            f"{held.rows} rows became {count}", place=f"{old.path}, {unit.key_groups}"
         )
     record = UnitRecord(path, unit.partition, unit.first, unit.last, count, size, content)
     return _Result(record, key_group_records(measure, state.name))
