@@ -16,7 +16,15 @@ from state_core.kernels import encode
 from state_core.kernels.skip import SIZED
 from state_core.serializers.base import TypeSerializer
 from state_core.serializers.binary_sections import SectionFormat
-from state_core.serializers.columns import ALL_PRESENT, Cursor, I32Array, I64Array, Target, U8Array
+from state_core.serializers.columns import (
+    ALL_PRESENT,
+    Cursor,
+    I32Array,
+    I64Array,
+    Target,
+    U8Array,
+    present_rows,
+)
 from state_core.serializers.table_data import bytes_hash_codes, locate_sized
 from state_core.serializers.text import ByteArraySerializer
 from state_core.wire import DataInput, DataOutput
@@ -100,12 +108,16 @@ class RowDataSerializer(SectionSerializer):
         return _hash_bytes(source.read_bytes(source.read_count("bytes")))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """The same of every row."""
-        sizes = self.section.sizes(values, ALL_PRESENT)
+        """The same of every row; 0 for null."""
+        present = present_rows(values)
+        sizes = self.section.sizes(values, present)
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
         out = np.empty(int(bounds[-1]), np.uint8)
-        self.section.encode(values, Target(out, bounds[:-1].copy()))
-        return bytes_hash_codes(out, bounds[:-1], bounds[1:])
+        self.section.encode(values, Target(out, bounds[:-1].copy(), present))
+        codes = bytes_hash_codes(out, bounds[:-1], bounds[1:])
+        if present.size:
+            codes[present == 0] = 0
+        return codes
 
 
 class BinarySerializer(ByteArraySerializer):

@@ -157,6 +157,8 @@ class TestHashCodes:
         assert known.hash_code({"f0": 42}) == 907821237
         assert bare.hash_code(read(bare, data)) == 907821237
         assert bare.hash_codes(pa.array([data[4:]])).tolist() == [907821237]
+        column = pa.array([{"f0": 42}, None, {"f0": 42}], known.arrow_type)
+        assert known.hash_codes(column).tolist() == [907821237, 0, 907821237]
 
     def test_what_is_not_known(self) -> None:
         """Of arrays Java's hash code depends on the class that holds them."""
