@@ -14,10 +14,12 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import Schema
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import UNDO, Attempt, recover_attempts
 from pipelines.lake.catalog import Lake
+from pipelines.lake.names import check_names
 from pipelines.lake.records import (
     KeyGroupRecord,
     OperatorRecord,
@@ -83,6 +85,7 @@ def commit_snapshot(
         EncodeError: A value can't be written back to Flink.
         LakeError: The tables' columns are not the state's any more.
     """
+    check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
     if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
         raise ConflictError(
@@ -167,6 +170,7 @@ class _Commit:
         partitioning = Partitioning(operator.max_parallelism)
         touched = {before[path].partition for path in before.keys() - now.keys()}
         touched |= {now[path].partition for path in now.keys() - before.keys()}
+        _check_partitions(touched, partitioning, self.lake.table(table.path).uri)
         ids = {state.name: index for index, state in enumerate(states)}
         whole = table_rows(self.lake.location, operator, table, ids)
         tasks = []
@@ -226,10 +230,13 @@ class _Commit:
             table_columns(_parsed(operator, states[0]))
         )
         found = pa.schema(self.lake.table(table.path).require().schema().to_arrow())
-        for field in wanted:
-            if field.name not in found.names:
+        stored = pa.schema(Schema.from_arrow(wanted).to_arrow())
+        for field in stored:
+            at = found.get_field_index(field.name)
+            if at < 0 or found.field(at).type != field.type:
+                change = "was dropped" if at < 0 else f"is {found.field(at).type} now"
                 raise LakeError(
-                    f"column {field.name!r} was dropped",
+                    f"column {field.name!r} {change}, and the state has {field.type}",
                     place=self.lake.table(table.path).uri,
                     remedy="change values, not columns; `statelake migrate` changes types",
                 )
@@ -239,6 +246,18 @@ class _Commit:
                 f"column {extra[0]!r} was added, and the state has no place for it",
                 place=self.lake.table(table.path).uri,
                 remedy="drop it: only the state's own columns go back to Flink",
+            )
+
+
+def _check_partitions(partitions: set[int], partitioning: Partitioning, place: str) -> None:
+    """Rows can only be in partitions that key groups have."""
+    last = partitioning.partition_of(partitioning.max_parallelism - 1)
+    for partition in partitions:
+        if not 0 <= partition <= last:
+            raise KeyGroupError(
+                f"rows whose {partitioning.column} is {partition}, and it goes from 0 to {last}",
+                place=place,
+                remedy="a row must keep its key group; for a new key, compute it",
             )
 
 
@@ -277,6 +296,11 @@ def _commit_partition(task: _Task) -> _Result:
 
 def _check_rows(rows: StateRows, max_parallelism: int) -> None:
     """Every key once, and in its key group as far as its hash is known."""
+    missing = pc.and_(rows.batch.column("key").is_null(), rows.batch.column("raw_key").is_null())
+    if pc.any(missing).as_py():
+        raise EncodeError(
+            f"state {rows.name!r} has a key that is null", remedy="a key is never null in Flink"
+        )
     keys = rows.layout.key_writer(rows.batch).to_binary()
     if pc.count_distinct(keys).as_py() != len(keys):
         counts = pc.value_counts(keys)

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from urllib.parse import quote
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import Attempt, recover_attempts
@@ -26,7 +25,7 @@ from pipelines.lake.import_slice import (
     TableTarget,
     import_slice,
 )
-from pipelines.lake.names import keyed_table, queue_table, timers_table
+from pipelines.lake.names import check_names, keyed_table, queue_table, timers_table
 from pipelines.lake.records import (
     KeyGroupRecord,
     OperatorRecord,
@@ -38,7 +37,7 @@ from pipelines.lake.records import (
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import Partitioning, plan_unit_slices
-from state_core.errors import ConflictError, LakeError
+from state_core.errors import ConflictError
 from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.formats.keyed_states import parse_keyed_state
@@ -49,7 +48,6 @@ from state_core.snapshot import KeyedState, Operator, StateKind
 __all__ = ["ImportResult", "default_snapshot_id", "import_snapshot"]
 
 SLICE_BYTES = 64 << 20
-LONGEST_JOB = 200  # it is part of a directory's name, percent-encoded
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 FLINK_CHECKPOINT = re.compile(r"chk-\d+")
 
@@ -116,18 +114,10 @@ def import_snapshot(
         ConflictError: Another snapshot has that id.
         LakeError: The job or the snapshot has no name.
     """
-    _check_names(job, snapshot_id)
+    check_names(job, snapshot_id)
     return _Import(lake, source, job, tuple(allow_external), tuple(uids), note).run(
         snapshot_id, engine, progress
     )
-
-
-def _check_names(job: str, snapshot_id: str | None) -> None:
-    """Names by which nothing could be found again."""
-    if not job or snapshot_id == "":
-        raise LakeError(f"a {'snapshot' if job else 'job'} needs a name", remedy="give one")
-    if len(quote(job)) > LONGEST_JOB:
-        raise LakeError(f"the job's name is too long: {job[:40]}...", remedy="give a shorter one")
 
 
 class _Import:

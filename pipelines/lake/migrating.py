@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog import Lake
+from pipelines.lake.names import check_names
 from pipelines.lake.records import (
     KeyGroupRecord,
     OperatorRecord,
@@ -138,6 +139,7 @@ def migrate_snapshot(
         ConflictError: The id is taken.
         EncodeError: A value can't be carried over; nothing was registered.
     """
+    check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
     operator, state, result = resolve_change(record, change)
     if not change.expressions and not result.usable:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import re
+from urllib.parse import quote
 
-__all__ = ["SNAPSHOTS", "areas_of", "keyed_table", "path_segment", "queue_table", "timers_table"]
+from state_core.errors import LakeError
+
+__all__ = [
+    "SNAPSHOTS",
+    "areas_of",
+    "check_names",
+    "keyed_table",
+    "path_segment",
+    "queue_table",
+    "timers_table",
+]
 
 SNAPSHOTS, KEYED, TIMERS = "snapshots", "keyed", "timers"
 LONGEST = 110  # two of them, and what tells a table from an older one, are a name of 255
+LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-encoded
 _PLAIN = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9_.-]*")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -29,6 +41,18 @@ def path_segment(name: str) -> str:
         return made
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{made[: LONGEST - 18]}~~{digest[:16]}"
+
+
+def check_names(job: str, snapshot_id: str | None) -> None:
+    """Refuse names by which nothing could be found again.
+
+    Raises:
+        LakeError: A name is empty, or too long for a directory's.
+    """
+    if not job or snapshot_id == "":
+        raise LakeError(f"a {'snapshot' if job else 'job'} needs a name", remedy="give one")
+    if len(quote(job)) > LONGEST_JOB:
+        raise LakeError(f"the job's name is too long: {job[:40]}...", remedy="give a shorter one")
 
 
 def _escape_others(text: str) -> str:
