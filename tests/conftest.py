@@ -12,7 +12,7 @@ from tests.golden_cases import GOLDEN
 
 settings.register_profile(
     "fast",
-    max_examples=40,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
