@@ -34,8 +34,8 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 test: $(READY) lint  ## Lint and all tests but the longest; under ten minutes
 	$(BIN)/pytest -m "not full"
 
-test-full: $(READY)  ## The longest tests too: every fixture in real Flink, many random cases
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest
+test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest -m full
 
 lint: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check --quiet .
