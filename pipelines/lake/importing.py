@@ -8,8 +8,6 @@ a note, by which the next run finds and removes what was left.
 from __future__ import annotations
 
 import hashlib
-import posixpath
-import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,7 +23,13 @@ from pipelines.lake.import_slice import (
     TableTarget,
     import_slice,
 )
-from pipelines.lake.names import check_names, keyed_table, queue_table, timers_table
+from pipelines.lake.names import (
+    check_names,
+    default_snapshot_id,
+    keyed_table,
+    queue_table,
+    timers_table,
+)
 from pipelines.lake.records import (
     KeyGroupRecord,
     OperatorRecord,
@@ -45,11 +49,9 @@ from state_core.formats.reader import METADATA_FILE
 from state_core.formats.state_files import StateFiles
 from state_core.snapshot import KeyedState, Operator, StateKind
 
-__all__ = ["ImportResult", "default_snapshot_id", "import_snapshot"]
+__all__ = ["ImportResult", "import_snapshot"]
 
 SLICE_BYTES = 64 << 20
-FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
-FLINK_CHECKPOINT = re.compile(r"chk-\d+")
 
 
 @dataclass(frozen=True)
@@ -69,19 +71,6 @@ class ImportResult:
     kept_units: int = 0
     written_units: int = 0
     engine: str = ""
-
-
-def default_snapshot_id(source: str, digest: str, checkpoint_id: int) -> str:
-    """An id that the same snapshot always gets, and another never.
-
-    Flink's own name of a savepoint's directory is unique; `chk-21` is not, and a renamed directory
-    can be called anything: those get eight digits of the digest of `_metadata`.
-    """
-    name: str = posixpath.basename(Directory(source).root)
-    if FLINK_SAVEPOINT.fullmatch(name):
-        return name
-    stem = name if FLINK_CHECKPOINT.fullmatch(name) else f"sp-{checkpoint_id}"
-    return f"{stem}-{digest[:8]}"
 
 
 def import_snapshot(

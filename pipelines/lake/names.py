@@ -1,17 +1,20 @@
-"""Where things lie in a lake: names of jobs, operators and states as path segments."""
+"""What things are called in a lake: ids of snapshots, and names as path segments."""
 
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 from urllib.parse import quote
 
 from state_core.errors import LakeError
+from state_core.filesystem import Directory
 
 __all__ = [
     "SNAPSHOTS",
     "areas_of",
     "check_names",
+    "default_snapshot_id",
     "keyed_table",
     "path_segment",
     "queue_table",
@@ -21,6 +24,8 @@ __all__ = [
 SNAPSHOTS, KEYED, TIMERS = "snapshots", "keyed", "timers"
 LONGEST = 110  # two of them, and what tells a table from an older one, are a name of 255
 LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-encoded
+FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
+FLINK_CHECKPOINT = re.compile(r"chk-\d+")
 _PLAIN = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9_.-]*")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -41,6 +46,19 @@ def path_segment(name: str) -> str:
         return made
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{made[: LONGEST - 18]}~~{digest[:16]}"
+
+
+def default_snapshot_id(source: str, digest: str, checkpoint_id: int) -> str:
+    """An id that the same snapshot always gets, and another never.
+
+    Flink's own name of a savepoint's directory is unique; `chk-21` is not, and a renamed directory
+    can be called anything: those get eight digits of the digest of `_metadata`.
+    """
+    name: str = posixpath.basename(Directory(source).root)
+    if FLINK_SAVEPOINT.fullmatch(name):
+        return name
+    stem = name if FLINK_CHECKPOINT.fullmatch(name) else f"sp-{checkpoint_id}"
+    return f"{stem}-{digest[:8]}"
 
 
 def check_names(job: str, snapshot_id: str | None) -> None:

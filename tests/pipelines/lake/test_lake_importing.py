@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines.lake.catalog import Lake
-from pipelines.lake.importing import default_snapshot_id, import_snapshot
+from pipelines.lake.importing import import_snapshot
 from pipelines.lake.integrity import count_faults
 from pipelines.lake.names import keyed_table, timers_table
 from pipelines.lake.records import SnapshotRecord
@@ -206,17 +206,6 @@ def test_an_id_belongs_to_one_snapshot(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match=r"has another snapshot 's'.*--snapshot"):
         import_as(lake, other, "s")
     assert files_of(tmp_path / "lake") == before
-
-
-def test_default_ids() -> None:
-    """Flink's name for a savepoint is kept; what is not unique gets digits of the digest."""
-    digest = "0123456789abcdef" * 4
-    assert default_snapshot_id("/x/savepoint-5f1e2c-0a1b2c3d4e5f/", digest, 7) == (
-        "savepoint-5f1e2c-0a1b2c3d4e5f"
-    )
-    assert default_snapshot_id("s/chk-21", digest, 21) == "chk-21-01234567"
-    assert default_snapshot_id("savepoint", digest, 7) == "sp-7-01234567"
-    assert default_snapshot_id("savepoint-of-monday", digest, 7) == "sp-7-01234567"
 
 
 def test_operator_uids_of_flink_1(lake: Lake) -> None:

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.names import areas_of, keyed_table, path_segment, queue_table, timers_table
+from pipelines.lake.names import (
+    areas_of,
+    default_snapshot_id,
+    keyed_table,
+    path_segment,
+    queue_table,
+    timers_table,
+)
 
 NAMES = st.one_of(
     st.text(),
@@ -88,3 +95,14 @@ def test_long_names_are_cut() -> None:
 def test_examples(name: str, segment: str) -> None:
     """Plain names stay readable."""
     assert path_segment(name) == segment
+
+
+def test_default_ids() -> None:
+    """Flink's name for a savepoint is kept; what is not unique gets digits of the digest."""
+    digest = "0123456789abcdef" * 4
+    assert default_snapshot_id("/x/savepoint-5f1e2c-0a1b2c3d4e5f/", digest, 7) == (
+        "savepoint-5f1e2c-0a1b2c3d4e5f"
+    )
+    assert default_snapshot_id("s/chk-21", digest, 21) == "chk-21-01234567"
+    assert default_snapshot_id("savepoint", digest, 7) == "sp-7-01234567"
+    assert default_snapshot_id("savepoint-of-monday", digest, 7) == "sp-7-01234567"
