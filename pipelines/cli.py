@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 import traceback
+from typing import Any
 
 import click
 
@@ -52,6 +53,16 @@ class _Commands(click.Group):
         found: click.Command = getattr(importlib.import_module(module), name)
         return found
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a reader that has enough (`| head`) is no error."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:  # to be caught here: click would exit with 1
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return result
+
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="statelake")
@@ -84,9 +95,6 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except Exception as error:  # noqa: BLE001 - the last line of defence, which tells and exits
         sys.exit(_fail(error))
     sys.exit(code if isinstance(code, int) else 0)

@@ -34,7 +34,10 @@ class KeyGroups(click.ParamType[KeyGroupRange]):
         if match is None:
             self.fail(f"{value!r} is no key group (17) and no range of them (0-63)", param, ctx)
         first = int(match[1])
-        return KeyGroupRange(first, int(match[2] or first))
+        last = int(match[2] or first)
+        if last < first:
+            self.fail(f"{value!r} ends before it begins", param, ctx)
+        return KeyGroupRange(first, last)
 
 
 @click.command()
