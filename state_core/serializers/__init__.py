@@ -8,7 +8,7 @@
 `numbers`        numbers, booleans, characters
 `text`           strings, byte arrays, and bytes that are not understood
 `big_numbers`    `BigInteger` and `BigDecimal`
-`times`          dates and times
+`times`          dates and times; `calendars` under them
 `enums`          enums
 `collections`    lists and maps
 `arrays`         arrays and sets

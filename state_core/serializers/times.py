@@ -23,7 +23,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -34,6 +33,20 @@ from state_core.errors import EncodeError
 from state_core.kernels import decode, encode
 from state_core.kernels.skip import FIXED
 from state_core.serializers.base import TypeSerializer, to_int32
+from state_core.serializers.calendars import (
+    date_fields,
+    days_since_1970,
+    hash_date,
+    hash_long,
+    hash_time,
+    is_null_time,
+    micros_of,
+    millis_of,
+    nanos_of_day,
+    parse_time,
+    time_fields,
+    time_text,
+)
 from state_core.serializers.columns import (
     Cursor,
     I64Array,
@@ -225,11 +238,11 @@ class DateSerializer(_FieldsSerializer):
 
     def hash_code(self, value: Any) -> int:
         """`(int) ht ^ (int) (ht >> 32)` of the milliseconds."""
-        return _hash_long(_millis_of(value))
+        return hash_long(millis_of(value))
 
     def hash_fields(self, fields: Sequence[int]) -> int:
         """The same."""
-        return _hash_long(fields[0])
+        return hash_long(fields[0])
 
 
 class SqlDateSerializer(DateSerializer):
@@ -267,11 +280,11 @@ class SqlTimestampSerializer(_FieldsSerializer):
 
     def hash_code(self, value: Any) -> int:
         """That of its milliseconds, as `java.util.Date` has it."""
-        return _hash_long(_millis_of(value))
+        return hash_long(millis_of(value))
 
     def hash_fields(self, fields: Sequence[int]) -> int:
         """The same."""
-        return _hash_long(fields[0])
+        return hash_long(fields[0])
 
 
 class InstantSerializer(_FieldsSerializer):
@@ -299,13 +312,13 @@ class InstantSerializer(_FieldsSerializer):
 
     def hash_code(self, value: Any) -> int:
         """`(int) (s ^ (s >>> 32)) + 51 * nanos`."""
-        micros = _micros_of(value)
+        micros = micros_of(value)
         return self.hash_fields([micros // 1_000_000, micros % 1_000_000 * 1000])
 
     def hash_fields(self, fields: Sequence[int]) -> int:
         """The same, with every nanosecond."""
         seconds, nanos = fields
-        return to_int32(_hash_long(seconds) + 51 * nanos)
+        return to_int32(hash_long(seconds) + 51 * nanos)
 
 
 class LocalDateSerializer(_FieldsSerializer):
@@ -317,7 +330,7 @@ class LocalDateSerializer(_FieldsSerializer):
 
     def to_column(self, fields: Sequence[I64Array]) -> _Column:
         """As days since 1970."""
-        days, shown = _days(*fields)
+        days, shown = days_since_1970(*fields)
         null = fields[0] == NULL_INT
         pattern = (fields[1] == NULL_BYTE) & (fields[2] == 0)
         return _Column(days.astype(np.int32), null, shown, shown | (null & pattern))
@@ -326,15 +339,15 @@ class LocalDateSerializer(_FieldsSerializer):
         """Year, month, day."""
         null = _null_rows(values)
         days = np.where(null, 0, fixed_values(values, np.int32)).astype(np.int64)
-        return _date_fields(days, null)
+        return date_fields(days, null)
 
     def hash_code(self, value: Any) -> int:
         """`(year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day)`."""
-        return _hash_date(value.year, value.month, value.day)
+        return hash_date(value.year, value.month, value.day)
 
     def hash_fields(self, fields: Sequence[int]) -> int:
         """The same."""
-        return _hash_date(*fields)
+        return hash_date(*fields)
 
 
 class LocalDateTimeSerializer(_FieldsSerializer):
@@ -347,10 +360,10 @@ class LocalDateTimeSerializer(_FieldsSerializer):
     def to_column(self, fields: Sequence[I64Array]) -> _Column:
         """As microseconds since 1970, on the local clock."""
         year, month, day, hour, minute, second, nano = fields
-        days, shown = _days(year, month, day)
+        days, shown = days_since_1970(year, month, day)
         null = (year == NULL_INT) & (hour == NULL_BYTE)
-        pattern = (month == NULL_BYTE) & (day == 0) & _is_null_time(fields[3:])
-        of_day, valid = _nanos_of_day(hour, minute, second, nano)
+        pattern = (month == NULL_BYTE) & (day == 0) & is_null_time(fields[3:])
+        of_day, valid = nanos_of_day(hour, minute, second, nano)
         micros = days * DAY_MICROS + of_day // 1000
         exact = (shown & valid & (of_day % 1000 == 0)) | (null & pattern)
         return _Column(micros, null, shown & valid, exact)
@@ -359,7 +372,7 @@ class LocalDateTimeSerializer(_FieldsSerializer):
         """The date's and the time's."""
         micros, null = _micros(values), _null_rows(values)
         days = micros // DAY_MICROS
-        return [*_date_fields(days, null), *_time_fields(micros % DAY_MICROS * 1000, null)]
+        return [*date_fields(days, null), *time_fields(micros % DAY_MICROS * 1000, null)]
 
     def hash_code(self, value: Any) -> int:
         """The date's, `^` the time's."""
@@ -369,7 +382,7 @@ class LocalDateTimeSerializer(_FieldsSerializer):
 
     def hash_fields(self, fields: Sequence[int]) -> int:
         """The same, with every nanosecond."""
-        return _hash_date(*fields[:3]) ^ _hash_time(*fields[3:])
+        return hash_date(*fields[:3]) ^ hash_time(*fields[3:])
 
 
 class LocalTimeSerializer(_FieldsSerializer):
@@ -382,120 +395,25 @@ class LocalTimeSerializer(_FieldsSerializer):
     def to_column(self, fields: Sequence[I64Array]) -> _Column:
         """As text; a fraction of a second has 3, 6 or 9 digits, and no zero seconds are shown."""
         null = fields[0] == NULL_BYTE
-        of_day, valid = _nanos_of_day(*fields)
-        return _Column(of_day, null, valid, valid | (null & _is_null_time(fields)))
+        of_day, valid = nanos_of_day(*fields)
+        return _Column(of_day, null, valid, valid | (null & is_null_time(fields)))
 
     def _array(self, values: npt.NDArray[Any], held: Bools) -> pa.Array:
-        texts = [_time_text(v) if h else None for v, h in zip(values.tolist(), held, strict=True)]
+        texts = [time_text(v) if h else None for v, h in zip(values.tolist(), held, strict=True)]
         return pa.array(texts, pa.string())
 
     def to_fields(self, values: pa.Array) -> list[I64Array]:
         """Hour, minute, second, nanoseconds."""
-        nanos = [0 if text is None else _parse_time(text) for text in values.to_pylist()]
-        return _time_fields(np.array(nanos, np.int64), _null_rows(values))
+        nanos = [0 if text is None else parse_time(text) for text in values.to_pylist()]
+        return time_fields(np.array(nanos, np.int64), _null_rows(values))
 
     def hash_code(self, value: Any) -> int:
         """That of the nanoseconds of the day, as a `Long`."""
-        return _hash_long(_parse_time(value))
+        return hash_long(parse_time(value))
 
     def hash_fields(self, fields: Sequence[int]) -> int:
         """The same."""
-        return _hash_time(*fields)
-
-
-# --------------------------------------------------------------------------- calendars
-
-
-def _days(year: I64Array, month: I64Array, day: I64Array) -> tuple[I64Array, Bools]:
-    """Days since 1970 of dates, and which of them are dates of the years 1 to 9999."""
-    plausible = (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12)
-    months = np.where(plausible, (year - 1970) * 12 + month - 1, 0)
-    first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    behind = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    shown = plausible & (day >= 1) & (day <= behind - first)
-    return np.where(shown, first + day - 1, 0), shown
-
-
-def _date_fields(days: I64Array, null: Bools) -> list[I64Array]:
-    dates = days.astype("datetime64[D]")
-    months = dates.astype("datetime64[M]").astype(np.int64)
-    day = days - dates.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + 1
-    year, month = months // 12 + 1970, months % 12 + 1
-    patterns = ((year, NULL_INT), (month, NULL_BYTE), (day, 0))
-    return [np.where(null, np.int64(pattern), field) for field, pattern in patterns]
-
-
-def _nanos_of_day(
-    hour: I64Array, minute: I64Array, second: I64Array, nano: I64Array
-) -> tuple[I64Array, Bools]:
-    valid = (hour >= 0) & (hour < 24) & (minute >= 0) & (minute < 60) & (second >= 0)
-    valid &= (second < 60) & (nano >= 0) & (nano < 1_000_000_000)
-    nanos = ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano
-    return np.where(valid, nanos, 0), valid
-
-
-def _time_fields(nanos: I64Array, null: Bools) -> list[I64Array]:
-    seconds, nano = nanos // 1_000_000_000, nanos % 1_000_000_000
-    patterns = (
-        (seconds // 3600, NULL_BYTE),
-        (seconds // 60 % 60, NULL_BYTE),
-        (seconds % 60, 0),
-        (nano, NULL_INT),
-    )
-    return [np.where(null, np.int64(pattern), field) for field, pattern in patterns]
-
-
-def _is_null_time(fields: Sequence[I64Array]) -> Bools:
-    hour, minute, second, nano = fields
-    found: Bools = (hour == NULL_BYTE) & (minute == NULL_BYTE) & (second == 0) & (nano == NULL_INT)
-    return found
-
-
-def _time_text(nanos: int) -> str:
-    seconds, nano = divmod(nanos, 1_000_000_000)
-    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
-    if seconds % 60 or nano:
-        text += f":{seconds % 60:02}"
-    if nano:
-        digits = 3 if nano % 1_000_000 == 0 else 6 if nano % 1000 == 0 else 9
-        text += f".{nano:09}"[: digits + 1]
-    return text
-
-
-def _parse_time(text: str) -> int:
-    """Nanoseconds of the day."""
-    clock, _, fraction = text.partition(".")
-    parts = clock.split(":")
-    try:
-        hour, minute, second = (*map(int, parts), 0)[:3] if len(parts) in (2, 3) else (-1, 0, 0)
-        nano = int(fraction.ljust(9, "0")) if fraction else 0
-    except ValueError as error:
-        raise EncodeError(f"{text!r} is no LocalTime") from error
-    if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60 and len(fraction) <= 9):
-        raise EncodeError(f"{text!r} is no LocalTime", remedy="write it as 10:15:30.123456789")
-    return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano
-
-
-def _micros_of(value: datetime) -> int:
-    aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-    delta = aware - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-
-
-def _millis_of(value: datetime) -> int:
-    return _micros_of(value) // 1000
-
-
-def _hash_long(value: int) -> int:
-    return to_int32(value ^ ((value & 0xFFFFFFFFFFFFFFFF) >> 32))
-
-
-def _hash_date(year: int, month: int, day: int) -> int:
-    return to_int32((year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day))
-
-
-def _hash_time(hour: int, minute: int, second: int, nano: int) -> int:
-    return _hash_long(((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano)
+        return hash_time(*fields)
 
 
 for _serializer, _java in (
