@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import math
 from datetime import date, datetime, time
-from decimal import Decimal
 from typing import Any
+
+import pyarrow as pa
 
 __all__ = ["bytes_text", "plain"]
 
@@ -23,12 +24,18 @@ def bytes_text(count: float) -> str:
     raise AssertionError
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, kind: pa.DataType | None = None) -> Any:
     """A decoded value as JSON can hold it.
 
     Bytes become Base64, decimals and dates text, numbers that JSON lacks their names; a map with
     keys that are text becomes an object, any other a list of pairs.
+
+    Args:
+        value: The value, as Arrow gives it to Python.
+        kind: Its type. Without it an empty map can't be told from an empty list.
     """
+    if kind is not None and value is not None and pa.types.is_nested(kind):
+        return _nested(value, kind)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int | str):
@@ -39,12 +46,23 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
-            if all(isinstance(key, str) for key, _ in value):
-                return {key: plain(one) for key, one in value}
-            return [[plain(key), plain(one)] for key, one in value]
+            return _pairs(value, all(isinstance(key, str) for key, _ in value), None, None)
         return [plain(one) for one in value]
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
     return str(value)
+
+
+def _nested(value: Any, kind: pa.DataType) -> Any:
+    if pa.types.is_map(kind):
+        text = pa.types.is_string(kind.key_type) or pa.types.is_large_string(kind.key_type)
+        return _pairs(value, text, kind.key_type, kind.item_type)
+    if pa.types.is_struct(kind):
+        return {one.name: plain(value[one.name], one.type) for one in kind}
+    return [plain(one, kind.value_type) for one in value]
+
+
+def _pairs(pairs: Any, text: bool, key: pa.DataType | None, item: pa.DataType | None) -> Any:
+    if text:
+        return {name: plain(one, item) for name, one in pairs}
+    return [[plain(name, key), plain(one, item)] for name, one in pairs]

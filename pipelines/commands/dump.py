@@ -12,6 +12,7 @@ import click
 import pyarrow as pa
 
 from pipelines.commands.terminal import plain
+from state_core.errors import NotFoundError
 from state_core.formats import open_snapshot
 from state_core.handles import KeyGroupRange
 from state_core.snapshot import KeyedState, Operator, StateKind
@@ -75,6 +76,11 @@ def dump(
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
     if state is not None and operator is not None:
         operators[0].state(state)
+    elif state is not None and not any(state in _names(one) for one in operators):
+        known = sorted({name for one in operators for name in _names(one)})
+        raise NotFoundError(
+            f"no operator has a state {state!r}", remedy=f"there are: {', '.join(known) or 'none'}"
+        )
     printed = 0
     out = sys.stdout
     for one in operators:
@@ -91,6 +97,10 @@ def dump(
     out.flush()
 
 
+def _names(operator: Operator) -> list[str]:
+    return [state.name for state in operator.keyed_states]
+
+
 def _lines(
     operator: Operator, state: KeyedState, batch: pa.RecordBatch
 ) -> Iterator[dict[str, Any]]:
@@ -102,5 +112,6 @@ def _lines(
     names = [name for name in batch.schema.names if not name.startswith("raw_")]
     order = ["key_group", "namespace", "key", "user_key", "timestamp", "value", "ttl"]
     names.sort(key=order.index)
+    kinds = {name: batch.schema.field(name).type for name in names}
     for row in batch.select(names).to_pylist():
-        yield head | {name: plain(row[name]) for name in names}
+        yield head | {name: plain(row[name], kinds[name]) for name in names}

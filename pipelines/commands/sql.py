@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from pipelines.commands.terminal import console, json_option, plain, print_table
 from pipelines.lake.catalog import Lake
@@ -62,8 +63,9 @@ def sql(
     if found is None:
         return
     if as_json_:
+        kind = pa.struct(list(found.schema))
         for row in found.to_pylist():
-            sys.stdout.write(json.dumps(plain(row), ensure_ascii=False) + "\n")
+            sys.stdout.write(json.dumps(plain(row, kind), ensure_ascii=False) + "\n")
         return
     rows = [[_cell(value) for value in row.values()] for row in found.to_pylist()]
     print_table("", [f"<{name}" for name in found.column_names], rows)

@@ -1,0 +1,79 @@
+"""Values as JSON: what scripts read has one shape for each type."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, time, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.shown import bytes_text, plain
+
+ENTRIES = [("a", 1), ("b", None)]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "shown"),
+    [
+        (None, pa.int64(), None),
+        (2**63 - 1, pa.int64(), 2**63 - 1),
+        (True, pa.bool_(), True),
+        ("ü", pa.string(), "ü"),
+        (b"\x00\xff", pa.binary(), "AP8="),
+        (float("nan"), pa.float64(), "nan"),
+        (float("-inf"), pa.float64(), "-inf"),
+        (0.5, pa.float32(), 0.5),
+        (Decimal("1.50"), pa.decimal128(5, 2), "1.50"),
+        (date(2026, 11, 21), pa.date32(), "2026-11-21"),
+        (time(3, 4, 5), pa.time64("us"), "03:04:05"),
+        (
+            datetime(2026, 11, 21, tzinfo=timezone.utc),
+            pa.timestamp("us", "UTC"),
+            "2026-11-21T00:00:00+00:00",
+        ),
+        ([], pa.list_(pa.int32()), []),
+        ([1, None], pa.list_(pa.int32()), [1, None]),
+        ([], pa.map_(pa.string(), pa.int32()), {}),
+        (ENTRIES, pa.map_(pa.string(), pa.int32()), {"a": 1, "b": None}),
+        ([], pa.map_(pa.int32(), pa.string()), []),
+        ([(1, "x")], pa.map_(pa.int32(), pa.string()), [[1, "x"]]),
+        (None, pa.map_(pa.string(), pa.int32()), None),
+        (
+            [{"m": [], "b": b"x"}],
+            pa.list_(pa.struct([("m", pa.map_(pa.string(), pa.int8())), ("b", pa.binary())])),
+            [{"m": {}, "b": "eA=="}],
+        ),
+        (
+            [("k", [[]])],
+            pa.map_(pa.string(), pa.list_(pa.map_(pa.string(), pa.int8()))),
+            {"k": [{}]},
+        ),
+    ],
+)
+def test_shapes(value: Any, kind: pa.DataType, shown: Any) -> None:
+    """By its type; as Arrow gives a value of that type to Python."""
+    held = pa.array([value], kind).to_pylist()[0]
+    assert plain(held, kind) == shown
+    json.dumps(plain(held, kind), allow_nan=False)
+
+
+def test_without_a_type() -> None:
+    """A map that has entries is told from a list by them."""
+    assert plain({"a": [("k", b"x")], 1: [(1, 2)], "l": [1.5]}) == {
+        "a": {"k": "eA=="},
+        "1": [[1, 2]],
+        "l": [1.5],
+    }
+
+
+@given(st.integers(0, 2**80))
+def test_bytes_for_people(count: int) -> None:
+    """A short number with its unit, never four digits before the point below the largest unit."""
+    number, unit = bytes_text(count).split()
+    assert unit in {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+    assert float(number) <= 1024 or unit == "PiB"
