@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
 import dagster as dg
 import numpy as np
+import pyarrow as pa
 
 from pipelines.lake.catalog import Lake
 from pipelines.lake.exporting import ExportResult
 from pipelines.lake.importing import ImportResult
-from pipelines.lake.records import OperatorRecord, StateRecord
+from pipelines.lake.operator_tables import read_operator_rows
+from pipelines.lake.records import OperatorRecord, OperatorStateRecord, StateRecord
 from pipelines.lake.rescaling import OperatorPlan, group_totals
 from pipelines.lake.table_rows import table_rows
 from pipelines.migrations import Outcome
@@ -64,6 +65,12 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
         for operator in record.operators
         for version, state in _states(operator)
     ]  # fmt: skip
+    rows += [
+        (one.table, version, one.mode.lower(), one.value_type, f"{one.elements:,}",
+         bytes_text(one.state_bytes))
+        for operator in record.operators
+        for version, one in _operator_states(operator)
+    ]  # fmt: skip
     columns = ("table", "version", "kind", "value", "entries", "bytes")
     found: Metadata = {
         "dagster/row_count": record.entries,
@@ -75,7 +82,7 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
         "tables": dg.MetadataValue.md(_markdown(columns, rows)),
         "preview": dg.MetadataValue.md(_preview(lake, record.operators)),
     }
-    for operator in record.operators:
+    for operator in (one for one in record.operators if one.states):
         _, sizes = group_totals(operator)
         name = f"key groups of {operator.label}"
         found[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
@@ -87,24 +94,37 @@ def _states(operator: OperatorRecord) -> Iterable[tuple[int, StateRecord]]:
     return [(versions[state.table], state) for state in operator.states]
 
 
+def _operator_states(operator: OperatorRecord) -> Iterable[tuple[int, OperatorStateRecord]]:
+    versions = {table.path: table.version for table in operator.tables}
+    return [(versions[state.table], state) for state in operator.operator_states]
+
+
 def _preview(lake: Lake, operators: list[OperatorRecord]) -> str:
     """A few rows of every table."""
     parts = []
     for operator in operators:
         ids = {state.name: index for index, state in enumerate(operator.states)}
+        keyed = {state.table for state in operator.states}
+        for state in operator.operator_states:
+            (table,) = (one for one in operator.tables if one.path == state.table)
+            batch = read_operator_rows(lake.location, state, table.units[:1])
+            parts.append(f"**{state.table}**\n\n{_first_rows(batch)}")
         for table in operator.tables:
-            if not table.units:
+            if not table.units or table.path not in keyed:
                 continue
             unit = table.units[0]
             reader = table_rows(lake.location, operator, table, ids)
-            for rows in reader.read(KeyGroupRange(unit.first, unit.last)):
-                names = [n for n in rows.batch.schema.names if not n.startswith("raw_")]
-                shown = islice(
-                    rows.batch.select(names).slice(0, PREVIEW_ROWS).to_pylist(), PREVIEW_ROWS
-                )
-                cells = [[_cell(value) for value in row.values()] for row in shown]
-                parts.append(f"**{table.path}** ({rows.name})\n\n{_markdown(names, cells)}")
+            parts += [
+                f"**{table.path}** ({rows.name})\n\n{_first_rows(rows.batch)}"
+                for rows in reader.read(KeyGroupRange(unit.first, unit.last))
+            ]
     return "\n\n".join(parts)
+
+
+def _first_rows(batch: pa.RecordBatch) -> str:
+    names = [name for name in batch.schema.names if not name.startswith("raw_")]
+    shown = batch.select(names).slice(0, PREVIEW_ROWS).to_pylist()
+    return _markdown(names, [[_cell(value) for value in row.values()] for row in shown])
 
 
 def _cell(value: Any) -> str:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from state_core.errors import NotFoundError
 from state_core.handles import KeyGroupRange
+from state_core.non_keyed import NonKeyedState
 
 __all__ = [
     "Entries",
@@ -250,7 +251,9 @@ class Operator:
         max_parallelism: The number of key groups.
         keyed_files: Where its keyed state lies.
         keyed_states: Its keyed states, timers included, by name.
-        other_states: Its operator states: name, distribution mode, elements in all subtasks.
+        operator_states: Its operator (non-keyed) states: lists, then broadcasts.
+        operator_state_version: Of the files that hold them; 0 if there are none.
+        operator_state_compressed: Whether those are compressed.
         subtask_states: How many subtasks left something.
         coordinator_bytes: The size of its coordinator's state.
         total_bytes: The size of all its state, as stored.
@@ -264,7 +267,9 @@ class Operator:
     max_parallelism: int
     keyed_files: tuple[KeyedFile, ...] = ()
     keyed_states: tuple[KeyedState, ...] = ()
-    other_states: tuple[tuple[str, str, int], ...] = ()
+    operator_states: tuple[NonKeyedState, ...] = ()
+    operator_state_version: int = 0
+    operator_state_compressed: bool = False
     subtask_states: int = 0
     coordinator_bytes: int = 0
     total_bytes: int = 0
@@ -287,6 +292,20 @@ class Operator:
         known = ", ".join(repr(state.name) for state in self.keyed_states) or "none"
         raise NotFoundError(
             f"operator {self.label} has no keyed state {name!r}", remedy=f"it has: {known}"
+        )
+
+    def operator_state(self, name: str) -> NonKeyedState:
+        """The operator state of that name.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        for state in self.operator_states:
+            if state.name == name:
+                return state
+        known = ", ".join(repr(state.name) for state in self.operator_states) or "none"
+        raise NotFoundError(
+            f"operator {self.label} has no operator state {name!r}", remedy=f"it has: {known}"
         )
 
     @property
@@ -319,9 +338,11 @@ class Snapshot:
 
     @property
     def compression(self) -> str:
-        """`snappy` if keyed state is compressed, else `none`."""
+        """`snappy` if keyed or operator state is compressed, else `none`."""
         files = [file for operator in self.operators for file in operator.keyed_files]
-        return "snappy" if any(file.compressed for file in files) else "none"
+        found = [file.compressed for file in files]
+        found += [operator.operator_state_compressed for operator in self.operators]
+        return "snappy" if any(found) else "none"
 
     def operator(self, wanted: str) -> Operator:
         """The operator of that uid, name or id; an id may be cut short.

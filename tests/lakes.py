@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,6 +24,8 @@ from pipelines.lake.importing import import_snapshot
 from pipelines.lake.records import SnapshotRecord
 from pipelines.lake.tables import StateTable
 from state_core import open_snapshot
+from state_core.formats.metadata import SubtaskState, read_metadata, write_metadata
+from state_core.handles import OperatorHandle, RelativeHandle
 from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
 
 __all__ = [
@@ -43,6 +46,7 @@ __all__ = [
     "files_of",
     "golden",
     "import_as",
+    "raw_savepoint",
     "rows_of",
     "sorted_rows",
     "unit_paths",
@@ -78,6 +82,22 @@ def data_bytes(root: Path) -> int:
     """The bytes of all state files of a lake, and of what it carries."""
     held = [path for name in ("_data", "carried") for path in root.rglob(f"{name}/**/*")]
     return sum(path.stat().st_size for path in held if path.is_file())
+
+
+def raw_savepoint(to: Path) -> Path:
+    """A savepoint whose first operator has raw state beside the rest: no golden job has any."""
+    source = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
+    shutil.copytree(source, to)
+    (to / "opaque").write_bytes(b"only the job can read this")
+    path = to / "_metadata"
+    metadata = read_metadata(path.read_bytes())
+    handle = OperatorHandle({}, RelativeHandle("opaque", (to / "opaque").stat().st_size))
+    for index in range(metadata.operators[0].parallelism):
+        subtasks = metadata.operators[0].subtasks
+        assert subtasks is not None
+        subtasks.setdefault(index, SubtaskState()).raw_operator = handle
+    path.write_bytes(write_metadata(metadata))
+    return to
 
 
 def entries(savepoint: Path, uids: Iterable[str] = ()) -> Contents:

@@ -35,6 +35,7 @@ RANKS = {
     "state_core.compression": 2,
     "state_core.key_groups": 2,
     "state_core.serializers": 3,
+    "state_core.non_keyed": 3,
     "state_core.snapshot": 4,
     "state_core.redistribution": 4,
     "state_core.measure": 5,

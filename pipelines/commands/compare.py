@@ -121,6 +121,17 @@ def _print(plan: OperatorPlan) -> None:
         f"{plan.operator}: parallelism {old} → {new}, max parallelism {old_groups} → {groups},"
         f" skew {plan.skew:.3f}{about}"
     )
+    if any(one.entries for one in plan.subtasks) or not plan.operator_states:
+        _print_key_groups(plan, title)
+    else:
+        console().print(title)
+    for name, counts in plan.operator_states.items():
+        shown = ", ".join(map("{:,}".format, counts[:SHOWN_SUBTASKS]))
+        more = ", …" if len(counts) > SHOWN_SUBTASKS else ""
+        console().print(f"  operator state {name}: {shown}{more} elements by subtask")
+
+
+def _print_key_groups(plan: OperatorPlan, title: str) -> None:
     rows = [
         (str(one.subtask), f"{one.first}-{one.last}" if one.last >= one.first else "none",
          f"{one.entries:,}", bytes_text(one.state_bytes), bytes_text(one.moved_bytes))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import click
@@ -14,11 +15,16 @@ import pyarrow as pa
 from pipelines.commands.terminal import plain
 from state_core.errors import NotFoundError
 from state_core.formats import open_snapshot
-from state_core.handles import KeyGroupRange
+from state_core.handles import DistributionMode, KeyGroupRange
 from state_core.snapshot import KeyedState, Operator, StateKind
 
 __all__ = ["dump"]
 
+_MODES = {
+    DistributionMode.SPLIT_DISTRIBUTE: "operator_list",
+    DistributionMode.UNION: "operator_union",
+    DistributionMode.BROADCAST: "broadcast",
+}
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -60,11 +66,12 @@ def dump(
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
 ) -> None:
-    """Print the entries of a savepoint's keyed state, one JSON object a line.
+    """Print the entries of a savepoint's state, one JSON object a line.
 
     \b
     Each has operator, state, kind, key_group, namespace, key, and value; a map state has one line
     for each user_key, a list state one for each key, a timer a timestamp instead of a value.
+    Operator state has subtask, position and value; of a broadcast state one copy's key and value.
 
     \b
     Examples:
@@ -74,43 +81,56 @@ def dump(
     """
     snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
-    if state is not None and operator is not None:
-        operators[0].state(state)
-    elif state is not None and not any(state in _names(one) for one in operators):
+    if state is not None and operator is not None and state not in _names(operators[0]):
+        operators[0].state(state)  # which says what there is
+    if state is not None and not any(state in _names(one) for one in operators):
         known = sorted({name for one in operators for name in _names(one)})
         raise NotFoundError(
             f"no operator has a state {state!r}", remedy=f"there are: {', '.join(known) or 'none'}"
         )
-    printed = 0
     out = sys.stdout
-    for one in operators:
-        for held in one.keyed_states:
-            if state is not None and held.name != state:
-                continue
-            for batch in held.batches(key_groups):
-                for line in _lines(one, held, batch):
-                    if limit is not None and printed >= limit:
-                        return
-                    out.write(json.dumps(line, ensure_ascii=False))
-                    out.write("\n")
-                    printed += 1
+    for line in islice(_all_lines(operators, state, key_groups), limit):
+        out.write(json.dumps(line, ensure_ascii=False))
+        out.write("\n")
     out.flush()
 
 
 def _names(operator: Operator) -> list[str]:
-    return [state.name for state in operator.keyed_states]
+    keyed = [state.name for state in operator.keyed_states]
+    return keyed + [state.name for state in operator.operator_states]
 
 
-def _lines(
-    operator: Operator, state: KeyedState, batch: pa.RecordBatch
+def _all_lines(
+    operators: Iterable[Operator], state: str | None, key_groups: KeyGroupRange | None
 ) -> Iterator[dict[str, Any]]:
-    """A batch's rows as they are printed."""
+    """The lines of all operators, keyed state first; key groups select keyed state only."""
+    for one in operators:
+        for held in one.keyed_states:
+            if state in (None, held.name):
+                for batch in held.batches(key_groups):
+                    yield from _lines(_keyed_head(one, held), batch)
+        for other in one.operator_states:
+            if state in (None, other.name) and key_groups is None:
+                head = {"operator": one.label, "state": other.name, "kind": _MODES[other.mode]}
+                for batch in other.batches():
+                    yield from _lines(head, batch)
+
+
+def _keyed_head(operator: Operator, state: KeyedState) -> dict[str, Any]:
     head = {"operator": operator.label, "state": state.name, "kind": state.kind.value}
     if state.kind is StateKind.TIMERS:
         domain, _ = state.timer_service
         head["kind"] = f"{domain}_timer"
+    return head
+
+
+def _lines(head: dict[str, Any], batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """A batch's rows as they are printed."""
     names = [name for name in batch.schema.names if not name.startswith("raw_")]
-    order = ["key_group", "namespace", "key", "user_key", "timestamp", "value", "ttl"]
+    order = [
+        "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value",
+        "ttl",
+    ]  # fmt: skip
     names.sort(key=order.index)
     kinds = {name: batch.schema.field(name).type for name in names}
     for row in batch.select(names).to_pylist():

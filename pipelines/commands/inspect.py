@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pipelines.commands.terminal import as_json, bytes_text, console, json_option, print_table
 from state_core.formats import open_snapshot
 from state_core.measure import measure_operator
+from state_core.non_keyed import NonKeyedState
 from state_core.redistribution import SubtaskPlan, plan_key_groups, skew_of
 from state_core.snapshot import KeyedState, Operator, Snapshot
 
@@ -19,6 +20,7 @@ __all__ = ["inspect"]
 
 AUTO_COUNT_BYTES = 2 << 30
 HEAVIEST = 5
+_MODES = {"SPLIT_DISTRIBUTE": "split", "UNION": "union", "BROADCAST": "broadcast"}
 
 
 @click.command()
@@ -96,10 +98,7 @@ def _describe(
         "keyed_states": [
             _describe_state(one, totals.get(one.name)) for one in operator.keyed_states
         ],
-        "operator_states": [
-            {"name": name, "mode": mode, "elements": count}
-            for name, mode, count in operator.other_states
-        ],
+        "operator_states": [_describe_operator_state(one) for one in operator.operator_states],
         "key_groups": _describe_groups(stored, totals),
         "subtasks": _describe_subtasks(operator, stored, totals, parallelism),
     }
@@ -127,6 +126,17 @@ def _describe_state(
             for group in np.flatnonzero(entries).tolist()
         ]
     return found
+
+
+def _describe_operator_state(state: NonKeyedState) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": state.name,
+        "mode": state.mode.name,
+        "value_type": state.value_type,
+        "elements": state.elements,
+        "subtasks": len(state.parts),
+    }
+    return found | ({"key_type": state.key_type} if state.broadcast else {})
 
 
 def _describe_groups(stored: npt.NDArray[np.int64], totals: dict[str, Any]) -> dict[str, Any]:
@@ -223,8 +233,12 @@ def _print_states(operator: dict[str, Any]) -> None:
             (state["name"], state["kind"], state["namespace_type"], value + ttl, *numbers)
         )
     for state in operator["operator_states"]:
+        value = state["value_type"]
+        if "key_type" in state:
+            value = f"{state['key_type']} → {value}"
         blank = [f"{state['elements']:,}", ""] if counted else []
-        states.append((state["name"], f"operator, {state['mode'].lower()}", "", "", *blank))
+        kind = _MODES[state["mode"]]
+        states.append((state["name"], f"operator, {kind}", "", value, *blank))
     print_table(f"\n{label}{key}", columns, states)
     groups = operator["key_groups"]
     if groups["with_data"]:

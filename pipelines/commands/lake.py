@@ -114,6 +114,11 @@ def import_command(
         for operator in record.operators
         for state in operator.states
     ]
+    rows += [
+        (one.table, str(versions[one.table]), f"{one.elements:,}", one.value_type)
+        for operator in record.operators
+        for one in operator.operator_states
+    ]
     print_table("", ("<table", ">version", ">entries", "<value"), rows)
 
 

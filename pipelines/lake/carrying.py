@@ -1,8 +1,8 @@
-"""What of a snapshot is not keyed state: kept as it is, so that nothing is lost on the way.
+"""What of a snapshot has no tables: kept as it is, so that nothing is lost on the way.
 
-Operator state, coordinator state, master states and in-flight buffers are opaque to the keyed
-tables. Their handles stay in a `_metadata` without keyed state, which lies in the catalog; their
-files are kept in the lake once each, under a name that is their digest.
+Raw state, coordinator state, master states and in-flight buffers are opaque. Their handles stay in
+a `_metadata` without the rest, which lies in the catalog; their files are kept in the lake once
+each, under a name that is their digest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from state_core.handles import (
     StreamHandle,
 )
 
-__all__ = ["CARRIED_DIRECTORY", "carry_state", "map_streams", "without_keyed_state"]
+__all__ = ["CARRIED_DIRECTORY", "carry_state", "map_streams", "without_tables"]
 
 CARRIED_DIRECTORY = "_statelake/carried"
 FIRST_WRITABLE_VERSION = 3
@@ -44,10 +44,10 @@ StreamMap = Callable[[StreamHandle], StreamHandle]
 def carry_state(
     metadata: CheckpointMetadata, files: StateFiles, lake: Directory
 ) -> tuple[bytes, list[CarriedFile]]:
-    """Keep in the lake what is not keyed state.
+    """Keep in the lake what has no tables.
 
     Returns:
-        A `_metadata` without keyed state whose handles name the kept files, and those files.
+        A `_metadata` without the rest whose handles name the kept files, and those files.
     """
     carried: dict[str, CarriedFile] = {}
 
@@ -59,19 +59,19 @@ def carry_state(
         carried[blob] = CarriedFile(source.name, blob, source.size)
         return RelativeHandle(blob, source.size)
 
-    kept = map_streams(without_keyed_state(metadata), keep)
+    kept = map_streams(without_tables(metadata), keep)
     kept = replace(kept, version=max(kept.version, FIRST_WRITABLE_VERSION))
     return write_metadata(kept), list(carried.values())
 
 
-def without_keyed_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """The same `_metadata` with every managed keyed handle left out."""
+def without_tables(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """The same `_metadata` with every managed handle left out: that state has tables."""
 
     def strip(operator: OperatorState) -> OperatorState:
         if operator.subtasks is None:
             return operator
         subtasks = {
-            index: replace(subtask, managed_keyed=None)
+            index: replace(subtask, managed_keyed=None, managed_operator=None)
             for index, subtask in operator.subtasks.items()
         }
         return replace(operator, subtasks=subtasks)

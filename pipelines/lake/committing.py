@@ -20,9 +20,11 @@ from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import UNDO, Attempt, recover_attempts
 from pipelines.lake.catalog import Lake
 from pipelines.lake.names import check_names
+from pipelines.lake.operator_changes import commit_operator_table
 from pipelines.lake.records import (
     KeyGroupRecord,
     OperatorRecord,
+    OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
     TableRecord,
@@ -36,6 +38,7 @@ from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import ConflictError, EncodeError, KeyGroupError, LakeError, StateError
 from state_core.filesystem import Directory
 from state_core.formats.keyed_states import parse_keyed_state
+from state_core.formats.operator_reader import parse_operator_state
 from state_core.formats.rehash import check_key_groups
 from state_core.formats.unified_encode import StateRows, encode_rows
 from state_core.key_groups import prefix_bytes
@@ -107,8 +110,8 @@ def commit_snapshot(
             imported_at=datetime.now(timezone.utc),
             note=note,
             operators=operators,
-            entries=sum(state.entries for one in operators for state in one.states),
-            state_bytes=sum(state.state_bytes for one in operators for state in one.states),
+            entries=sum(one.entries for one in operators),
+            state_bytes=sum(one.state_bytes for one in operators),
             written_bytes=work.written,
         )
         lake.append(made)
@@ -150,14 +153,39 @@ class _Commit:
     def operator(self, operator: OperatorRecord) -> OperatorRecord:
         """The operator with the tables as they are now."""
         tables, states = [], {state.name: state for state in operator.states}
+        others = {state.table: state for state in operator.operator_states}
         for table in operator.tables:
+            if table.path in others:
+                committed, others[table.path] = self._operator_table(
+                    operator, table, others[table.path]
+                )
+                tables.append(committed)
+                continue
             held = [state for state in operator.states if state.table == table.path]
             new_table, new_states = self._table(operator, table, held)
             tables.append(new_table)
             states |= {state.name: state for state in new_states}
         return replace(
-            operator, tables=tables, states=[states[one.name] for one in operator.states]
+            operator,
+            tables=tables,
+            states=[states[one.name] for one in operator.states],
+            operator_states=[others[one.table] for one in operator.operator_states],
         )
+
+    def _operator_table(
+        self, operator: OperatorRecord, table: TableRecord, state: OperatorStateRecord
+    ) -> tuple[TableRecord, OperatorStateRecord]:
+        """A table of operator state as it is now."""
+        now = self._files_now(table)
+        if now.keys() == {unit.path for unit in table.units}:
+            return table, state
+        self._check_columns(table, parse_operator_state(state.meta_info)[0].schema)
+        made, changed = commit_operator_table(
+            self.lake, operator, state, list(now.values()), self.attempt
+        )
+        self.written += sum(unit.size for unit in made.units)
+        self.changed[f"{operator.label}/{state.name}"] = (state.elements, changed.elements)
+        return made, changed
 
     def _table(
         self, operator: OperatorRecord, table: TableRecord, states: list[StateRecord]
@@ -166,8 +194,9 @@ class _Commit:
         before = {unit.path: unit for unit in table.units}
         if now.keys() == before.keys():
             return table, states
-        self._check_columns(operator, table, states)
         partitioning = Partitioning(operator.max_parallelism)
+        wanted = partitioning.table_schema(table_columns(_parsed(operator, states[0])))
+        self._check_columns(table, wanted)
         touched = {before[path].partition for path in before.keys() - now.keys()}
         touched |= {now[path].partition for path in now.keys() - before.keys()}
         _check_partitions(touched, partitioning, self.lake.table(table.path).uri)
@@ -187,7 +216,7 @@ class _Commit:
         units += [one.unit for one in results if one.unit is not None]
         units.sort(key=lambda unit: unit.first)
         version = self.lake.table(table.path).replace_files(
-            partitioning.table_schema(table_columns(_parsed(operator, states[0]))),
+            wanted,
             [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
             partition_by=partitioning.column,
             attempt=self.attempt,
@@ -222,13 +251,8 @@ class _Commit:
                 )
         return {file.path: file for file in state_table.files(latest.version())}
 
-    def _check_columns(
-        self, operator: OperatorRecord, table: TableRecord, states: list[StateRecord]
-    ) -> None:
+    def _check_columns(self, table: TableRecord, wanted: pa.Schema) -> None:
         """The table's columns must be the state's still."""
-        wanted = Partitioning(operator.max_parallelism).table_schema(
-            table_columns(_parsed(operator, states[0]))
-        )
         found = pa.schema(self.lake.table(table.path).require().schema().to_arrow())
         stored = pa.schema(Schema.from_arrow(wanted).to_arrow())
         for field in stored:

@@ -15,7 +15,13 @@ import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog import Lake
-from pipelines.lake.records import OperatorRecord, SnapshotRecord, StateRecord
+from pipelines.lake.operator_changes import diff_operator_state
+from pipelines.lake.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    StateRecord,
+)
 from pipelines.lake.table_rows import TableRows, table_rows
 from pipelines.lake.units import Partitioning
 from state_core.formats.unified_encode import StateRows
@@ -125,6 +131,31 @@ class _Diff:
             else:
                 self._compare(difference, (before, old), (after, new))
             found.append(difference)
+        return found + self._operator_states(one.label, before, after)
+
+    def _operator_states(
+        self, label: str, before: OperatorRecord | None, after: OperatorRecord | None
+    ) -> list[StateDifference]:
+        """The operator (non-keyed) states of an operator."""
+        first = {one.name: one for one in before.operator_states} if before else {}
+        second = {one.name: one for one in after.operator_states} if after else {}
+        found = []
+        for name in dict.fromkeys([*first, *second]):
+            old, new = first.get(name), second.get(name)
+            one = StateDifference(label, name, "same")
+            if before is None or after is None or old is None or new is None:
+                one.status = "removed" if new is None else "added"
+                one.removed = old.elements if old else 0
+                one.added = new.elements if new else 0
+            elif _element_types(old) != _element_types(new):
+                one.status = "retyped"
+                one.removed, one.added = old.elements, new.elements
+            else:
+                one.added, one.removed, one.changed, one.examples = diff_operator_state(
+                    self.lake.location, (before, old), (after, new), self.examples
+                )
+                one.status = "changed" if one.added or one.removed or one.changed else "same"
+            found.append(one)
         return found
 
     def _compare(
@@ -168,6 +199,10 @@ def _types(operator: OperatorRecord, state: StateRecord) -> tuple[object, ...]:
         operator.key_type, state.kind, state.namespace_type, state.value_type,
         state.user_key_type, state.ttl,
     )  # fmt: skip
+
+
+def _element_types(state: OperatorStateRecord) -> tuple[str, str, str]:
+    return state.mode, state.key_type, state.value_type
 
 
 def _differing(

@@ -106,8 +106,8 @@ class _Drop:
         """The job's tables: of its snapshots, and those that a drop before this one left."""
         records = self.going + self._kept()
         found = {table.path for one in records for op in one.operators for table in op.tables}
-        keyed, timers = areas_of(self.job)
-        for operator in self._below(keyed):
+        keyed, timers, non_keyed = areas_of(self.job)
+        for operator in (*self._below(keyed), *self._below(non_keyed)):
             found |= set(self._below(operator))
         return sorted(found | set(self._below(timers)))
 

@@ -23,10 +23,9 @@ from pipelines.lake.export_slice import (
     shuffle_slice,
 )
 from pipelines.lake.records import OperatorRecord, SnapshotRecord
-from pipelines.lake.redistributing import redistribute_operator_state
+from pipelines.lake.redistributing import write_operator_states
 from pipelines.lake.table_rows import TableRows, chunks_of, table_rows
 from state_core.errors import UnsupportedFormatError
-from state_core.filesystem import ByteSource, InlineSource
 from state_core.formats.meta_info import (
     KeyedHeader,
     read_serializer_entry,
@@ -35,7 +34,7 @@ from state_core.formats.meta_info import (
 )
 from state_core.formats.metadata import OperatorState, SubtaskState, read_metadata
 from state_core.formats.writer import KeyedPart, SavepointDirectory, keyed_handle
-from state_core.handles import InlineHandle, KeyGroupRange, RelativeHandle, StreamHandle
+from state_core.handles import KeyGroupRange, RelativeHandle, StreamHandle
 from state_core.key_groups import check_parallelism, key_group_ranges
 from state_core.wire import DataInput, DataOutput
 
@@ -75,6 +74,7 @@ def export_snapshot(
     max_parallelism: int | None = None,
     compression: str | None = None,
     metadata_version: int | None = None,
+    operator_state_version: int | None = None,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> ExportResult:
@@ -85,11 +85,13 @@ def export_snapshot(
         job: Its job.
         snapshot_id: Its id.
         to: A directory that is not there yet.
-        parallelism: Of every operator with keyed state; by default as it was.
-        max_parallelism: Of every operator; by default as it was. Another one gives every key a
-            new key group.
+        parallelism: Of every operator with state; by default as it was. An operator whose max
+            parallelism is 1 stays alone, as in Flink.
+        max_parallelism: Of every other operator; by default as it was. Another one gives every
+            key a new key group.
         compression: `snappy` or `none`; by default as it was.
         metadata_version: 3 to 6; by default as it was. 3 restores in every Flink since 1.11.
+        operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Told of finished slices.
 
@@ -103,6 +105,7 @@ def export_snapshot(
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     target = SavepointDirectory(to)
     work = _Export(lake, record, target, chosen, parallelism, max_parallelism, compression)
+    work.operator_state_version = operator_state_version
     try:
         return work.run(metadata_version, progress)
     except BaseException:
@@ -128,16 +131,17 @@ class _Export:
         self.parallelism = parallelism
         self.max_parallelism = max_parallelism
         self.compressed = (compression or record.compression) == "snappy"
+        self.operator_state_version: int | None = None
         self.files = 0
         self.size = 0
 
     def run(self, version: int | None, progress: Progress | None) -> ExportResult:
-        """Write keyed files, carry the rest, and commit."""
+        """Write state files, carry the rest, and commit."""
         metadata = read_metadata(self.record.metadata, "carried _metadata")
         metadata.version = version or self._default_version()
-        keyed = {one.operator_id: one for one in self.record.operators}
+        known = {one.operator_id: one for one in self.record.operators}
         metadata.operators = [
-            self._operator(state, keyed.get(state.operator_id), progress)
+            self._operator(state, known.get(state.operator_id), progress)
             for state in metadata.operators
         ]
         metadata = map_streams(metadata, self._carry)
@@ -149,53 +153,64 @@ class _Export:
         return max(self.record.metadata_version, DEFAULT_METADATA_VERSION)
 
     def _operator(
-        self, state: OperatorState, keyed: OperatorRecord | None, progress: Progress | None
+        self, state: OperatorState, record: OperatorRecord | None, progress: Progress | None
     ) -> OperatorState:
-        max_parallelism = self.max_parallelism or state.max_parallelism
-        if keyed is None:
+        alone = state.max_parallelism == 1
+        max_parallelism = 1 if alone else self.max_parallelism or state.max_parallelism
+        if record is None:
             check_parallelism(max_parallelism, state.parallelism)
             return replace(state, max_parallelism=max_parallelism)
-        parallelism = self.parallelism or state.parallelism
+        parallelism = 1 if alone else self.parallelism or state.parallelism
         check_parallelism(max_parallelism, parallelism)
         self._refuse_unmovable(state, parallelism, max_parallelism)
-        ranges = key_group_ranges(max_parallelism, parallelism)
-        if max_parallelism == keyed.max_parallelism:
-            parts = self._write(keyed, ranges, progress)
-        else:
-            parts = self._rewrite(keyed, ranges, max_parallelism, progress)
-        beside = self._beside(state, parallelism)
-        subtasks = {
-            index: replace(
-                beside.get(index, SubtaskState()), managed_keyed=keyed_handle(part, key_groups)
-            )
-            for index, (part, key_groups) in enumerate(zip(parts, ranges, strict=True))
-        }
-        self.files += len(parts)
-        self.size += sum(part.size for part in parts)
+        subtasks = self._beside(state, record, parallelism)
+        if record.states:
+            self._keyed(subtasks, record, parallelism, max_parallelism, progress)
         return replace(
             state, parallelism=parallelism, max_parallelism=max_parallelism, subtasks=subtasks
         )
 
-    def _beside(self, state: OperatorState, parallelism: int) -> dict[int, SubtaskState]:
-        """What each subtask has beside its keyed state: as it was, or redistributed."""
-        held = state.subtasks or {}
-        if parallelism == state.parallelism:
-            return dict(held)
-        moved = redistribute_operator_state(
-            held, state.parallelism, parallelism, self._carried, self.target.directory
+    def _keyed(
+        self,
+        subtasks: dict[int, SubtaskState],
+        record: OperatorRecord,
+        parallelism: int,
+        max_parallelism: int,
+        progress: Progress | None,
+    ) -> None:
+        """Write the operator's keyed state, and give every subtask its handle."""
+        ranges = key_group_ranges(max_parallelism, parallelism)
+        if max_parallelism == record.max_parallelism:
+            parts = self._write(record, ranges, progress)
+        else:
+            parts = self._rewrite(record, ranges, max_parallelism, progress)
+        for index, (part, key_groups) in enumerate(zip(parts, ranges, strict=True)):
+            subtasks.setdefault(index, SubtaskState()).managed_keyed = keyed_handle(
+                part, key_groups
+            )
+        self.files += len(parts)
+        self.size += sum(part.size for part in parts)
+
+    def _beside(
+        self, state: OperatorState, record: OperatorRecord, parallelism: int
+    ) -> dict[int, SubtaskState]:
+        """What each subtask has beside keyed state: what is carried, and its operator state."""
+        held = dict(state.subtasks or {}) if parallelism == state.parallelism else {}
+        subtasks = {index: replace(one) for index, one in held.items()}
+        handles = write_operator_states(
+            self.lake.location,
+            record,
+            parallelism,
+            self.target.directory,
+            self.engine,
+            compressed=self.compressed,
+            version=self.operator_state_version,
         )
-        for handle in moved.values():
+        for index, handle in handles.items():
+            subtasks.setdefault(index, SubtaskState()).managed_operator = handle
             self.files += 1
             self.size += handle.stream.size if handle.stream is not None else 0
-        return {index: SubtaskState(managed_operator=one) for index, one in moved.items()}
-
-    def _carried(self, handle: StreamHandle) -> ByteSource:
-        """The bytes of a handle that the lake carries."""
-        if isinstance(handle, InlineHandle):
-            return InlineSource("carried _metadata, inlined state", handle.data)
-        if not isinstance(handle, RelativeHandle):
-            raise UnsupportedFormatError(f"operator state in a {type(handle).__name__}")
-        return self.lake.directory.source(f"{CARRIED_DIRECTORY}/{handle.path}")
+        return subtasks
 
     def _refuse_unmovable(
         self, state: OperatorState, parallelism: int, max_parallelism: int
@@ -214,7 +229,7 @@ class _Export:
             for what, found in beside.items():
                 if found:
                     raise UnsupportedFormatError(
-                        f"{what} beside its keyed state, which is not redistributed yet",
+                        f"{what}, which only Flink can move to another parallelism",
                         place=f"operator {label}, subtask {index}",
                         remedy=f"export it at parallelism {state.parallelism}; Flink rescales it",
                     )

@@ -30,9 +30,19 @@ from pipelines.lake.names import (
     queue_table,
     timers_table,
 )
+from pipelines.lake.operator_tables import (
+    OperatorTask,
+    PieceResult,
+    alike_units,
+    describe_operator_states,
+    import_operator_states,
+    operator_table_paths,
+    plan_operator_tasks,
+)
 from pipelines.lake.records import (
     KeyGroupRecord,
     OperatorRecord,
+    OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
     TableRecord,
@@ -139,26 +149,42 @@ class _Import:
         if present is not None:
             return ImportResult(present, new=False)
         recover_attempts(self.lake, self.job)
-        size = sum(
-            n for op in self.snapshot.operators for f in op.keyed_files for _, n in f.group_bytes()
-        )
+        size = sum(operator.total_bytes for operator in self.snapshot.operators)
         engine = choose_engine(wanted, size) if isinstance(wanted, str) else wanted
         previous = self.lake.latest(self.job)
         tables = {one.label: _tables(self.lake, self.job, one) for one in self._operators()}
+        self.operator_tables = operator_table_paths(self.job, self._operators())
         paths = [target.path for targets in tables.values() for target in targets]
+        paths += self.operator_tables.values()
         before = previous.snapshot_id if previous is not None else ""
         with Attempt(self.lake, self.job, name, paths, leans_on=before) as attempt:
             if before and before not in {o.snapshot_id for o in self.lake.summaries(self.job)}:
                 previous = None  # it was dropped at this moment, and its files with it
+            pieces = self._map_pieces(engine, attempt.token, previous)
             results = self._map(engine, attempt.token, tables, previous, progress)
-            record = self._record(name, tables, results, previous, attempt.token)
+            record = self._record(name, tables, results, pieces, previous, attempt.token)
             self.lake.append(record)
         units = [u for op in record.operators for t in op.tables for u in t.units]
         written = sum(attempt.token in unit.path for unit in units)
         return ImportResult(record, True, len(units) - written, written, engine.name)
 
     def _operators(self) -> list[Operator]:
-        return [one for one in self.snapshot.operators if one.keyed_states]
+        """The operators that have tables."""
+        return [one for one in self.snapshot.operators if one.keyed_states or one.operator_states]
+
+    def _map_pieces(
+        self, engine: Engine, token: str, previous: SnapshotRecord | None
+    ) -> list[PieceResult]:
+        """Import operator state."""
+        alike = alike_units(self._operators(), previous)
+        tasks = [
+            OperatorTask(
+                self.source, self.digest, self.allow_external, self.lake.location, token, pieces
+            )
+            for pieces in plan_operator_tasks(self._operators(), self.operator_tables, alike)
+        ]
+        found = engine.map(import_operator_states, tasks) if tasks else []
+        return [piece for pieces in found for piece in pieces]
 
     def _present(self, name: str) -> SnapshotRecord | None:
         """The same snapshot, if it was imported before under that id."""
@@ -216,6 +242,7 @@ class _Import:
         name: str,
         tables: dict[str, list[TableTarget]],
         results: dict[str, list[SliceResult]],
+        pieces: list[PieceResult],
         previous: SnapshotRecord | None,
         token: str,
     ) -> SnapshotRecord:
@@ -233,13 +260,15 @@ class _Import:
                         targets,
                     )
                 )
-            operators.append(_describe_operator(operator, targets, committed, found))
+            committed += self._commit_pieces(operator, pieces, previous, token)
+            described = describe_operator_states(operator, self.operator_tables, pieces)
+            operators.append(_describe_operator(operator, targets, committed, found, described))
         metadata, carried = carry_state(
             self.snapshot.metadata,
             StateFiles(self.directory, self.allow_external),
             self.lake.directory,
         )
-        states = [state for operator in operators for state in operator.states]
+        written = sum(one.written_bytes for group in results.values() for one in group)
         return SnapshotRecord(
             job=self.job,
             snapshot_id=name,
@@ -255,9 +284,9 @@ class _Import:
             digest=self.digest,
             compression=self.snapshot.compression,
             note=self.note,
-            entries=sum(state.entries for state in states),
-            state_bytes=sum(state.state_bytes for state in states),
-            written_bytes=sum(one.written_bytes for group in results.values() for one in group),
+            entries=sum(one.entries for one in operators),
+            state_bytes=sum(one.state_bytes for one in operators),
+            written_bytes=written + sum(one.unit.size for one in pieces),
             metadata=metadata,
             carried=carried,
             operators=operators,
@@ -287,6 +316,30 @@ class _Import:
             attempt=token,
         )
         return TableRecord(target.path, version, partitioning.column, units)
+
+    def _commit_pieces(
+        self,
+        operator: Operator,
+        pieces: list[PieceResult],
+        previous: SnapshotRecord | None,
+        token: str,
+    ) -> list[TableRecord]:
+        """The next version of each table of operator state."""
+        tables = []
+        for state in operator.operator_states:
+            path = self.operator_tables[operator.operator_id, state.name]
+            known = {(one.first, one.last): one for one in _previous_units(previous, path)}
+            units = [
+                one.unit if one.unit.path else known[one.unit.first, one.unit.last]
+                for one in pieces
+                if one.piece.table == path and one.unit.rows
+            ]
+            files = [TableFile(one.path, one.size, one.rows, one.partition) for one in units]
+            version = self.lake.table(path).replace_files(
+                state.schema, files, partition_by=None, attempt=token
+            )
+            tables.append(TableRecord(path, version, "", units))
+        return tables
 
 
 def _tables(lake: Lake, job: str, operator: Operator) -> list[TableTarget]:
@@ -358,6 +411,7 @@ def _describe_operator(
     targets: list[TableTarget],
     tables: list[TableRecord],
     results: list[SliceResult],
+    operator_states: list[OperatorStateRecord],
 ) -> OperatorRecord:
     owner = {name: target.path for target in targets for name in target.states}
     states = []
@@ -384,10 +438,12 @@ def _describe_operator(
         operator.name,
         operator.parallelism,
         operator.max_parallelism,
-        operator.keyed_states[0].key_type,
-        operator.keyed_files[0].key_serializer,
+        operator.keyed_states[0].key_type if operator.keyed_states else "",
+        operator.keyed_files[0].key_serializer if operator.keyed_states else b"",
         states,
         tables,
+        operator_states,
+        operator.operator_state_version,
     )
 
 

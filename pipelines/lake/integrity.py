@@ -13,7 +13,7 @@ from pipelines.lake.catalog import Lake
 from pipelines.lake.records import OperatorRecord, SnapshotRecord, UnitRecord
 from pipelines.lake.tables import StateTable
 from state_core.measure import measure_operator
-from state_core.snapshot import Snapshot
+from state_core.snapshot import Operator, Snapshot
 
 __all__ = ["count_faults"]
 
@@ -29,7 +29,7 @@ def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list
     faults = []
     known = {operator.operator_id: operator for operator in record.operators}
     for operator in snapshot.operators:
-        if not operator.keyed_states:
+        if not operator.keyed_states and not operator.operator_states:
             continue
         if operator.operator_id not in known:
             faults.append(f"operator {operator.label} is not in the lake")
@@ -45,7 +45,34 @@ def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list
                 f" snapshot, {expected[group]} in the lake"
                 for group in np.flatnonzero(counts != expected).tolist()
             ]
+        faults += _operator_state_faults(operator, held)
         faults += _table_faults(lake, held)
+    return faults
+
+
+def _operator_state_faults(operator: Operator, held: OperatorRecord) -> list[str]:
+    """Differences of operator state: elements a subtask, and copies that are not the same."""
+    faults = []
+    known = {state.name: state for state in held.operator_states}
+    for state in operator.operator_states:
+        where = f"{held.label}/{state.name}"
+        if state.name not in known:
+            faults.append(f"{where}: operator state that is not in the lake")
+            continue
+        record = known[state.name]
+        faults += [
+            f"{where}: the copy of subtask {index} is not that of the first"
+            for index in record.disagreeing
+        ]
+        if state.broadcast:
+            continue
+        stored = {one.subtask: one.elements for one in record.subtasks}
+        faults += [
+            f"{where}, subtask {part.subtask}: {part.elements} elements in the snapshot,"
+            f" {stored.get(part.subtask, 0)} in the lake"
+            for part in state.parts
+            if stored.get(part.subtask, 0) != part.elements
+        ]
     return faults
 
 
@@ -54,6 +81,7 @@ def _table_faults(lake: Lake, operator: OperatorRecord) -> list[str]:
     for record in operator.tables:
         table = lake.table(record.path)
         expected = sum(state.entries for state in operator.states if state.table == record.path)
+        expected += sum(s.elements for s in operator.operator_states if s.table == record.path)
         rows = sum(unit.rows for unit in record.units)
         if {file.path for file in table.files(record.version)} != {u.path for u in record.units}:
             faults.append(

@@ -16,12 +16,13 @@ __all__ = [
     "check_names",
     "default_snapshot_id",
     "keyed_table",
+    "operator_table",
     "path_segment",
     "queue_table",
     "timers_table",
 ]
 
-SNAPSHOTS, KEYED, TIMERS = "snapshots", "keyed", "timers"
+SNAPSHOTS, KEYED, TIMERS, OPERATOR = "snapshots", "keyed", "timers", "operator"
 LONGEST = 110  # two of them, and what tells a table from an older one, are a name of 255
 LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-encoded
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
@@ -87,14 +88,23 @@ def _job_directory(job: str) -> str:
     return _escape(name[0]) + name[1:] if name == SNAPSHOTS else name
 
 
-def areas_of(job: str) -> tuple[str, str]:
-    """The directories below which a job's tables lie: two levels of keyed ones, one of timers."""
-    return f"{_job_directory(job)}/{KEYED}", f"{_job_directory(job)}/{TIMERS}"
+def areas_of(job: str) -> tuple[str, str, str]:
+    """The directories of a job's tables: of keyed state, of timers, and of operator state.
+
+    Below the second is a table an operator; below the others, one for each operator and state.
+    """
+    within = _job_directory(job)
+    return f"{within}/{KEYED}", f"{within}/{TIMERS}", f"{within}/{OPERATOR}"
 
 
 def keyed_table(job: str, operator: str, state: str) -> str:
     """The path of a keyed state's table below the lake."""
     return "/".join((areas_of(job)[0], path_segment(operator), path_segment(state)))
+
+
+def operator_table(job: str, operator: str, state: str) -> str:
+    """The path of an operator state's table below the lake."""
+    return "/".join((areas_of(job)[2], path_segment(operator), path_segment(state)))
 
 
 def timers_table(job: str, operator: str) -> str:

@@ -21,8 +21,10 @@ __all__ = [
     "CarriedFile",
     "KeyGroupRecord",
     "OperatorRecord",
+    "OperatorStateRecord",
     "SnapshotRecord",
     "StateRecord",
+    "SubtaskRecord",
     "TableRecord",
     "UnitRecord",
     "key_group_records",
@@ -103,8 +105,46 @@ class StateRecord:
 
 
 @dataclass
+class SubtaskRecord:
+    """What one subtask has of an operator state: elements, and their bytes."""
+
+    subtask: int
+    elements: int
+    state_bytes: int
+
+
+@dataclass
+class OperatorStateRecord:
+    """One operator (non-keyed) state.
+
+    Attributes:
+        name: Its name.
+        mode: `SPLIT_DISTRIBUTE`, `UNION` or `BROADCAST`.
+        table: The path of its table.
+        value_type: Java types, as Java writes them.
+        key_type: The same, of a broadcast state; empty for lists.
+        meta_info: Its meta info, as Flink wrote it.
+        elements: Rows of its table: elements of a list, entries of a broadcast state.
+        state_bytes: Theirs; of a broadcast state, one copy's.
+        subtasks: The subtasks that have elements; of a broadcast state, all that have a copy.
+        disagreeing: Subtasks whose copy of a broadcast state is not the one in the table.
+    """
+
+    name: str
+    mode: str
+    table: str
+    value_type: str
+    key_type: str
+    meta_info: bytes
+    elements: int = 0
+    state_bytes: int = 0
+    subtasks: list[SubtaskRecord] = field(default_factory=list)
+    disagreeing: list[int] = field(default_factory=list)
+
+
+@dataclass
 class OperatorRecord:
-    """One operator with keyed state."""
+    """One operator with keyed or operator state; `tables` are those of both."""
 
     operator_id: str
     uid: str
@@ -115,11 +155,25 @@ class OperatorRecord:
     key_serializer: bytes
     states: list[StateRecord] = field(default_factory=list)
     tables: list[TableRecord] = field(default_factory=list)
+    operator_states: list[OperatorStateRecord] = field(default_factory=list)
+    operator_state_version: int = 0
 
     @property
     def label(self) -> str:
         """How it is called: its uid, or else its id."""
         return self.uid or self.operator_id
+
+    @property
+    def entries(self) -> int:
+        """The rows of all its tables."""
+        keyed = sum(state.entries for state in self.states)
+        return keyed + sum(state.elements for state in self.operator_states)
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of all its states."""
+        keyed = sum(state.state_bytes for state in self.states)
+        return keyed + sum(state.state_bytes for state in self.operator_states)
 
 
 @dataclass
@@ -153,9 +207,9 @@ class SnapshotRecord:
         entries: In all states.
         state_bytes: Of all keys and values.
         written_bytes: How much this snapshot added to the lake.
-        metadata: Its `_metadata`, without keyed state; what it needs to be written again.
-        carried: Files of state that is not keyed.
-        operators: Those with keyed state.
+        metadata: Its `_metadata` without the state that has tables: what an export begins with.
+        carried: Files of state that has no tables: raw state, in-flight buffers.
+        operators: Those with keyed or operator state.
     """
 
     job: str
@@ -228,7 +282,7 @@ def _from_dict(cls: Any, row: dict[str, Any]) -> Any:
         hint, value = hints[one.name], row.get(one.name)
         if get_origin(hint) is list:
             (item,) = get_args(hint)
-            value = [_from_dict(item, v) for v in value or []]
+            value = [v if item in _SCALARS else _from_dict(item, v) for v in value or []]
         elif value is None:
             value = {str: "", int: 0, bool: False, bytes: b""}.get(hint)
         values[one.name] = value

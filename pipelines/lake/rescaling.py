@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from pipelines.lake.records import OperatorRecord, SnapshotRecord
-from state_core.redistribution import SubtaskPlan, plan_key_groups, skew_of, spread_evenly
+from state_core.handles import DistributionMode
+from state_core.redistribution import (
+    OperatorPart,
+    SubtaskPlan,
+    plan_key_groups,
+    plan_operator_state,
+    skew_of,
+    spread_evenly,
+)
 
 __all__ = ["OperatorPlan", "group_totals", "plan_rescale"]
 
@@ -25,6 +33,8 @@ class OperatorPlan:
             only reading them would tell how.
         skew: The largest subtask's bytes over the mean; 1 is even.
         subtasks: In order.
+        operator_states: Of each operator state, the elements that each subtask gets; of a union or
+            broadcast state, everyone gets all.
     """
 
     operator: str
@@ -33,12 +43,13 @@ class OperatorPlan:
     estimated: bool
     skew: float
     subtasks: list[SubtaskPlan]
+    operator_states: dict[str, list[int]] = field(default_factory=dict)
 
 
 def plan_rescale(
     record: SnapshotRecord, parallelism: int, max_parallelism: int | None = None
 ) -> list[OperatorPlan]:
-    """Plan a rescale of every operator with keyed state.
+    """Plan a rescale of every operator with state; one whose max parallelism is 1 stays alone.
 
     Raises:
         KeyGroupError: The parallelism is out of range.
@@ -47,7 +58,9 @@ def plan_rescale(
 
 
 def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | None) -> OperatorPlan:
-    groups = max_parallelism or operator.max_parallelism
+    alone = operator.max_parallelism == 1
+    groups = 1 if alone else max_parallelism or operator.max_parallelism
+    parallelism = 1 if alone else parallelism
     entries, sizes = group_totals(operator)
     estimated = groups != operator.max_parallelism
     if estimated:
@@ -61,7 +74,22 @@ def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | Non
         estimated,
         skew_of([one.state_bytes for one in subtasks]),
         subtasks,
+        {one.name: _elements(operator, one.name, parallelism) for one in operator.operator_states},
     )
+
+
+def _elements(operator: OperatorRecord, name: str, parallelism: int) -> list[int]:
+    """How many elements of an operator state each new subtask gets."""
+    before = [
+        {
+            one.name: OperatorPart(DistributionMode[one.mode], held[index])
+            for one in operator.operator_states
+            if index in (held := {part.subtask: part.elements for part in one.subtasks})
+        }
+        for index in range(operator.parallelism)
+    ]
+    plan = plan_operator_state(before, parallelism)
+    return [sum(len(part) for part in subtask.get(name, [])) for subtask in plan]
 
 
 def group_totals(

@@ -21,6 +21,7 @@ from state_core.errors import NotFoundError
 __all__ = ["resolve_names", "run_sql", "table_names"]
 
 TIMERS = "timers"
+BESIDE = "~operator"  # what tells an operator state from a keyed one of the same name
 # they print what is raised as well, with its Java trace
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -96,6 +97,13 @@ def _tables_of(lake: Lake, record: SnapshotRecord, *, pinned: bool) -> dict[tupl
             target = f"delta.`{spark_path(lake.table(state.table).uri)}`"
             if pinned:
                 target += f" VERSION AS OF {versions[state.table]}"
+            names[record.job, operator.label, name] = target
+        keyed = {state.name for state in operator.states}
+        for one in operator.operator_states:
+            name = f"{one.name}{BESIDE}" if one.name in keyed else one.name
+            target = f"delta.`{spark_path(lake.table(one.table).uri)}`"
+            if pinned:
+                target += f" VERSION AS OF {versions[one.table]}"
             names[record.job, operator.label, name] = target
     return names
 

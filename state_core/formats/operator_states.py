@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from state_core.compression import IDENTIFIER, compress_snappy
 from state_core.errors import CorruptSnapshotError, EncodeError
@@ -138,7 +139,19 @@ class OperatorLayout:
         _check_end(file, start + source.position, end)
         return starts, key_ends
 
-    def encode(self, batch: pa.RecordBatch) -> list[bytes]:
+    def entries(self, file: OperatorFile, state: str) -> frozenset[tuple[bytes, bytes]]:
+        """A broadcast state's entries as bytes, by which two copies are compared."""
+        return frozenset(self.pairs(self._decode_broadcast(file, state)))
+
+    def pairs(self, batch: pa.RecordBatch) -> list[tuple[bytes, bytes]]:
+        """The bytes of each row: a broadcast entry's key and value, or nothing and an element."""
+        values = self._written(batch, VALUE, RAW_VALUE, self.value).to_pylist()
+        if self.key is None:
+            return [(b"", value) for value in values]
+        keys = self._written(batch, KEY, RAW_KEY, self.key).to_pylist()
+        return list(zip(keys, values, strict=True))
+
+    def encode(self, batch: pa.RecordBatch) -> pa.LargeBinaryArray:
         """The elements, or a broadcast state as its one element, as they stand in a file.
 
         Raises:
@@ -148,24 +161,24 @@ class OperatorLayout:
         if self.key is None:
             return values
         keys = self._written(batch, KEY, RAW_KEY, self.key)
-        if len(set(keys)) != len(keys):
+        if pc.count_distinct(keys).as_py() != len(keys):
             raise EncodeError(
                 "a broadcast state with a key more than once", remedy="keep one row of each key"
             )
-        entries = b"".join(one for pair in zip(keys, values, strict=True) for one in pair)
-        return [len(keys).to_bytes(4, "big") + entries]
+        pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
+        entries = b"".join(one for pair in pairs for one in pair)
+        return pa.array([len(keys).to_bytes(4, "big") + entries], pa.large_binary())
 
     def _written(
         self, batch: pa.RecordBatch, name: str, raw_name: str, serializer: TypeSerializer
-    ) -> list[bytes]:
+    ) -> pa.LargeBinaryArray:
         def decode(cursor: Cursor) -> list[pa.Array]:
             return [serializer.decode(cursor)]
 
         exact = exact_rows(batch, raw_name, [name], decode)
         part = Part(serializer, batch.column(name))
         writer = RowWriter([part], len(batch), exact, batch.column(raw_name))
-        found: list[bytes] = writer.to_binary().to_pylist()
-        return found
+        return writer.to_binary()
 
 
 def operator_layout(state: StateMetaInfo) -> OperatorLayout:
@@ -188,7 +201,7 @@ def operator_layout(state: StateMetaInfo) -> OperatorLayout:
 
 
 def encode_operator_file(
-    header: OperatorHeader, states: Sequence[tuple[StateMetaInfo, list[bytes]]]
+    header: OperatorHeader, states: Sequence[tuple[StateMetaInfo, pa.LargeBinaryArray]]
 ) -> tuple[bytes, dict[str, PartitionOffsets]]:
     """One subtask's file, and the offsets that its handle has.
 
@@ -202,13 +215,29 @@ def encode_operator_file(
         out.write_bytes(IDENTIFIER)
     offsets = {}
     for state, elements in states:
-        found = []
-        for element in elements:
-            found.append(len(out))
-            out.write_bytes(_frames(element) if header.compressed else element)
+        begin = len(out)
+        if header.compressed:
+            framed = [_frames(one.as_py()) for one in elements]
+            lengths = np.fromiter(map(len, framed), np.int64, len(framed))
+            out.write_bytes(b"".join(framed))
+        else:
+            bounds, data = _content(elements)
+            lengths = np.diff(bounds)
+            out.write_bytes(data)
+        starts = begin + np.cumsum(lengths) - lengths
         mode = DistributionMode[state.options[DISTRIBUTION_MODE]]
-        offsets[state.name] = PartitionOffsets(mode, tuple(found))
+        offsets[state.name] = PartitionOffsets(mode, tuple(starts.tolist()))
     return out.to_bytes(), offsets
+
+
+def _content(elements: pa.LargeBinaryArray) -> tuple[I64Array, bytes]:
+    """The bounds of elements, and their bytes in one piece."""
+    if not len(elements):
+        return np.zeros(1, np.int64), b""
+    _, offsets, data = elements.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[elements.offset : elements.offset + len(elements) + 1]
+    piece = b"" if data is None else data[int(bounds[0]) : int(bounds[-1])].to_pybytes()
+    return bounds - bounds[0], piece
 
 
 def _frames(element: bytes) -> bytes:

@@ -24,6 +24,7 @@ from state_core.formats.metadata import (
     read_metadata,
     subtask_bytes,
 )
+from state_core.formats.operator_reader import open_non_keyed, open_operator_files
 from state_core.formats.state_files import StateFiles
 from state_core.handles import KeyGroupsHandle, KeyGroupsKind
 from state_core.operator_ids import operator_id_of_uid
@@ -102,6 +103,7 @@ def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
 
 def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str]) -> Operator:
     uid = state.uid or known.get(state.operator_id, "")
+    label = uid or state.name or state.operator_id
     keyed_files: list[KeyedFile] = []
     for index, subtask in sorted((state.subtasks or {}).items()):
         if subtask.managed_keyed is None:
@@ -109,10 +111,14 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         try:
             opened = open_keyed(subtask.managed_keyed, files, state.max_parallelism)
         except StateError as error:
-            label = uid or state.name or state.operator_id
             raise error.within(f"operator {label}, subtask {index}") from error
         if opened is not None:
             keyed_files.append(opened)
+    try:
+        operator_files = open_operator_files(state, files)
+        non_keyed = open_non_keyed(operator_files)
+    except StateError as error:
+        raise error.within(f"operator {label}") from error
     coordinator = state.coordinator.size if state.coordinator is not None else 0
     return Operator(
         state.operator_id,
@@ -122,23 +128,14 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         state.max_parallelism,
         tuple(keyed_files),
         _merge_states(keyed_files),
-        _other_states(state),
+        non_keyed,
+        max((file.header.version for file in operator_files.values()), default=0),
+        any(file.header.compressed for file in operator_files.values()),
         len(state.subtasks or {}),
         coordinator,
         coordinator + sum(subtask_bytes(one) for one in (state.subtasks or {}).values()),
         finished=state.subtasks is None,
     )
-
-
-def _other_states(state: OperatorState) -> tuple[tuple[str, str, int], ...]:
-    """Operator states by name: their mode, and their elements in all subtasks."""
-    found: dict[str, tuple[str, str, int]] = {}
-    for subtask in (state.subtasks or {}).values():
-        if subtask.managed_operator is not None:
-            for name, part in subtask.managed_operator.states.items():
-                count = found.get(name, ("", "", 0))[2] + len(part.offsets)
-                found[name] = (name, part.mode.name, count)
-    return tuple(found.values())
 
 
 def _merge_states(files: list[KeyedFile]) -> tuple[KeyedState, ...]:

@@ -123,9 +123,30 @@ def test_an_operator_by_any_name() -> None:
         assert dumped(WORDS, "--operator", label) == wanted
 
 
-def test_a_snapshot_without_keyed_state() -> None:
-    """There is nothing to print, and that is no error."""
-    assert dumped(golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot) == []
+OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0")
+
+
+def test_operator_state() -> None:
+    """Elements with subtask and position, and one copy of a broadcast state."""
+    lines = dumped(OPERATOR.snapshot)
+    expected = OPERATOR.expected("expected.jsonl")
+    split = [one for one in lines if one["state"] == "split"]
+    assert {one["kind"] for one in split} == {"operator_list"}
+    for line in expected:
+        if "split" in line:
+            mine = [one for one in split if one["subtask"] == line["subtask"]]
+            assert [one["position"] for one in mine] == list(range(len(mine)))
+            assert sorted(one["value"] for one in mine) == sorted(line["split"])
+    rules = {one["key"]: one["value"] for one in lines if one["kind"] == "broadcast"}
+    assert rules == next(line["rules"] for line in expected if "rules" in line)
+    only = dumped(OPERATOR.snapshot, "--state", "union")
+    assert only
+    assert {one["kind"] for one in only} == {"operator_union"}
+
+
+def test_key_groups_select_keyed_state() -> None:
+    """Operator state has none, so there is nothing to print, and that is no error."""
+    assert dumped(OPERATOR.snapshot, "--key-groups", "0-127") == []
 
 
 @pytest.mark.parametrize(

@@ -199,5 +199,7 @@ def test_operator_state_is_named() -> None:
     report = inspected(golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot)
     states = [state for one in report["operators"] for state in one["operator_states"]]
     assert states
-    assert all(list(one) == ["name", "mode", "elements"] for one in states)
+    assert all(list(one)[:5] == ["name", "mode", "value_type", "elements", "subtasks"]
+               for one in states)  # fmt: skip
+    assert [one["key_type"] for one in states if one["mode"] == "BROADCAST"] == ["String"]
     assert {one["mode"] for one in states} >= {"SPLIT_DISTRIBUTE", "UNION", "BROADCAST"}

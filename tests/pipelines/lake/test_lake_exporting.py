@@ -14,7 +14,13 @@ from pipelines.lake import exporting, importing, unit_writer
 from pipelines.lake.catalog import Lake
 from pipelines.lake.exporting import export_snapshot
 from state_core import open_snapshot
-from state_core.errors import KeyGroupError, LakeError, NotFoundError, SnapshotError
+from state_core.errors import (
+    KeyGroupError,
+    LakeError,
+    NotFoundError,
+    SnapshotError,
+    UnsupportedFormatError,
+)
 from state_core.snapshot import Snapshot
 from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
 from tests.lakes import (
@@ -27,6 +33,7 @@ from tests.lakes import (
     files_of,
     golden,
     import_as,
+    raw_savepoint,
     sorted_rows,
     unit_paths,
 )
@@ -57,7 +64,7 @@ def facts(snapshot: Snapshot) -> list[tuple[object, ...]]:
     return [
         (
             one.operator_id, one.uid, one.name, one.parallelism, one.max_parallelism,
-            one.coordinator_bytes, one.other_states, one.finished, one.subtask_states,
+            one.coordinator_bytes, one.operator_states, one.finished, one.subtask_states,
             [(s.name, s.kind, s.key_type, s.value_type, s.with_ttl) for s in one.keyed_states],
         )
         for one in snapshot.operators
@@ -216,13 +223,34 @@ def test_a_savepoint_can_be_moved(lake: Lake, tmp_path: Path) -> None:
 
 def test_state_that_is_not_keyed(tmp_path: Path) -> None:
     """Operator state comes back with the bytes that it had."""
-    case = golden("operator-hashmap-canonical-snappy-p3-m128-flink2.3.0")
+    case = golden("operator-hashmap-canonical-p2-m128-flink2.3.0")
     lake = Lake(tmp_path / "lake")
     import_as(lake, case.snapshot, "s")
     exported(lake, "s", tmp_path / "out")
     assert facts(open_snapshot(tmp_path / "out")) == facts(open_snapshot(case.snapshot))
     written = {d for name, d in files_of(tmp_path / "out").items() if name != "_metadata"}
     assert written == {d for name, d in files_of(case.snapshot).items() if name != "_metadata"}
+
+
+def test_raw_state_is_carried(lake: Lake, tmp_path: Path) -> None:
+    """State that only the job can read comes back file by file, where nothing is rescaled."""
+    source = raw_savepoint(tmp_path / "raw")
+    import_as(lake, source, "raw", "carrier")
+    exported(lake, "raw", tmp_path / "out", "carrier")
+    before, after = open_snapshot(source).metadata, open_snapshot(tmp_path / "out").metadata
+    wanted = {file.name: file.read_bytes() for file in source.iterdir() if file.name == "opaque"}
+    handles = [
+        subtask.raw_operator.stream
+        for operator in after.operators
+        for subtask in (operator.subtasks or {}).values()
+        if subtask.raw_operator is not None
+    ]
+    assert len(handles) == len(before.operators[0].subtasks)
+    for handle in handles:
+        assert (tmp_path / "out" / handle.path).read_bytes() == wanted["opaque"]
+    with pytest.raises(UnsupportedFormatError, match="raw operator state, which only Flink"):
+        exported(lake, "raw", tmp_path / "other", "carrier", parallelism=5)
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("max_parallelism", [None, 300])

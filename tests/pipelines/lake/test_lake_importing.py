@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from tests.lakes import (
     files_of,
     golden,
     import_as,
+    raw_savepoint,
     rows_of,
     sorted_rows,
 )
@@ -219,16 +221,51 @@ def test_operator_uids_of_flink_1(lake: Lake) -> None:
     assert known.operators[0].states[0].table == "known/keyed/counter/count"
 
 
-def test_state_that_is_not_keyed_is_kept(lake: Lake, tmp_path: Path) -> None:
-    """A snapshot of operator state alone makes no tables, and its files are carried along."""
+def test_operator_state_has_tables(lake: Lake) -> None:
+    """One table a state, with the rows that the savepoint has; nothing of it is carried."""
     case = golden("operator-hashmap-canonical-p2-m128-flink2.3.0")
     record = import_as(lake, case.snapshot, "s")
-    assert (record.entries, record.operators) == (0, [])
+    assert record.carried == []
+    held = {
+        (operator.operator_id, state.name): state
+        for operator in record.operators
+        for state in operator.operator_states
+    }
+    snapshot = open_snapshot(case.snapshot)
+    states = {
+        (one.operator_id, state.name): state
+        for one in snapshot.operators
+        for state in one.operator_states
+    }
+    assert held.keys() == states.keys()
+    for key, state in states.items():
+        rows = state.to_arrow()
+        table = lake.table(held[key].table)
+        assert "/operator/" in held[key].table
+        assert held[key].elements == len(rows)
+        found = table.require().to_pyarrow_table()
+        assert found.select(rows.schema.names).to_pylist() == rows.to_pylist()
+    assert record.entries == sum(one.elements for one in held.values()) > 0
+
+
+def test_operator_state_that_stayed_is_not_written_again(lake: Lake) -> None:
+    """The next snapshot of the same state keeps its files."""
+    case = golden("operator-hashmap-canonical-p2-m128-flink2.3.0")
+    first = import_as(lake, case.snapshot, "a")
+    second = import_as(lake, case.snapshot, "b")
+    assert first.written_bytes > 0 == second.written_bytes
+    assert [one.tables for one in first.operators] == [one.tables for one in second.operators]
+
+
+def test_raw_state_is_kept(lake: Lake, tmp_path: Path) -> None:
+    """State that only the job can read is carried along, once, under its digest."""
+    source = raw_savepoint(tmp_path / "raw")
+    record = import_as(lake, source, "s")
     kept = files_of(tmp_path / "lake" / "_statelake" / "carried")
     assert kept
     assert all(name == digest for name, digest in kept.items())
     assert set(kept) == {one.blob for one in record.carried}
-    assert set(kept) <= set(files_of(case.snapshot).values())
+    assert set(kept) == {hashlib.sha256((source / "opaque").read_bytes()).hexdigest()}
 
 
 @pytest.mark.parametrize("job", ["snapshots", "_statelake", "a/b", "..", "ä ö", "a" * 200])
