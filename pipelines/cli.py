@@ -32,6 +32,7 @@ COMMANDS = {
     "diff": "pipelines.commands.compare:diff",
     "check": "pipelines.commands.check:check",
     "migrate": "pipelines.commands.migrate:migrate",
+    "edit": "pipelines.commands.edit:edit",
     "rescale": "pipelines.commands.compare:rescale",
     "export": "pipelines.commands.export:export",
     "demo": "pipelines.commands.demo:demo",

@@ -37,12 +37,17 @@ class Attempt:
         job: The job whose tables they are.
         snapshot_id: The snapshot that is to come of it.
         tables: Paths of the tables.
-        leans_on: The snapshot whose files the new one may share: no drop takes them meanwhile.
-            Look whether it still exists once the attempt has begun.
+        leans_on: The snapshots whose files the new one may share: no drop takes them meanwhile.
+            Look whether they still exist once the attempt has begun.
     """
 
     def __init__(
-        self, lake: Lake, job: str, snapshot_id: str, tables: Iterable[str], leans_on: str = ""
+        self,
+        lake: Lake,
+        job: str,
+        snapshot_id: str,
+        tables: Iterable[str],
+        leans_on: Iterable[str] = (),
     ) -> None:
         self.lake = lake
         self.token = uuid.uuid4().hex[:16]
@@ -50,7 +55,7 @@ class Attempt:
             "job": job,
             "snapshot_id": snapshot_id,
             "tables": sorted(tables),
-            "leans_on": leans_on,
+            "leans_on": list(leans_on),
             "host": socket.gethostname(),
             "process": os.getpid(),
             "started": time.time(),
@@ -94,7 +99,7 @@ def attempt_tokens(lake: Lake) -> set[str]:
 def leaned_on(lake: Lake, job: str) -> set[str]:
     """The snapshots of a job whose files attempts that have not ended may share."""
     notes = [note for _, note in _notes(lake) if note["job"] == job]
-    return {str(note["leans_on"]) for note in notes if note.get("leans_on")}
+    return {str(one) for note in notes for one in note["leans_on"]}
 
 
 def _notes(lake: Lake) -> list[tuple[str, dict[str, Any]]]:

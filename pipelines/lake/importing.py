@@ -156,9 +156,10 @@ class _Import:
         self.operator_tables = operator_table_paths(self.job, self._operators())
         paths = [target.path for targets in tables.values() for target in targets]
         paths += self.operator_tables.values()
-        before = previous.snapshot_id if previous is not None else ""
+        before = [previous.snapshot_id] if previous is not None else []
         with Attempt(self.lake, self.job, name, paths, leans_on=before) as attempt:
-            if before and before not in {o.snapshot_id for o in self.lake.summaries(self.job)}:
+            known = {one.snapshot_id for one in self.lake.summaries(self.job)} if before else ()
+            if previous is not None and previous.snapshot_id not in known:
                 previous = None  # it was dropped at this moment, and its files with it
             pieces = self._map_pieces(engine, attempt.token, previous)
             results = self._map(engine, attempt.token, tables, previous, progress)

@@ -156,7 +156,7 @@ def migrate_snapshot(
         )
     recover_attempts(lake, job)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
-    with Attempt(lake, job, snapshot_id, [state.table], leans_on=parent) as attempt:
+    with Attempt(lake, job, snapshot_id, [state.table], leans_on=[parent]) as attempt:
         lake.snapshot(job, parent)
         work = _Migration(lake, operator, state, change, attempt.token)
         new_operator, written = work.run(chosen, staging, progress)
@@ -164,7 +164,6 @@ def migrate_snapshot(
             new_operator if one.operator_id == operator.operator_id else one
             for one in record.operators
         ]
-        states = [one for each in operators for one in each.states]
         made = replace(
             record,
             snapshot_id=snapshot_id,
@@ -173,8 +172,8 @@ def migrate_snapshot(
             imported_at=datetime.now(timezone.utc),
             note=note,
             operators=operators,
-            entries=sum(one.entries for one in states),
-            state_bytes=sum(one.state_bytes for one in states),
+            entries=sum(one.entries for one in operators),
+            state_bytes=sum(one.state_bytes for one in operators),
             written_bytes=written,
         )
         lake.append(made)

@@ -1,0 +1,50 @@
+"""Which rows of a table stay when those of a predicate go: chosen by Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+
+from pipelines.lake.catalog import Lake
+from pipelines.lake.purging import Staging
+from pipelines.lake.records import TableRecord
+from pipelines.lake.tables import DATA_DIRECTORY
+from pipelines.spark.sql import spark_path
+from state_core.errors import EncodeError
+
+__all__ = ["predicate_staging"]
+
+STAGED, WHOLE = "staged", "whole"
+UNPARTITIONED = -1
+
+
+def predicate_staging(session: SparkSession, lake: Lake) -> Staging:
+    """What writes the rows that a predicate leaves, by partition."""
+
+    def stage(table: TableRecord, predicate: str, token: str) -> Mapping[int, str]:
+        held = lake.table(table.path)
+        path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
+        target = spark_path(held.directory.child(path).uri)
+        source = f"delta.`{spark_path(held.uri)}` VERSION AS OF {table.version}"
+        try:
+            rows = session.sql(f"SELECT * FROM {source}")  # noqa: S608 - our own table
+            left = rows.where(f"NOT coalesce(({predicate}), false)")
+        except (AnalysisException, ParseException) as error:
+            raise EncodeError(
+                f"the predicate can't be understood: {str(error).splitlines()[0]}",
+                place=table.path,
+                remedy="give Spark SQL over the table's columns",
+            ) from error
+        if not table.partition_by:
+            left.write.parquet(f"{target}/{WHOLE}")
+            return {UNPARTITIONED: f"{path}/{WHOLE}"}
+        left.write.partitionBy(table.partition_by).parquet(target)
+        return {
+            int(name.rpartition("=")[2]): f"{path}/{name}"
+            for name in held.directory.names(path)
+            if "=" in name
+        }
+
+    return stage
