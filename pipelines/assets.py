@@ -1,7 +1,9 @@
 """The assets: a savepoint as found, its tables in the lake, a plan for it, and what goes back."""
 
 import dagster as dg
+from pydantic import Field
 
+from pipelines.flink_conf import compression_of
 from pipelines.lake.changes import read_changes
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
@@ -31,12 +33,14 @@ class RescaleConfig(dg.Config):
         max_parallelism: Of every operator; another one gives every key a new key group.
         compression: `snappy` or `none`.
         metadata_version: 3 to 6.
+        flink_conf: Flink's own words: `execution.checkpointing.snapshot-compression`.
     """
 
     parallelism: int | None = None
     max_parallelism: int | None = None
     compression: str | None = None
     metadata_version: int | None = None
+    flink_conf: dict[str, str] = Field(default_factory=dict)
 
 
 @dg.asset(partitions_def=snapshot_partitions, group_name=GROUP, kinds={"flink"})
@@ -97,7 +101,7 @@ def exported_savepoint(
         target,
         parallelism=config.parallelism,
         max_parallelism=config.max_parallelism,
-        compression=config.compression,
+        compression=compression_of(config.flink_conf, config.compression),
         metadata_version=config.metadata_version,
         engine="spark",
     )

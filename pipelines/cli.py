@@ -34,6 +34,7 @@ COMMANDS = {
     "migrate": "pipelines.commands.migrate:migrate",
     "edit": "pipelines.commands.edit:edit",
     "rescale": "pipelines.commands.compare:rescale",
+    "compress": "pipelines.commands.compress:compress",
     "export": "pipelines.commands.export:export",
     "demo": "pipelines.commands.demo:demo",
 }

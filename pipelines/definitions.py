@@ -4,7 +4,7 @@ import dagster as dg
 
 from pipelines.assets import all_assets
 from pipelines.checks import all_checks
-from pipelines.jobs import all_jobs
+from pipelines.jobs import asset_jobs, op_jobs
 from pipelines.resources import Locations
 from pipelines.schedules import all_schedules
 from pipelines.sensors import all_sensors
@@ -14,7 +14,7 @@ __all__ = ["definitions"]
 definitions = dg.Definitions(
     assets=all_assets,
     asset_checks=all_checks,
-    jobs=all_jobs,
+    jobs=[*asset_jobs, *op_jobs],
     schedules=all_schedules,
     sensors=all_sensors,
     resources={"locations": Locations()},

@@ -3,8 +3,9 @@
 import dagster as dg
 
 from pipelines.assets import archive_assets, migrated_tables
+from pipelines.ops import compress
 
-__all__ = ["all_jobs", "archive_job", "migration_job"]
+__all__ = ["archive_job", "asset_jobs", "compression_job", "migration_job", "op_jobs"]
 
 archive_job = dg.define_asset_job(
     "archive_and_export",
@@ -18,4 +19,15 @@ migration_job = dg.define_asset_job(
     description="One state under a new type, snapshot by snapshot: backfill it over partitions.",
 )
 
-all_jobs = [archive_job, migration_job]
+
+@dg.job(
+    name="compress_savepoint",
+    description="A savepoint written again compressed, or not.",
+)
+def compression_job() -> None:
+    """One op: it needs no lake."""
+    compress()
+
+
+asset_jobs = [archive_job, migration_job]
+op_jobs = [compression_job]

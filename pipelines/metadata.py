@@ -18,11 +18,13 @@ from pipelines.lake.table_rows import table_rows
 from pipelines.migrations import Outcome
 from pipelines.pictures import key_group_histogram
 from pipelines.shown import bytes_text, plain
+from state_core.formats.recompression import Recompression
 from state_core.formats.state_compatibility import StateVerdict
 from state_core.handles import KeyGroupRange
 from state_core.snapshot import Snapshot
 
 __all__ = [
+    "compression_metadata",
     "export_metadata",
     "outcome_metadata",
     "plan_metadata",
@@ -92,6 +94,24 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
 def _states(operator: OperatorRecord) -> Iterable[tuple[int, StateRecord]]:
     versions = {table.path: table.version for table in operator.tables}
     return [(versions[state.table], state) for state in operator.states]
+
+
+def compression_metadata(done: Recompression) -> Metadata:
+    """Of a savepoint that was compressed, or is no more."""
+    rows = [
+        (one.operator, one.state, bytes_text(int(one.content_bytes)),
+         bytes_text(int(one.after_bytes)), f"{one.ratio:.2f}",
+         f"{bytes_text(int(one.content_bytes / one.seconds))}/s" if one.seconds else "")
+        for one in done.states
+    ]  # fmt: skip
+    columns = ("operator", "state", "content", "stored", "ratio", "speed")
+    return {
+        "savepoint": dg.MetadataValue.path(done.path),
+        "compression": done.compression,
+        "content (bytes)": int(sum(one.content_bytes for one in done.states)),
+        "stored (bytes)": int(sum(one.after_bytes for one in done.states)),
+        "states": dg.MetadataValue.md(_markdown(columns, rows)),
+    }
 
 
 def _operator_states(operator: OperatorRecord) -> Iterable[tuple[int, OperatorStateRecord]]:

@@ -17,20 +17,25 @@ description of the Snappy project.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import cramjam
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import CorruptSnapshotError
+from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
 from state_core.filesystem import ByteSource
 
 __all__ = [
+    "CODECS",
     "IDENTIFIER",
+    "Codec",
     "PlainStream",
     "SnappyStream",
     "StateStream",
+    "codec_named",
     "compress_snappy",
     "open_stream",
 ]
@@ -201,3 +206,35 @@ def open_stream(source: ByteSource, start: int, end: int, *, compressed: bool) -
 def compress_snappy(data: bytes | memoryview) -> bytes:
     """A whole framed stream of `data`, identifier included."""
     return bytes(cramjam.snappy.compress(data))
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A way to compress state that Flink knows.
+
+    Attributes:
+        name: As `--compression` has it.
+        compress: A whole stream of some bytes.
+        stream: What reads such a stream.
+    """
+
+    name: str
+    compress: Callable[[bytes | memoryview], bytes]
+    stream: type[SnappyStream]
+
+
+# Flink's files say only whether they are compressed, and that is Snappy; another codec goes here
+CODECS = {"snappy": Codec("snappy", compress_snappy, SnappyStream)}
+
+
+def codec_named(name: str) -> Codec:
+    """The codec of that name.
+
+    Raises:
+        UnsupportedFormatError: There is none.
+    """
+    if name not in CODECS:
+        raise UnsupportedFormatError(
+            f"no codec {name!r}", remedy=f"choose one of: {', '.join(CODECS)}, none"
+        )
+    return CODECS[name]

@@ -6,8 +6,10 @@ from dataclasses import asdict
 
 import click
 
+from pipelines.commands.compress import conf_option
 from pipelines.commands.lake import engine_option, job_option, lake_option
 from pipelines.commands.terminal import as_json, bytes_text, console, json_option, progress_bar
+from pipelines.flink_conf import compression_of, parse_conf
 from pipelines.lake.catalog import Lake
 from pipelines.lake.exporting import export_snapshot
 
@@ -32,6 +34,12 @@ __all__ = ["export"]
     help="3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+."
     " By default the source's.",
 )
+@click.option(
+    "--operator-state-version",
+    type=click.IntRange(5, 6),
+    help="5 for Flink before 1.18, which is never compressed. By default the source's.",
+)
+@conf_option
 @engine_option
 @json_option
 def export(
@@ -43,6 +51,8 @@ def export(
     max_parallelism: int | None,
     compression: str | None,
     metadata_version: int | None,
+    operator_state_version: int | None,
+    conf: tuple[str, ...],
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -65,8 +75,9 @@ def export(
             to,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
-            compression=compression,
+            compression=compression_of(parse_conf(conf), compression),
             metadata_version=metadata_version,
+            operator_state_version=operator_state_version,
             engine=engine,
             progress=progress,
         )

@@ -8,7 +8,6 @@ each, under a name that is their digest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,27 +17,23 @@ from state_core.filesystem import ByteSource, Directory
 from state_core.formats.metadata import (
     CheckpointMetadata,
     OperatorState,
-    SubtaskState,
     write_metadata,
 )
 from state_core.formats.state_files import StateFiles
+from state_core.formats.stream_map import map_streams
 from state_core.handles import (
-    ChannelHandle,
     EmptySegmentHandle,
     InlineHandle,
     NestedKeyGroupsHandle,
-    OperatorHandle,
     RelativeHandle,
     StreamHandle,
 )
 
-__all__ = ["CARRIED_DIRECTORY", "carry_state", "map_streams", "without_tables"]
+__all__ = ["CARRIED_DIRECTORY", "carry_state", "without_tables"]
 
 CARRIED_DIRECTORY = "_statelake/carried"
 FIRST_WRITABLE_VERSION = 3
 BLOCK_BYTES = 8 << 20
-
-StreamMap = Callable[[StreamHandle], StreamHandle]
 
 
 def carry_state(
@@ -77,35 +72,6 @@ def without_tables(metadata: CheckpointMetadata) -> CheckpointMetadata:
         return replace(operator, subtasks=subtasks)
 
     return replace(metadata, operators=[strip(one) for one in metadata.operators])
-
-
-def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMetadata:
-    """The same `_metadata` with the stream of every handle that is not keyed changed."""
-
-    def of_operator(handle: OperatorHandle | None) -> OperatorHandle | None:
-        if handle is None or handle.stream is None:
-            return handle
-        return replace(handle, stream=change(handle.stream), merged_dirs=None)
-
-    def of_channel(handle: ChannelHandle) -> ChannelHandle:
-        return handle if handle.stream is None else replace(handle, stream=change(handle.stream))
-
-    def of_subtask(subtask: SubtaskState) -> SubtaskState:
-        return replace(
-            subtask,
-            managed_operator=of_operator(subtask.managed_operator),
-            raw_operator=of_operator(subtask.raw_operator),
-            inputs=tuple(of_channel(one) for one in subtask.inputs),
-            outputs=tuple(of_channel(one) for one in subtask.outputs),
-        )
-
-    def of_state(operator: OperatorState) -> OperatorState:
-        if operator.subtasks is None:
-            return operator
-        subtasks = {index: of_subtask(one) for index, one in operator.subtasks.items()}
-        return replace(operator, subtasks=subtasks)
-
-    return replace(metadata, operators=[of_state(one) for one in metadata.operators])
 
 
 def _keep(source: ByteSource, lake: Directory) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.carrying import CARRIED_DIRECTORY, map_streams
+from pipelines.lake.carrying import CARRIED_DIRECTORY
 from pipelines.lake.catalog import Lake
 from pipelines.lake.export_slice import (
     AssembleTask,
@@ -33,6 +33,7 @@ from state_core.formats.meta_info import (
     write_keyed_header,
 )
 from state_core.formats.metadata import OperatorState, SubtaskState, read_metadata
+from state_core.formats.stream_map import map_streams
 from state_core.formats.writer import KeyedPart, SavepointDirectory, keyed_handle
 from state_core.handles import KeyGroupRange, RelativeHandle, StreamHandle
 from state_core.key_groups import check_parallelism, key_group_ranges
