@@ -247,7 +247,7 @@ class _Export:
 
     def _tables(self, keyed: OperatorRecord) -> tuple[TableRows, ...]:
         ids = {state.name: index for index, state in enumerate(keyed.states)}
-        found = [table_rows(self.lake.location, keyed, one, ids) for one in keyed.tables]
+        found = [table_rows(self.lake.location, keyed, one, ids) for one in keyed.keyed_tables]
         return tuple(one for one in found if one.units)
 
     def _write(

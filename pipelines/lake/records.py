@@ -164,6 +164,12 @@ class OperatorRecord:
         return self.uid or self.operator_id
 
     @property
+    def keyed_tables(self) -> list[TableRecord]:
+        """The tables of keyed state."""
+        paths = {state.table for state in self.states}
+        return [one for one in self.tables if one.path in paths]
+
+    @property
     def entries(self) -> int:
         """The rows of all its tables."""
         keyed = sum(state.entries for state in self.states)

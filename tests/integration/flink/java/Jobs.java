@@ -57,6 +57,10 @@ public class Jobs {
                 return keys;
             case "windows":
                 return windows(numbers, keys, restoring);
+            case "operator":
+                return OperatorJobs.operator(numbers, others(env, restoring), keys, restoring);
+            case "mixed":
+                return OperatorJobs.mixed(numbers, others(env, restoring), keys, restoring);
             default:
                 throw new IllegalArgumentException("unknown case " + name);
         }
@@ -79,6 +83,18 @@ public class Jobs {
                 .returns(Types.LONG).setParallelism(1)
                 .assignTimestampsAndWatermarks(
                         WatermarkStrategy.<Long>noWatermarks()).setParallelism(1);
+    }
+
+    /** A second input, with a source of its own. */
+    private static DataStream<Long> others(StreamExecutionEnvironment env, boolean restoring) {
+        return env.fromSequence(0, restoring ? 0 : Long.MAX_VALUE - 1).setParallelism(1)
+                .uid(restoring ? "restoring-others" : "others").name("others")
+                .map(number -> {
+                    if (number > 1000) {
+                        Thread.sleep(5);
+                    }
+                    return number;
+                }).returns(Types.LONG).setParallelism(1);
     }
 
     private static void finish(DataStream<String> lines) {
