@@ -6,12 +6,13 @@ element, in one of three modes:
 ===================  ================================================================
 `SPLIT_DISTRIBUTE`   all subtasks' elements in one row, cut into contiguous parts; what does
                      not divide goes one each to the first subtasks, and the next state (in
-                     Java's hash order of names) begins where this one ended
+                     the order of Java's hash maps) begins where this one ended
 `UNION`              every subtask gets everything
 `BROADCAST`          every subtask gets one copy: that of old subtask `i % copies`
 ===================  ================================================================
 
-At an unchanged parallelism split and broadcast state stay where they are.
+At an unchanged parallelism split and broadcast state stay where they are, unless some subtasks have
+no copy of a broadcast state: then it is dealt out, and who has one keeps it too.
 
 Source: `org.apache.flink.runtime.checkpoint.StateAssignmentOperation`,
 `RoundRobinOperatorStateRepartitioner`, `KeyGroupRangeAssignment`.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -32,14 +34,14 @@ __all__ = [
     "ElementSlice",
     "OperatorPart",
     "SubtaskPlan",
-    "java_hash_order",
     "plan_key_groups",
     "plan_operator_state",
     "skew_of",
     "spread_evenly",
 ]
 
-FIRST_TABLE, LOAD_FACTOR = 16, 0.75
+# of `java.util.HashMap`
+FIRST_BUCKETS, LOAD_FACTOR, LONG_CHAIN, TREE_BUCKETS = 16, 0.75, 8, 64
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def plan_operator_state(
     """Plan where every element of every operator state goes.
 
     Args:
-        before: Per old subtask, its states by name, in the order of its handle.
+        before: Per old subtask, its states by name, in the order of its handle in `_metadata`.
         parallelism: The new one.
 
     Returns:
@@ -160,14 +162,13 @@ def plan_operator_state(
             _keep(plan, name, held)
         return plan
     start = 0
-    for name in java_hash_order(names):
-        held = parts[name]
+    for name in _split_order(before):
+        start = _split(plan, name, parts[name], start)
+    for name, held in parts.items():
         mode = held[0][1].mode
-        if mode is DistributionMode.SPLIT_DISTRIBUTE:
-            start = _split(plan, name, held, start)
-        elif mode is DistributionMode.UNION:
+        if mode is DistributionMode.UNION:
             _unite(plan, name, held)
-        else:
+        elif mode is DistributionMode.BROADCAST:
             _broadcast(plan, name, held)
     return plan
 
@@ -183,11 +184,15 @@ def _keep(
     mode = held[0][1].mode
     if mode is DistributionMode.UNION:
         _unite(plan, name, held)
-    elif mode is DistributionMode.BROADCAST and len(held) < len(plan):
+        return
+    partly = mode is DistributionMode.BROADCAST and len(held) < len(plan)
+    if partly:
         _broadcast(plan, name, held)
-    else:
-        for one in held:
-            plan[one[0]][name] = [_whole(one)]
+    for one in held:
+        mine, given = _whole(one), plan[one[0]].get(name, [])
+        # who has a copy keeps it beside the one that it is given
+        others = [other for other in given if other.subtask != mine.subtask]
+        plan[one[0]][name] = sorted([mine, *others], key=lambda part: part.subtask)
 
 
 def _unite(
@@ -232,16 +237,49 @@ def _split(
     return (start + odd) % count
 
 
-def java_hash_order(names: Iterable[str]) -> list[str]:
-    """Names in the order in which `java.util.HashMap` gives back keys inserted in this order.
+def _split_order(before: Sequence[Mapping[str, OperatorPart]]) -> list[str]:
+    """Split states in the order in which Flink takes them: that of its hash maps.
 
-    Chains of eight or more in one bucket, which Java turns into trees, are not modelled.
+    A handle's names are put into one map, made for so many, and then, handle by handle, grouped in
+    another. Buckets of so many names that Java makes trees of them are not modelled: that takes
+    eight in one of 64 buckets.
     """
-    inserted = list(dict.fromkeys(names))
-    size = FIRST_TABLE
-    while len(inserted) > size * LOAD_FACTOR:
-        size *= 2
-    return sorted(inserted, key=lambda name: _spread(name) & (size - 1))
+    grouped: list[str] = []
+    hashes: dict[str, int] = {}
+    buckets = FIRST_BUCKETS
+    for subtask in before:
+        hashes.update((name, _spread(name)) for name in subtask if name not in hashes)
+        for name in _handle_order(subtask, hashes):
+            if subtask[name].mode is not DistributionMode.SPLIT_DISTRIBUTE:
+                continue
+            # `computeIfAbsent` grows the table before it looks, and chains at the front
+            if len(grouped) > buckets * LOAD_FACTOR:
+                buckets *= 2
+            if name not in grouped:
+                buckets = _grown(buckets, name, grouped, hashes, LONG_CHAIN - 1)
+                grouped.insert(0, name)
+    return sorted(grouped, key=lambda name: hashes[name] & (buckets - 1))
+
+
+def _handle_order(names: Iterable[str], hashes: Mapping[str, int]) -> list[str]:
+    """Names in the order of the map that a handle puts them into."""
+    wanted = list(names)
+    room = max(1, ceil(len(wanted) / LOAD_FACTOR))
+    buckets = 1 << (room - 1).bit_length()
+    for index, name in enumerate(wanted):
+        buckets = _grown(buckets, name, wanted[:index], hashes, LONG_CHAIN)
+    return sorted(wanted, key=lambda name: hashes[name] & (buckets - 1))
+
+
+def _grown(
+    buckets: int, name: str, others: Sequence[str], hashes: Mapping[str, int], longest: int
+) -> int:
+    """The table's size after one more name: a long chain makes a small table grow."""
+    if len(others) < longest or buckets >= TREE_BUCKETS:
+        return buckets
+    mask = buckets - 1
+    chain = sum(hashes[other] & mask == hashes[name] & mask for other in others)
+    return buckets * 2 if chain >= longest else buckets
 
 
 def _spread(name: str) -> int:
