@@ -14,6 +14,7 @@
     ├── EncodeError                   a value that its serializer can't write
     ├── KeyGroupError                 a key outside its key group, or a hash that can't be derived
     ├── IncompatibleError             state that can't become what it is to be
+    ├── PluginError                   code of a user's that can't be loaded
     ├── NotFoundError                 no such operator, state, job or snapshot
     └── LakeError                     the lake can't do that
         ├── NotALakeError             no `snapshots` table there
@@ -40,6 +41,7 @@ __all__ = [
     "NotALakeError",
     "NotASnapshotError",
     "NotFoundError",
+    "PluginError",
     "SnapshotError",
     "StateError",
     "TruncatedError",
@@ -134,6 +136,10 @@ class EncodeError(StateError):
 
 class KeyGroupError(StateError):
     """A key outside its key group, or a key type whose Java hash can't be derived."""
+
+
+class PluginError(StateError):
+    """Code of a user's that can't be loaded, or that does not do what it should."""
 
 
 class IncompatibleError(StateError):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from state_core.serializers import decoders, plugins, registry
 from tests.golden_cases import GOLDEN
 
 settings.register_profile(
@@ -30,3 +31,15 @@ def vectors() -> Path:
 def wordcount() -> Path:
     """A savepoint of 300 keys of one value state: heap backend, parallelism 2, max 128."""
     return GOLDEN / "flink" / "wordcount-hashmap-canonical-p2-m128-flink2.3.0" / "savepoint"
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten behind it; no entry points, nothing was loaded yet."""
+    monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    monkeypatch.setattr(decoders, "_decoders", {})
+    state = plugins._State()
+    state.changes = plugins.changes() + 1_000_000  # never a number that was there before
+    monkeypatch.setattr(plugins, "_state", state)
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: ())
+    monkeypatch.delenv(plugins.ENVIRONMENT, raising=False)

@@ -30,6 +30,8 @@ from state_core.formats.meta_info import (
 )
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
+from state_core.serializers.decoders import undecoded
+from state_core.serializers.registry import changes
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.wrappers import TimerSerializer, TtlSerializerSnapshot
 from state_core.snapshot import KeyedState, StateKind
@@ -89,14 +91,29 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
     )
 
 
-@lru_cache(maxsize=256)
-def parse_keyed_state(meta_info: bytes, key_serializer: bytes) -> tuple[KeyedState, KeyedLayout]:
+def parse_keyed_state(
+    meta_info: bytes, key_serializer: bytes, *, plain: bool = False
+) -> tuple[KeyedState, KeyedLayout]:
     """A state and its layout from the bytes that a snapshot holds of it.
 
     Args:
         meta_info: As in `KeyedState.meta_info`.
         key_serializer: As in `KeyedFile.key_serializer`.
+        plain: Whether the decoders of users are left out.
     """
+    if not plain:
+        return _parse_keyed_state(meta_info, key_serializer, changes(), plain)
+    with undecoded():
+        return _parse_keyed_state(meta_info, key_serializer, changes(), plain)
+
+
+@lru_cache(maxsize=256)
+def _parse_keyed_state(
+    meta_info: bytes,
+    key_serializer: bytes,
+    _changes: int,
+    _plain: bool,
+) -> tuple[KeyedState, KeyedLayout]:
     state = read_state_meta_info(DataInput(meta_info, "state meta info"))
     key = read_serializer_entry(DataInput(key_serializer, "key serializer"), "the key")
     layout = layout_of(state, key.snapshot.restore_serializer())

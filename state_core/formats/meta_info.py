@@ -23,8 +23,10 @@ from state_core.errors import StateError, UnsupportedFormatError
 from state_core.serializers import (
     TypeSerializerSnapshot,
     read_serializer_snapshot,
+    registered_classes,
     write_serializer_snapshot,
 )
+from state_core.serializers.config_snapshots import ADAPTER_VERSION, read_parameterless
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
 
 KEYED_VERSION = 6
 SNAPSHOT_WRAPPER_VERSION = 2
+ADAPTED = ADAPTER_VERSION.to_bytes(4, "big")
 LEGACY_WRAPPER_VERSION = 1
 LEAST_META_BYTES = 14
 
@@ -65,7 +68,10 @@ class BackendStateType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SerializerEntry:
-    """A serializer snapshot and the bytes that it was read from, which are written back as is."""
+    """A serializer snapshot and the bytes that it was read from, which are written back as is.
+
+    A form that Flink 1.17 and later refuse is kept as the bytes of today's form.
+    """
 
     snapshot: TypeSerializerSnapshot
     encoded: bytes
@@ -110,7 +116,7 @@ def read_keyed_header(source: DataInput) -> KeyedHeader:
         raise UnsupportedFormatError(
             f"keyed state of version {version}; only 6 (Flink 1.7 to 2.3) is read",
             place=source.place,
-            remedy="restore it in Flink 1.16 at the latest, and take a new savepoint there",
+            remedy="restore it in Flink 1.8 to 1.16, and take a new savepoint there",
         )
     compressed = source.read_boolean()
     key_serializer = read_serializer_entry(source, "the key")
@@ -167,24 +173,25 @@ def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
         whose: What it serializes, for messages.
 
     Raises:
-        UnsupportedFormatError: It is a Java-serialized one, of before Flink 1.7.
+        UnsupportedFormatError: It is a Java-serialized one, in the form of before Flink 1.7, of a
+            class that does not fix its format alone.
         UnknownSerializerError: Its class is not registered.
     """
     start = source.position
     version = source.read_int()
     if version == LEGACY_WRAPPER_VERSION:
-        raise UnsupportedFormatError(
-            f"a Java-serialized serializer of Flink 1.6 or older ({whose})",
-            place=source.place,
-            remedy="restore it in Flink 1.7 to 1.16, and take a new savepoint there",
-        )
+        try:
+            return serializer_entry(read_parameterless(source, registered_classes()))
+        except StateError as error:
+            raise error.within(whose) from error
     if version != SNAPSHOT_WRAPPER_VERSION:
         raise source.fault(f"serializer of {whose} in an unknown form {version}")
     try:
         snapshot = read_serializer_snapshot(source)
     except StateError as error:
         raise error.within(whose) from error
-    return SerializerEntry(snapshot, bytes(source.data[start : source.position]))
+    encoded = bytes(source.data[start : source.position])
+    return serializer_entry(snapshot) if ADAPTED in encoded else SerializerEntry(snapshot, encoded)
 
 
 def serializer_entry(snapshot: TypeSerializerSnapshot) -> SerializerEntry:

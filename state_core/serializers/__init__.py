@@ -3,7 +3,8 @@
 ===============  ==================================================================
 `base`           `TypeSerializer` and `TypeSerializerSnapshot`
 `columns`        `Cursor` and `Target`: columns on their way between bytes and Arrow
-`registry`       from the class names that Flink writes to the classes that read them
+`registry`       from the class names that Flink writes to the classes that read them;
+                 `config_snapshots` for the form of before Flink 1.7
 `snapshots`      the simple and the composite family of snapshots
 `numbers`        numbers, booleans, characters
 `text`           strings, byte arrays, and bytes that are not understood
@@ -20,7 +21,8 @@
 `avro`           Avro, in Flink's encoding: `avro_types`, and `avro_resolution` for its rules
 `namespaces`     windows, and the absence of one
 `wrappers`       time to live, timers
-`opaque`         Kryo and its like: walked and carried, never understood
+`opaque`         Kryo and its like: walked and carried, understood by `decoders` of users only
+`plugins`        where users' code is found, and how it comes to other processes
 `optional_map`   the maps of names that POJO and Kryo snapshots are made of
 `evolution`      old values as new ones, a column at a time
 `row_data`       Flink SQL's rows, arrays and maps; `section_data` has their values
@@ -30,7 +32,8 @@
 `logical_...`    its logical types, their text, their Java streams and objects
 ===============  ==================================================================
 
-Importing this package registers them all.
+Importing this package registers them all. Users add theirs with `register` (a snapshot class) and
+`register_decoder` (for values of a class that is not understood): see `docs/types.md`.
 """
 
 from state_core.serializers import (
@@ -59,14 +62,23 @@ from state_core.serializers import (
     wrappers,
 )
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.decoders import Decoder, register_decoder
 from state_core.serializers.registry import (
     read_serializer_snapshot,
     register,
     registered_classes,
     write_serializer_snapshot,
 )
+from state_core.serializers.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    SimpleTypeSerializerSnapshot,
+    simple_snapshot,
+)
 
 __all__ = [
+    "CompositeTypeSerializerSnapshot",
+    "Decoder",
+    "SimpleTypeSerializerSnapshot",
     "TypeSerializer",
     "TypeSerializerSnapshot",
     "arrays",
@@ -82,8 +94,10 @@ __all__ = [
     "pojo_snapshot",
     "read_serializer_snapshot",
     "register",
+    "register_decoder",
     "registered_classes",
     "row_data",
+    "simple_snapshot",
     "structs",
     "table_collections",
     "table_data",

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError, KeyGroupError, UnsupportedFormatError
+from state_core.errors import EncodeError, KeyGroupError, StateError, UnsupportedFormatError
 from state_core.serializers.columns import Cursor, I32Array, I64Array, Target, U8Array
 from state_core.serializers.compatibility import Compatibility, incompatible, unknown
 from state_core.wire import DataInput, DataOutput
@@ -28,6 +30,7 @@ from state_core.wire import DataInput, DataOutput
 __all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "to_int32"]
 
 VARIABLE = -1
+SHOWN = 200
 # what Arrow says of a value that is none of its type
 _NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError)
 
@@ -40,6 +43,9 @@ def to_int32(value: int) -> int:
 class TypeSerializer(ABC):
     """One type's wire format.
 
+    A subclass needs `arrow_type`, `name`, `read` and `write`; all else follows from them, a value
+    at a time. What its code raises comes out as an error of ours that names the place.
+
     Attributes:
         length: Bytes of every value, or -1: `TypeSerializer.getLength()`, which decides whether
             a composite key carries length trailers.
@@ -51,6 +57,13 @@ class TypeSerializer(ABC):
     length: int = VARIABLE
     arrow_type: pa.DataType
     self_delimiting: bool = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not cls.__module__.startswith("state_core."):
+            for name in ("read", "skip", "write"):
+                if name in vars(cls):
+                    setattr(cls, name, _guarded(vars(cls)[name]))
 
     @property
     @abstractmethod
@@ -101,7 +114,7 @@ class TypeSerializer(ABC):
                 cursor.inexact[row] = 1
         try:
             return pa.array(found, self.arrow_type)
-        except _NO_COLUMN:
+        except (*_NO_COLUMN, TypeError, ValueError):
             return self._nulled(found, cursor)
 
     def _writes(self, value: Any, data: memoryview) -> bool:
@@ -169,6 +182,27 @@ class TypeSerializer(ABC):
         return f"<{type(self).__name__} {self.name}>"
 
 
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's `read`, `skip` or `write`, whose errors become ours."""
+
+    @wraps(method)
+    def guarded(serializer: TypeSerializer, *arguments: Any) -> Any:
+        try:
+            return method(serializer, *arguments)
+        except StateError:
+            raise
+        except Exception as error:
+            what = f"{method.__qualname__} failed ({type(error).__name__}: {error})"
+            stream = arguments[-1]
+            if isinstance(stream, DataInput):
+                remedy = "the value is damaged, or the serializer does not read what Flink's writes"
+                raise stream.fault(what, remedy=remedy) from error
+            shown = repr(arguments[0])[:SHOWN]
+            raise EncodeError(f"{what} for {shown}, a {serializer.name}") from error
+
+    return guarded
+
+
 class TypeSerializerSnapshot(ABC):
     """How a serializer's bytes were written.
 
@@ -178,7 +212,7 @@ class TypeSerializerSnapshot(ABC):
     Attributes:
         java_class: The binary name that Flink writes.
         current_version: The version that `write_snapshot` writes.
-        versions: The versions that `read_snapshot` reads.
+        versions: The versions that `read_snapshot` reads; by default the current one.
         version: The version that was read; the current one if it was not read at all.
     """
 
@@ -186,6 +220,14 @@ class TypeSerializerSnapshot(ABC):
     current_version: ClassVar[int]
     versions: ClassVar[range]
     version: int = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        held = vars(cls)
+        if "resolve_new_serializer" in held and "resolve_schema_compatibility" not in held:
+            # the older direction is all that the class has: what it inherits must not go before it
+            ask = TypeSerializerSnapshot.resolve_schema_compatibility
+            cls.resolve_schema_compatibility = ask  # type: ignore[method-assign]
 
     @abstractmethod
     def read_snapshot(self, version: int, source: DataInput) -> None:
@@ -242,8 +284,9 @@ class TypeSerializerSnapshot(ABC):
         Raises:
             UnsupportedFormatError: It is not in `versions`.
         """
-        if version not in self.versions:
-            read = ", ".join(map(str, self.versions))
+        versions = getattr(self, "versions", (self.current_version,))
+        if version not in versions:
+            read = ", ".join(map(str, versions))
             raise UnsupportedFormatError(
                 f"{self.java_class} version {version}; {read} can be read",
                 place=source.place,

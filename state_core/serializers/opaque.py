@@ -1,7 +1,7 @@
 """Serializers whose bytes only their own Java classes understand.
 
 Their snapshots are walked (they are framed, or of a known form), carried whole, and written back
-as they were; their values are `binary`.
+as they were; their values are `binary`, unless a user has registered a decoder for the class.
 
 Source: `KryoSerializerSnapshot`, `GenericTypeSerializerSnapshot`, `LinkedOptionalMapSerializer`.
 """
@@ -9,8 +9,8 @@ Source: `KryoSerializerSnapshot`, `GenericTypeSerializerSnapshot`, `LinkedOption
 from __future__ import annotations
 
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.decoders import opaque_serializer
 from state_core.serializers.registry import register
-from state_core.serializers.text import OpaqueSerializer
 from state_core.wire import DataInput, DataOutput
 
 __all__ = ["GenericSerializerSnapshot", "KryoSerializerSnapshot", "skip_optional_map"]
@@ -53,8 +53,8 @@ class _CarriedSnapshot(TypeSerializerSnapshot):
         out.write_bytes(self.payload)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Bytes under the type's class name."""
-        return OpaqueSerializer(self.type_class)
+        """Bytes under the type's class name, or what a user's decoder makes of them."""
+        return opaque_serializer(self.type_class)
 
 
 @register

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from state_core.errors import UnknownSerializerError, UnsupportedFormatError
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.compatibility import Compatibility, incompatible, unknown
+from state_core.serializers.decoders import opaque_serializer
 from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
 from state_core.serializers.text import OpaqueSerializer
 from state_core.wire import DataInput, DataOutput
@@ -44,10 +45,10 @@ class FramedSnapshot:
         return OpaqueSerializer(DataInput(self.encoded).read_utf()).name
 
     def restore_serializer(self) -> TypeSerializer:
-        """The serializer; for an unknown class, one that carries bytes."""
+        """The serializer; for an unknown class, one that carries bytes or a user's decoder."""
         if self.snapshot is not None:
             return self.snapshot.restore_serializer()
-        return OpaqueSerializer(DataInput(self.encoded).read_utf())
+        return opaque_serializer(DataInput(self.encoded).read_utf())
 
     def renewed(self) -> FramedSnapshot:
         """The same, to be written in its current version."""

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from state_core.errors import EncodeError
+from state_core.serializers import plugins
 from state_core.serializers.arrays import (
     GenericArraySerializerSnapshot,
     SetSerializerSnapshot,
@@ -31,7 +32,7 @@ from state_core.serializers.optionals import (
     NullableSerializerSnapshot,
 )
 from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.registry import registered_classes
+from state_core.serializers.registry import changes, registered_classes
 from state_core.serializers.row_data import RowDataSerializerSnapshot
 from state_core.serializers.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -68,9 +69,13 @@ def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
     return found
 
 
-@lru_cache(maxsize=1)
 def simple_types() -> dict[str, type[SimpleTypeSerializerSnapshot]]:
-    """Types whose name says everything."""
+    """Types whose name says everything, those that users have registered included."""
+    return _simple_types(changes())
+
+
+@lru_cache(maxsize=1)
+def _simple_types(_changes: int) -> dict[str, type[SimpleTypeSerializerSnapshot]]:
     return {
         one().type_name: one
         for one in registered_classes().values()
@@ -113,6 +118,8 @@ def _named(name: str, nested: Nested) -> TypeSerializerSnapshot:
         if build is None:
             raise EncodeError(f"{name}<...> is no known type", remedy=_known())
         return build(name, nested)
+    if name not in simple_types():
+        plugins.load_installed()
     found = simple_types().get(name)
     if found is None:
         raise EncodeError(f"{name} is no known type", remedy=_known())

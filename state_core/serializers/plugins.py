@@ -1,0 +1,197 @@
+"""Code of users that registers serializers and decoders: found, loaded once, and taken along.
+
+It comes from three places: modules or files that a user names (`load_plugin`), those that the
+environment variable `STATELAKE_PLUGINS` names, separated by commas, and the entry points of
+installed distributions in the group `statelake.serializers`. The latter two are loaded when a class
+is met that is not known. An entry point names a module, which registers as it is imported, or a
+function without arguments that does.
+
+Other processes (Spark's workers) load the same: `loaded_plugins` says what, by name or, for a
+file, by its text, and `restore_plugins` loads it there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from state_core.errors import PluginError, StateError
+
+__all__ = [
+    "ENVIRONMENT",
+    "GROUP",
+    "Plugin",
+    "changes",
+    "failures",
+    "load_installed",
+    "load_plugin",
+    "loaded_plugins",
+    "note_change",
+    "restore_plugins",
+]
+
+GROUP = "statelake.serializers"
+ENVIRONMENT = "STATELAKE_PLUGINS"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What a process needs to load the same code as another.
+
+    Attributes:
+        name: The module's name.
+        path: The file that it is from; empty for a module that Python finds by its name.
+        text: What is in that file.
+    """
+
+    name: str
+    path: str = ""
+    text: bytes = b""
+
+
+class _State:
+    """What this process has loaded."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.plugins: dict[str, Plugin] = {}
+        self.installed = False
+        self.failures: list[str] = []
+        self.changes = 0
+
+
+_state = _State()
+
+
+def note_change() -> None:
+    """Something was registered."""
+    _state.changes += 1
+
+
+def changes() -> int:
+    """How often something was registered."""
+    return _state.changes
+
+
+def failures() -> tuple[str, ...]:
+    """What went wrong with entry points; each was warned of when it did."""
+    return tuple(_state.failures)
+
+
+def load_plugin(named: str) -> types.ModuleType:
+    """Import a module, or run a Python file as one; once, however often it is asked for.
+
+    Args:
+        named: `acme.flink_types`, or the path of a file that ends in `.py`.
+
+    Raises:
+        PluginError: There is none, or it fails.
+    """
+    if not named.endswith(".py"):
+        return _load(Plugin(named))
+    try:
+        text = Path(named).read_bytes()
+    except OSError as error:
+        raise PluginError(f"it can't be read ({error.strerror})", place=named) from error
+    # by content, so that what is loaded here and there, or again, is one module
+    name = f"statelake_plugin_{Path(named).stem}_{hashlib.sha256(text).hexdigest()[:12]}"
+    return _load(Plugin(name, named, text))
+
+
+def loaded_plugins() -> tuple[Plugin, ...]:
+    """What was loaded by name, in order; entry points are found by every process itself."""
+    if os.environ.get(ENVIRONMENT):
+        load_installed()
+    return tuple(_state.plugins.values())
+
+
+def restore_plugins(plugins: Iterable[Plugin]) -> None:
+    """Load what another process had loaded.
+
+    Raises:
+        PluginError: It is not there, or it fails.
+    """
+    for one in plugins:
+        _load(one)
+
+
+def load_installed() -> None:
+    """Load what the environment and the installed distributions name, unless that was done.
+
+    A broken entry point is warned of; the rest of them, and what does not need them, goes on.
+
+    Raises:
+        PluginError: What `STATELAKE_PLUGINS` names can't be loaded.
+    """
+    with _state.lock:
+        if _state.installed:
+            return
+        _state.installed = True  # before, as what is loaded may meet unknown classes itself
+        try:
+            for named in os.environ.get(ENVIRONMENT, "").split(","):
+                if named.strip():
+                    load_plugin(named.strip())
+        except PluginError:
+            _state.installed = False
+            raise
+        for one in entry_points(group=GROUP):
+            _load_entry_point(one)
+
+
+def _load_entry_point(one: EntryPoint) -> None:
+    whose = one.dist.name if one.dist is not None else "an unknown distribution"
+    try:
+        found = one.load()
+        if isinstance(found, types.FunctionType):
+            found()
+        elif not isinstance(found, types.ModuleType):
+            kind = type(found).__name__
+            raise PluginError(f"it is a {kind}, neither a module nor a function")  # noqa: TRY301
+    except Exception as error:  # noqa: BLE001 - it is anybody's code
+        said = str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
+        problem = f"entry point {one.name} = {one.value} of distribution {whose} failed: {said}"
+        _state.failures.append(problem)
+        warnings.warn(
+            f"{problem}; types that it would register stay unknown", RuntimeWarning, stacklevel=4
+        )
+
+
+def _load(plugin: Plugin) -> types.ModuleType:
+    with _state.lock:
+        if plugin.name in _state.plugins and plugin.name in sys.modules:
+            return sys.modules[plugin.name]
+        try:
+            module = _run(plugin) if plugin.path else importlib.import_module(plugin.name)
+        except StateError as error:
+            raise error.within(plugin.path or plugin.name) from error
+        except Exception as error:
+            raise PluginError(
+                f"it can't be loaded ({type(error).__name__}: {' '.join(str(error).split())})",
+                place=plugin.path or plugin.name,
+                remedy="give an importable module, or a file that ends in .py",
+            ) from error
+        _state.plugins[plugin.name] = plugin
+        return module
+
+
+def _run(plugin: Plugin) -> types.ModuleType:
+    """A file as a module of its own, which pickling finds by name."""
+    module = types.ModuleType(plugin.name)
+    module.__file__ = plugin.path
+    code = compile(plugin.text, plugin.path, "exec")
+    sys.modules[plugin.name] = module
+    try:
+        exec(code, vars(module))  # noqa: S102 - the user asks for just this
+    except BaseException:
+        del sys.modules[plugin.name]
+        raise
+    return module
