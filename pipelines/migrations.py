@@ -28,7 +28,7 @@ class Outcome:
         snapshot: It.
         made: The snapshot with the new type; itself if nothing had to be done.
         outcome: `migrated`, `migrated before`, `compatible as it is`, `failed`; of a preview, the
-            verdict.
+            verdict, or `compatible by expression`.
         entries: How many values were migrated.
         why: The reasons of the verdict, or the error.
     """
@@ -44,8 +44,8 @@ def preview_migration(lake: Lake, job: str, snapshot_id: str, change: ValueChang
     """What a migration would come to, with nothing changed."""
     _, state, result = resolve_change(lake.snapshot(job, snapshot_id), change)
     why = "; ".join(str(one) for one in result.reasons)
-    possible = result.usable or bool(change.expressions)
-    verdict = result.verdict.text if possible else "incompatible"
+    settled = result.usable or not change.expressions
+    verdict = result.verdict.text if settled else "compatible by expression"
     return Outcome(snapshot_id, "", verdict, state.entries, why)
 
 

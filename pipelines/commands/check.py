@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from pipelines.commands.lake import job_option, lake_option
+from pipelines.commands.plugins import plugins_option
 from pipelines.commands.terminal import as_json, json_option, print_table
 from pipelines.lake.catalog import Lake
 from pipelines.lake.compatibility import check_against
@@ -40,6 +41,7 @@ def check() -> None:
 @click.option(
     "--allow-non-restored-state", is_flag=True, help="An operator of the snapshot may be gone."
 )
+@plugins_option
 @json_option
 @click.pass_context
 def compatibility(

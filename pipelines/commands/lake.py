@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pipelines.commands.plugins import plugins_option
 from pipelines.commands.terminal import (
     as_json,
     bytes_text,
@@ -45,6 +46,7 @@ engine_option = click.option(
     "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
 )
 @click.option("--note", default="", help="Kept with the snapshot.")
+@plugins_option
 @json_option
 def import_command(
     savepoint: str,
@@ -61,6 +63,7 @@ def import_command(
 
     Each state becomes a Delta table, partitioned by key group; key groups that did not change since
     the job's previous snapshot are not written again. Importing the same one twice changes nothing.
+    What only code of yours understands is typed with --plugins; name the same ones from then on.
 
     \b
     Examples:
@@ -129,6 +132,7 @@ def import_command(
 @click.option("--parent", required=True, help="The snapshot whose tables were edited.")
 @click.option("--note", default="", help="Why; kept with the snapshot.")
 @engine_option
+@plugins_option
 @json_option
 def commit(
     lake: str, job: str, snapshot_id: str, parent: str, note: str, engine: str, as_json_: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pipelines.commands.lake import engine_option, job_option, lake_option
+from pipelines.commands.plugins import plugins_option
 from pipelines.commands.terminal import as_json, console, json_option, print_table, progress_bar
 from pipelines.lake.catalog import Lake
 from pipelines.lake.changes import read_changes
@@ -25,6 +26,7 @@ __all__ = ["migrate"]
 @click.option("--dry-run", is_flag=True, help="Only say whether it would work.")
 @click.option("--note", default="", help="Kept with the new snapshot.")
 @engine_option
+@plugins_option
 @json_option
 @click.pass_context
 def migrate(
@@ -47,6 +49,7 @@ def migrate(
     needs only the new type. For more, the file gives Spark SQL over the old value. Compatibility is
     resolved first; every value is read back before the new snapshot exists. With --all, snapshots
     that were migrated already are skipped, so a stopped run is resumed by running it again.
+    What Kryo wrote needs a decoder of yours, in --plugins or in a Python file for --to.
 
     \b
     Examples:
@@ -83,7 +86,7 @@ def migrate(
             if not every:
                 raise
             outcomes.append(Outcome(one, "", "failed", 0, str(error)))
-    failed = any(one.outcome in ("failed", "incompatible") for one in outcomes)
+    failed = any(one.outcome in ("failed", "incompatible", "unknown") for one in outcomes)
     if as_json_:
         as_json([vars(one) for one in outcomes])
     else:

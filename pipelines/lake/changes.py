@@ -8,13 +8,13 @@
         expressions:                          # only where Flink itself would not know
           full_name: concat(old.first, ' ', old.last)
 
-A Python file has the same as a module-level `states`. One state alone may be given without its
-name, as `type` and `expressions`.
+A Python file has the same as a module-level `states`, and may register serializers and decoders:
+it is loaded as a plugin. One state alone may be given without its name, as `type` and
+`expressions`.
 """
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import yaml
 
 from pipelines.lake.migrating import ValueChange
 from state_core.errors import EncodeError, StateError
+from state_core.serializers.plugins import load_plugin
 from state_core.serializers.type_spec import parse_type
 
 __all__ = ["read_changes"]
@@ -50,9 +51,9 @@ def read_changes(path: str, only: str = "") -> list[ValueChange]:
 def _load(path: str) -> Mapping[str, Any]:
     try:
         if path.endswith(".py"):
-            return runpy.run_path(path)
+            return vars(load_plugin(path))
         read = yaml.safe_load(Path(path).read_text("utf-8"))
-    except (OSError, yaml.YAMLError, SyntaxError) as error:
+    except (OSError, yaml.YAMLError) as error:
         raise EncodeError(
             f"it can't be read ({' '.join(str(error).split())})",
             place=path,

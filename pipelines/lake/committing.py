@@ -31,13 +31,12 @@ from pipelines.lake.records import (
     UnitRecord,
     key_group_records,
 )
-from pipelines.lake.table_rows import TableRows, table_rows
+from pipelines.lake.table_rows import TableRows, parse_recorded, table_rows
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import ConflictError, EncodeError, KeyGroupError, LakeError, StateError
 from state_core.filesystem import Directory
-from state_core.formats.keyed_states import parse_keyed_state
 from state_core.formats.operator_reader import parse_operator_state
 from state_core.formats.rehash import check_key_groups
 from state_core.formats.unified_encode import StateRows, encode_rows
@@ -298,7 +297,7 @@ def _commit_partition(task: _Task) -> _Result:
             place=rows.path,
             remedy="a row's key group follows from its key: leave the column as it is",
         )
-    names = [parse_keyed_state(meta, rows.key_serializer)[0].name for _, meta in rows.states]
+    names = [rows.parse(meta)[0].name for _, meta in rows.states]
     measure = Measure(names, key_groups)
     partitioning = Partitioning(rows.max_parallelism)
     writer = UnitWriter(Directory(rows.lake).child(rows.path), task.attempt, partitioning)
@@ -308,7 +307,7 @@ def _commit_partition(task: _Task) -> _Result:
             measure.add(encode_rows(one, prefix_bytes(rows.max_parallelism)))
         except StateError as error:
             raise error.within(f"{rows.path}, key groups {key_groups}") from error
-        state, _ = parse_keyed_state(dict(rows.states)[one.state], rows.key_serializer)
+        state, _ = rows.parse(dict(rows.states)[one.state])
         writer.append(table_batch(state, one.batch), unit)
     path, size = writer.close(unit)
     if not path:
@@ -343,7 +342,7 @@ def _check_rows(rows: StateRows, max_parallelism: int) -> None:
 
 
 def _parsed(operator: OperatorRecord, state: StateRecord) -> KeyedState:
-    return parse_keyed_state(state.meta_info, operator.key_serializer)[0]
+    return parse_recorded(operator, state)
 
 
 def _unit_of(partition: int, max_parallelism: int) -> Unit:

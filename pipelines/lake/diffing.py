@@ -6,7 +6,7 @@ Partitions that both snapshots share, or whose fingerprints are equal, are not e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -189,9 +189,7 @@ def _ids(operator: OperatorRecord) -> dict[str, int]:
 
 def _only(rows: TableRows, state: StateRecord) -> TableRows:
     states = tuple(one for one in rows.states if one[1] == state.meta_info)
-    return TableRows(
-        rows.lake, rows.path, rows.max_parallelism, rows.key_serializer, states, rows.units
-    )
+    return replace(rows, states=states)
 
 
 def _types(operator: OperatorRecord, state: StateRecord) -> tuple[object, ...]:

@@ -48,13 +48,13 @@ from pipelines.lake.records import (
     TableRecord,
     UnitRecord,
 )
+from pipelines.lake.table_rows import parse_recorded
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import Partitioning, plan_unit_slices
 from state_core.errors import ConflictError
 from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
-from state_core.formats.keyed_states import parse_keyed_state
 from state_core.formats.reader import METADATA_FILE
 from state_core.formats.state_files import StateFiles
 from state_core.snapshot import KeyedState, Operator, StateKind
@@ -384,11 +384,10 @@ def _known_units(
     if not before or before[0].max_parallelism != operator.max_parallelism:
         return {}
     types = {_types(state) for state in operator.keyed_states}
-    key = before[0].key_serializer
     alike = {
         state.table
         for state in before[0].states
-        if _types(parse_keyed_state(state.meta_info, key)[0]) in types
+        if _types(parse_recorded(before[0], state)) in types
     }
     return {
         table.path: {

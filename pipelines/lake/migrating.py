@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
+import pyarrow.compute as pc
+
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog import Lake
@@ -34,11 +36,13 @@ from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import parse_keyed_state, value_snapshot, with_value
 from state_core.formats.meta_info import StateMetaInfo, read_state_meta_info, write_state_meta_info
 from state_core.formats.unified_encode import StateRows, encode_rows
-from state_core.formats.value_migration import migrate_rows, validate_rows
+from state_core.formats.value_migration import decode_rows, migrate_rows, validate_rows
 from state_core.key_groups import prefix_bytes
 from state_core.measure import Measure
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.serializers.compatibility import Compatibility, Verdict
+from state_core.serializers.decoders import DecodedSerializer
+from state_core.serializers.evolution import resolve_decoded
 from state_core.serializers.type_spec import TypeSpec, parse_type
 from state_core.snapshot import KeyedState
 from state_core.wire import DataInput, DataOutput
@@ -90,6 +94,8 @@ def resolve_change(
 ) -> tuple[OperatorRecord, StateRecord, Compatibility]:
     """The state that a change is about, and whether its old values can follow.
 
+    A user's decoder makes possible what Flink by itself refuses.
+
     Raises:
         NotFoundError: The snapshot has no such state.
     """
@@ -98,7 +104,7 @@ def resolve_change(
             for state in operator.states:
                 if state.name == change.state and state.kind != "timers":
                     before = value_snapshot(_meta_info(state))
-                    return operator, state, change.value.resolve_schema_compatibility(before)
+                    return operator, state, resolve_decoded(change.value, before)
     known = ", ".join(
         f"{one.label}/{state.name}" for one in record.operators for state in one.states
     )
@@ -192,10 +198,18 @@ class _Task:
 
     def parsed(self) -> tuple[KeyedState, KeyedLayout]:
         """The migrated state, and the layout of its entries."""
-        state, layout = parse_keyed_state(self.meta_info, self.rows.key_serializer)
+        state, layout = self.rows.parse(self.meta_info)
         if self.spec is not None:
             layout = replace(layout, value=parse_type(self.spec).restore_serializer())
         return state, layout
+
+    def decoded(self, rows: StateRows) -> StateRows:
+        """The table's rows, with values decoded that were imported as bytes."""
+        if not self.rows.plain:
+            return rows
+        ((_, meta_info),) = self.rows.states
+        value = parse_keyed_state(meta_info, self.rows.key_serializer)[1].value
+        return decode_rows(rows, value) if isinstance(value, DecodedSerializer) else rows
 
 
 @dataclass
@@ -225,11 +239,12 @@ class _Migration:
     ) -> tuple[OperatorRecord, int]:
         """The operator with the migrated state, and the bytes that were written."""
         staged: Mapping[int, str] = {}
+        whole = table_rows(self.lake.location, self.operator, self.table, {self.state.name: 0})
         if self.expressions:
             if staging is None:
                 raise StateError("expressions need Spark, and no session was given")
+            self._refuse_undecoded(whole)
             staged = staging(self.operator, self.table, self.token)
-        whole = table_rows(self.lake.location, self.operator, self.table, {self.state.name: 0})
         tasks = [
             _Task(
                 whole, self.meta_info, self.spec,
@@ -238,7 +253,7 @@ class _Migration:
             for units in _slices(self.table.units)
         ]  # fmt: skip
         results = [one for done in engine.map(_migrate_slice, tasks, progress) for one in done]
-        migrated, _ = parse_keyed_state(self.meta_info, self.operator.key_serializer)
+        migrated, _ = whole.parse(self.meta_info)
         partitioning = Partitioning(self.operator.max_parallelism)
         units = [one.unit for one in results]
         table = self.lake.table(self.table.path)
@@ -263,6 +278,17 @@ class _Migration:
         tables = [record if one is self.table else one for one in self.operator.tables]
         written = sum(one.size for one in units)
         return replace(self.operator, states=states, tables=tables), written
+
+    def _refuse_undecoded(self, rows: TableRows) -> None:
+        """An expression would see bytes, though there is a decoder."""
+        _, layout = parse_keyed_state(self.state.meta_info, rows.key_serializer)
+        if rows.plain and isinstance(layout.value, DecodedSerializer):
+            raise IncompatibleError(
+                "the snapshot was imported without the decoder, so that an expression would see"
+                " bytes",
+                place=f"state {self.operator.label}/{self.state.name}",
+                remedy="import it again under another id with the decoder, and migrate that",
+            )
 
     def _staged(self, staged: Mapping[int, str], unit: UnitRecord) -> list[UnitRecord]:
         """The files that hold the unit's rows with their new values."""
@@ -309,7 +335,7 @@ def _migrate_unit(task: _Task, held: UnitRecord, staged: tuple[UnitRecord, ...])
         _refuse_exact(old, unit)
     for rows in source.read(unit.key_groups):
         try:
-            moved = rows if staged else migrate_rows(rows, layout)
+            moved = rows if staged else migrate_rows(task.decoded(rows), layout)
             moved = StateRows(0, state.name, layout, moved.batch)
             validate_rows(moved)
             measure.add(encode_rows(moved, prefix_bytes(old.max_parallelism)))
@@ -330,12 +356,15 @@ def _migrate_unit(task: _Task, held: UnitRecord, staged: tuple[UnitRecord, ...])
 def _refuse_exact(rows: TableRows, unit: Unit) -> None:
     """An expression sees typed columns only: values that these can't hold must not be lost."""
     ((_, meta_info),) = rows.states
-    state, _ = parse_keyed_state(meta_info, rows.key_serializer)
+    state, layout = rows.parse(meta_info)
     for one in rows.units:
         table = read_unit(
             rows.lake, rows.path, one, table_columns(state), Partitioning(rows.max_parallelism)
         )
-        held = len(table) - table.column("raw_value").null_count
+        exact = table.column("raw_value").is_valid()
+        if isinstance(layout.value, DecodedSerializer):  # whose typed values say all there is
+            exact = pc.and_(exact, table.column("value").is_null())
+        held = pc.sum(exact).as_py() or 0
         if held:
             raise IncompatibleError(
                 f"{held} values in key groups {unit.key_groups} that only their exact bytes hold,"

@@ -24,13 +24,12 @@ from pipelines.lake.records import (
     UnitRecord,
     key_group_records,
 )
-from pipelines.lake.table_rows import TableRows, table_rows
+from pipelines.lake.table_rows import TableRows, parse_recorded, table_rows
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import EncodeError, StateError
 from state_core.filesystem import Directory
-from state_core.formats.keyed_states import parse_keyed_state
 from state_core.formats.unified_encode import StateRows, encode_rows
 from state_core.key_groups import prefix_bytes
 from state_core.measure import Measure
@@ -180,7 +179,7 @@ class _Purge:
         results = [one for done in engine.map(_purge_slice, tasks, progress) for one in done]
         units = [one.unit for one in results if one.unit is not None]
         partitioning = Partitioning(self.operator.max_parallelism)
-        parsed, _ = parse_keyed_state(self.states[0].meta_info, self.operator.key_serializer)
+        parsed = parse_recorded(self.operator, self.states[0])
         version = self.lake.table(self.table.path).replace_files(
             partitioning.table_schema(table_columns(parsed)),
             [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
@@ -245,10 +244,7 @@ def _purge_unit(task: _Task, held: UnitRecord, stays: tuple[UnitRecord, ...] | N
     unit = Unit(held.partition, held.first, held.last)
     partitioning = Partitioning(task.rows.max_parallelism)
     rows = replace(task.rows, units=(held,) if stays is None else stays)
-    parsed = {
-        index: parse_keyed_state(meta_info, rows.key_serializer)[0]
-        for index, meta_info in rows.states
-    }
+    parsed = {index: rows.parse(meta_info)[0] for index, meta_info in rows.states}
     measure = Measure([one.name for one in parsed.values()], unit.key_groups)
     directory = Directory(rows.lake).child(rows.path)
     writer = UnitWriter(directory, task.attempt, partitioning)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,13 @@ from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import KEY_GROUP, Partitioning
 from state_core.errors import LakeError
 from state_core.filesystem import Directory
+from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import parse_keyed_state
 from state_core.formats.unified_encode import StateRows
 from state_core.handles import KeyGroupRange
 from state_core.snapshot import KeyedState, StateKind
 
-__all__ = ["TableRows", "chunks_of", "read_unit", "table_rows"]
+__all__ = ["TableRows", "chunks_of", "parse_recorded", "read_unit", "table_rows"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class TableRows:
         key_serializer: As Flink wrote it.
         states: Id in the header that is to be written, and meta info, of each state in it.
         units: Its files.
+        plain: Whether it was written without the decoders of users that there are now.
     """
 
     lake: str
@@ -42,6 +44,11 @@ class TableRows:
     key_serializer: bytes
     states: tuple[tuple[int, bytes], ...]
     units: tuple[UnitRecord, ...]
+    plain: bool = False
+
+    def parse(self, meta_info: bytes) -> tuple[KeyedState, KeyedLayout]:
+        """A state of the table, and the layout that its rows have."""
+        return parse_keyed_state(meta_info, self.key_serializer, plain=self.plain)
 
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Only the files that may hold these key groups."""
@@ -50,16 +57,11 @@ class TableRows:
             for one in self.units
             if one.last >= key_groups.first and one.first <= key_groups.last
         )
-        return TableRows(
-            self.lake, self.path, self.max_parallelism, self.key_serializer, self.states, units
-        )
+        return replace(self, units=units)
 
     def read(self, key_groups: KeyGroupRange) -> list[StateRows]:
         """The rows of these key groups, in order of key group, a state at a time."""
-        parsed = [
-            (index, *parse_keyed_state(meta_info, self.key_serializer))
-            for index, meta_info in self.states
-        ]
+        parsed = [(index, *self.parse(meta_info)) for index, meta_info in self.states]
         columns = table_columns(parsed[0][1])
         tables = [
             read_unit(self.lake, self.path, unit, columns, Partitioning(self.max_parallelism))
@@ -106,7 +108,15 @@ def read_unit(
     if KEY_GROUP not in names:
         groups = pa.repeat(pa.scalar(unit.partition, pa.int32()), len(table))
         table = table.append_column(KEY_GROUP, groups)
-    return table.select(columns.names).cast(columns)
+    try:
+        return table.select(columns.names).cast(columns)
+    except pa.ArrowException as error:
+        raise LakeError(
+            f"its columns are not those of the state ({' '.join(str(error).split())})",
+            place=directory.full(unit.path),
+            remedy="if it was imported with decoders of yours, name them: --plugins, or"
+            " STATELAKE_PLUGINS",
+        ) from error
 
 
 def _of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
@@ -137,6 +147,7 @@ def table_rows(
 ) -> TableRows:
     """What reads a table of a snapshot back; `ids` are those of the header to be written."""
     states = [state for state in operator.states if state.table == table.path]
+    plain = any(_is_plain(operator, state) for state in states)
     return TableRows(
         lake,
         table.path,
@@ -144,7 +155,30 @@ def table_rows(
         operator.key_serializer,
         tuple((ids[state.name], state.meta_info) for state in states),
         tuple(table.units),
+        plain,
     )
+
+
+def parse_recorded(operator: OperatorRecord, state: StateRecord) -> KeyedState:
+    """A state of a snapshot as its table was written, be it without decoders that there are now."""
+    plain = _is_plain(operator, state)
+    return parse_keyed_state(state.meta_info, operator.key_serializer, plain=plain)[0]
+
+
+def _is_plain(operator: OperatorRecord, state: StateRecord) -> bool:
+    """Whether the types that were recorded are those without decoders, and only those."""
+    recorded = (
+        operator.key_type, state.namespace_type, state.value_type, state.user_key_type,
+    )  # fmt: skip
+    now, bare = (
+        parse_keyed_state(state.meta_info, operator.key_serializer, plain=plain)[0]
+        for plain in (False, True)
+    )
+    return _types(now) != recorded and _types(bare) == recorded
+
+
+def _types(state: KeyedState) -> tuple[str, str, str, str]:
+    return state.key_type, state.namespace_type, state.value_type, state.user_key_type
 
 
 def chunks_of(

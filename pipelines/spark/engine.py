@@ -1,4 +1,8 @@
-"""Slices as Spark tasks: one task a slice, and their results back on the driver."""
+"""Slices as Spark tasks: one task a slice, and their results back on the driver.
+
+Code of users (serializers, decoders) that the driver loaded goes along with the function, and each
+Python worker loads it before its first task.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from pyspark.sql import SparkSession
 from pipelines.engine import Progress
 from pipelines.spark.session import open_session
 from state_core.errors import StateError
+from state_core.serializers.plugins import Plugin, loaded_plugins, restore_plugins
 
 __all__ = ["SparkEngine"]
 
@@ -53,7 +58,7 @@ class SparkEngine:
                 target=self._report, args=(len(tasks), progress, done), daemon=True
             ).start()
         try:
-            outcomes = slices.mapPartitions(_Guarded(function)).collect()
+            outcomes = slices.mapPartitions(_Guarded(function, loaded_plugins())).collect()
         finally:
             done.set()
         found: dict[int, Result] = {}
@@ -80,14 +85,16 @@ class SparkEngine:
 class _Guarded(Generic[Task, Result]):
     """Calls the function, and lets our own errors travel as results: they name file and offset."""
 
-    def __init__(self, function: Callable[[Task], Result]) -> None:
+    def __init__(self, function: Callable[[Task], Result], plugins: tuple[Plugin, ...]) -> None:
         self.function = function
+        self.plugins = plugins
 
     def __call__(
         self, tasks: Iterable[tuple[int, Task]]
     ) -> Iterator[tuple[int, Result | StateError]]:
         for index, task in tasks:
             try:
+                restore_plugins(self.plugins)
                 yield index, self.function(task)
             except StateError as error:  # noqa: PERF203 - each task has its own outcome
                 yield index, error

@@ -11,10 +11,10 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pipelines.lake.catalog import Lake
 from pipelines.lake.migrating import Staging, ValueChange
 from pipelines.lake.records import OperatorRecord, TableRecord
+from pipelines.lake.table_rows import parse_recorded
 from pipelines.lake.tables import DATA_DIRECTORY
 from pipelines.spark.sql import spark_path
 from state_core.errors import IncompatibleError
-from state_core.formats.keyed_states import parse_keyed_state
 
 __all__ = ["STAGED", "expression_staging", "value_expression"]
 
@@ -27,7 +27,7 @@ def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -
     def stage(operator: OperatorRecord, table: TableRecord, token: str) -> Mapping[int, str]:
         held = lake.table(table.path)
         (state,) = (one for one in operator.states if one.name == change.state)
-        parsed, _ = parse_keyed_state(state.meta_info, operator.key_serializer)
+        parsed = parse_recorded(operator, state)
         old_type = parsed.schema.field("value").type
         in_list = state.kind == "list" and pa.types.is_list(old_type)
         new_type = change.value.restore_serializer().arrow_type

@@ -41,6 +41,7 @@ from state_core.formats import open_snapshot
 from state_core.formats.keyed_states import parse_keyed_state
 from state_core.handles import KeyGroupRange
 from state_core.key_groups import key_groups_of_hashes
+from state_core.serializers.plugins import load_plugin
 from state_core.snapshot import KeyedState, Operator, StateKind, plan_slices
 
 __all__ = ["FlinkSavepointDataSource", "register"]
@@ -67,6 +68,7 @@ class FlinkSavepointDataSource(DataSource):
         keyGroups: Only these: `17`, or `0-63`, or several separated by commas.
         uids: Operator uids to recognise (Flink < 2.0), separated by commas.
         allowExternal: Directories elsewhere that handles may lead to, separated by commas.
+        plugins: Modules or files that register serializers and decoders of yours.
         sliceBytes: How much state a partition has, about.
         pruneByFilter: `true` if the DataFrame is used with one filter only: see above.
     """
@@ -99,6 +101,8 @@ class _Selection:
         path = options.get("path")
         if not path:
             raise NotFoundError("no path given", remedy='use .load("path of a savepoint")')
+        for named in _listed(options, "plugins"):
+            load_plugin(named)
         snapshot = open_snapshot(
             path, allow_external=_listed(options, "allowexternal"), uids=_listed(options, "uids")
         )

@@ -19,6 +19,7 @@ from state_core.formats.operator_file import OperatorFile, open_operator_file
 from state_core.formats.operator_states import OperatorLayout, operator_layout
 from state_core.formats.state_files import StateFiles
 from state_core.non_keyed import NonKeyedState
+from state_core.serializers.decoders import undecoded
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
@@ -127,11 +128,14 @@ def _encoded(info: StateMetaInfo) -> bytes:
 def parse_operator_state(meta_info: bytes) -> tuple[NonKeyedState, OperatorLayout]:
     """A state and its layout from the bytes that a snapshot holds of it.
 
+    Decoders of users are for keyed state: here their classes' values are bytes.
+
     Args:
         meta_info: As in `NonKeyedState.meta_info`.
     """
     info = read_state_meta_info(DataInput(meta_info, "state meta info"))
-    layout = operator_layout(info)
+    with undecoded():
+        layout = operator_layout(info)
     state = NonKeyedState(
         info.name,
         layout.mode,

@@ -1,7 +1,8 @@
 """Rows of one state under a new value type: what Flink does on a restore, for a whole column.
 
 Keys, namespaces and times of last access stay as they are. Values that a typed column can't hold
-exactly go one by one through the old serializer's `read` and the new one's `write`. What comes out
+exactly go one by one through the old serializer's `read` and the new one's `write`; but what a
+user's decoder has made of bytes is the value, and the bytes go. What comes out
 is encoded, decoded and encoded again, and must be the same.
 
 Source: `AbstractRocksDBState.migrateSerializedValue`, `RocksDBListState` and `RocksDBMapState`.
@@ -9,18 +10,23 @@ Source: `AbstractRocksDBState.migrateSerializedValue`, `RocksDBListState` and `R
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from state_core.errors import EncodeError
-from state_core.formats.keyed_layout import RAW_VALUE, VALUE, KeyedLayout
+from state_core.formats.keyed_layout import RAW_VALUE, TTL, VALUE, KeyedLayout, raw_column
 from state_core.formats.unified_encode import StateRows
+from state_core.serializers.base import TypeSerializer
 from state_core.serializers.columns import Cursor, list_offsets
+from state_core.serializers.decoders import DecodedSerializer
 from state_core.serializers.evolution import migrate_column, migrate_value
 from state_core.snapshot import StateKind
 from state_core.wire import DataInput, DataOutput
 
-__all__ = ["migrate_rows", "validate_rows"]
+__all__ = ["decode_rows", "migrate_rows", "validate_rows"]
 
 
 def migrate_rows(rows: StateRows, layout: KeyedLayout, values: pa.Array | None = None) -> StateRows:
@@ -38,7 +44,10 @@ def migrate_rows(rows: StateRows, layout: KeyedLayout, values: pa.Array | None =
     old, batch = rows.layout, rows.batch
     column = values if values is not None else _carry_over(old, layout, batch.column(VALUE))
     raw = batch.column(RAW_VALUE)
-    if raw.null_count < len(raw):
+    if isinstance(old.value, DecodedSerializer):
+        _refuse_undecoded(rows, old.value)
+        raw = pa.nulls(len(batch), pa.binary())
+    elif raw.null_count < len(raw):
         if values is not None:
             raise EncodeError(
                 f"{len(raw) - raw.null_count} values that only their exact bytes hold, which an"
@@ -55,6 +64,56 @@ def migrate_rows(rows: StateRows, layout: KeyedLayout, values: pa.Array | None =
     arrays = [columns[name] for name in schema.names]
     made = pa.RecordBatch.from_arrays(arrays, schema=schema)
     return StateRows(rows.state, rows.name, layout, made)
+
+
+def decode_rows(rows: StateRows, value: TypeSerializer) -> StateRows:
+    """The same rows with their values, which are bytes, decoded by a user's decoder.
+
+    Args:
+        rows: The rows as they are without it.
+        value: The value's serializer with it.
+    """
+    layout = replace(rows.layout, value=value)
+    encoded = rows.layout.value_writer(rows.batch).to_binary()
+    cursor = _cursor(encoded)
+    starts, ends = cursor.position.copy(), cursor.end.copy()
+    columns = {name: rows.batch.column(name) for name in rows.batch.schema.names}
+    names = [name for name in layout.schema.names if name in (VALUE, TTL)]
+    columns |= dict(zip(names, layout.decode_values(cursor), strict=True))
+    columns[RAW_VALUE] = raw_column(cursor, starts, ends)
+    arrays = [columns[name] for name in layout.schema.names]
+    made = pa.RecordBatch.from_arrays(arrays, schema=layout.schema)
+    return StateRows(rows.state, rows.name, layout, made)
+
+
+def _cursor(values: pa.LargeBinaryArray) -> Cursor:
+    """A cursor over the rows of a column of bytes."""
+    bounds = np.frombuffer(values.buffers()[1], np.int64, len(values) + 1)
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    return Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"byte {at}")
+
+
+def _refuse_undecoded(rows: StateRows, decoded: DecodedSerializer) -> None:
+    """What a decoder has given says all that is to be kept; where it gave none, all would be lost.
+
+    Raises:
+        EncodeError: There is such a value.
+    """
+    batch = rows.batch
+    value, raw = batch.column(VALUE), batch.column(RAW_VALUE)
+    holes = pc.and_(pc.is_null(value), pc.is_valid(raw))
+    if pa.types.is_list(value.type):
+        within = pa.array([None in (one or ()) for one in value.to_pylist()], pa.bool_())
+        holes = pc.or_(holes, within)
+    count = pc.sum(holes).as_py() or 0
+    if count:
+        row = pc.index(holes, value=True).as_py()
+        raise EncodeError(
+            f"{count} values that the decoder of {decoded.java_class} does not understand, that of"
+            f" key {batch.column('key')[row].as_py()!r} first",
+            place=f"state {rows.name!r}",
+            remedy="mend the decoder, or delete these rows first",
+        )
 
 
 def validate_rows(rows: StateRows) -> None:
@@ -83,11 +142,9 @@ def _decoded(rows: StateRows, encoded: pa.Array) -> pa.RecordBatch:
     layout = rows.layout
     stored = layout.stored_value()
     assert stored is not None  # noqa: S101 - the caller has looked
-    bounds = np.frombuffer(encoded.buffers()[1], np.int64, len(encoded) + 1)
-    data = np.frombuffer(encoded.buffers()[2] or b"", np.uint8)
-    cursor = Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"byte {at}")
+    cursor = _cursor(encoded)
     columns = {name: rows.batch.column(name) for name in layout.schema.names}
-    names = [name for name in layout.schema.names if name in (VALUE, "ttl")]
+    names = [name for name in layout.schema.names if name in (VALUE, TTL)]
     columns |= dict(zip(names, layout.decode_values(cursor), strict=True))
     rest = [columns[name] for name in layout.schema.names]
     return pa.RecordBatch.from_arrays(rest, schema=layout.schema)
@@ -114,10 +171,7 @@ def _one_by_one(
         data = raw[index].as_py()
         found[index] = _migrate_bytes(rows.layout, layout, data, rows.name)
     moved = pa.array([found[index] for index in which], pa.large_binary())
-    bounds = np.frombuffer(moved.buffers()[1], np.int64, len(moved) + 1)
-    data = np.frombuffer(moved.buffers()[2] or b"", np.uint8)
-    cursor = Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"byte {at}")
-    typed = layout.decode_values(cursor)[0]
+    typed = layout.decode_values(_cursor(moved))[0]
     take = np.arange(len(column))
     take[which] = len(column) + np.arange(len(which))
     whole = pa.concat_arrays([column, typed]).take(pa.array(take))

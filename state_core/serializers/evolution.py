@@ -10,6 +10,8 @@ with `evolves`.
 Source: `AbstractRocksDBState.migrateSerializedValue`; for a POJO's fields `PojoSerializer`, which
 reads into an object that its constructor made. What that constructor sets a new field to is in
 the job's code only: here it is 0 or false for what can be a Java primitive, or else null.
+
+What a user's decoder has made of a value becomes any type that has its fields, by their names.
 """
 
 from __future__ import annotations
@@ -22,12 +24,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_core.errors import IncompatibleError
-from state_core.serializers.base import TypeSerializer
+from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.collections import (
     DelimitedListSerializer,
     ListSerializer,
     MapSerializer,
 )
+from state_core.serializers.compatibility import (
+    Compatibility,
+    Verdict,
+    incompatible,
+    migrate,
+    unknown,
+)
+from state_core.serializers.decoders import DecodedSerializer
 from state_core.serializers.numbers import (
     BooleanSerializer,
     ByteSerializer,
@@ -40,9 +50,17 @@ from state_core.serializers.numbers import (
 )
 from state_core.serializers.pojo import PojoSerializer, SubclassValue
 from state_core.serializers.structs import RowSerializer, StructSerializer, TupleSerializer
+from state_core.serializers.text import OpaqueSerializer
 from state_core.serializers.wrappers import TtlSerializer
 
-__all__ = ["Rule", "evolves", "migrate_column", "migrate_value", "struct_column"]
+__all__ = [
+    "Rule",
+    "evolves",
+    "migrate_column",
+    "migrate_value",
+    "resolve_decoded",
+    "struct_column",
+]
 
 
 NUMBERS = (
@@ -99,6 +117,29 @@ def migrate_value(old: TypeSerializer, new: TypeSerializer, value: Any) -> Any:
     return value if rule is None or value is None else rule.value(old, new, value)
 
 
+def resolve_decoded(new: TypeSerializerSnapshot, old: TypeSerializerSnapshot) -> Compatibility:
+    """Whether old values can become new ones here, where a user's decoder can do what Flink can't.
+
+    Flink refuses what is another serializer. What Kryo wrote, and nobody but a user understands,
+    can follow if there is a decoder for its class; as long as there is none, nobody knows.
+    """
+    result = new.resolve_schema_compatibility(old)
+    if result.verdict is not Verdict.INCOMPATIBLE:
+        return result
+    before, after = old.restore_serializer(), new.restore_serializer()
+    if isinstance(before, DecodedSerializer):
+        try:
+            migrate_column(before, after, pa.array([], before.arrow_type))
+        except IncompatibleError as error:
+            return incompatible(before.name, after.name, error.problem)
+        rule = "its decoder gives the values; Flink by itself would refuse"
+        return migrate(before.name, after.name, rule)
+    if isinstance(before, OpaqueSerializer):
+        settled = "only a decoder for its class could say (register_decoder, in a plugin or SPEC)"
+        return unknown(before.name, after.name, settled)
+    return result
+
+
 def struct_column(kind: pa.DataType, columns: list[pa.Array], like: pa.Array) -> pa.Array:
     """A struct of these columns, null where `like` is."""
     mask = pc.is_null(like) if like.null_count else None
@@ -107,6 +148,8 @@ def struct_column(kind: pa.DataType, columns: list[pa.Array], like: pa.Array) ->
 
 def _rule(old: TypeSerializer, new: TypeSerializer) -> Rule | None:
     """The rule for both; None where values stay as they are."""
+    if isinstance(old, DecodedSerializer) and old.name != new.name:
+        return _DECODED
     if type(old) is type(new):
         rule = _rules.get(type(old))
         if rule is not None:
@@ -231,6 +274,67 @@ class _PojoRule(Rule):
         held = whole if isinstance(whole, dict) else {}
         seen = {name: held.get(name, one) for name, one in fields.items()}
         return SubclassValue(seen, java_class, whole, tag)
+
+
+class _DecodedRule(Rule):
+    """What a decoder gave, field by field by name, and numbers that hold the same value."""
+
+    def column(self, old: DecodedSerializer, new: TypeSerializer, column: pa.Array) -> pa.Array:
+        """The column with the new type's fields."""
+        if column.type != old.arrow_type:
+            raise IncompatibleError(
+                f"values of {old.java_class} that are not apart from each other",
+                remedy="give their decoder a `length`, so that it is known where each ends",
+            )
+        return _fitted(column, new.arrow_type, new, old.java_class)
+
+    def value(self, old: DecodedSerializer, new: TypeSerializer, value: Any) -> Any:
+        """One value."""
+        (found,) = self.column(old, new, pa.array([value], old.arrow_type)).to_pylist()
+        return found
+
+
+_DECODED = _DecodedRule()
+
+
+def _fitted(
+    column: pa.Array, kind: pa.DataType, serializer: TypeSerializer | None, path: str
+) -> pa.Array:
+    """A column as one of another type that loses nothing.
+
+    Args:
+        column: What there is.
+        kind: The type that is wanted.
+        serializer: That of the type, if it is known here: it says how a new field begins.
+        path: Where this is, for messages.
+    """
+    if column.type == kind:
+        return column
+    if not (pa.types.is_struct(kind) and pa.types.is_struct(column.type)):
+        try:
+            return column.cast(kind)
+        except pa.ArrowException as error:
+            raise IncompatibleError(
+                f"{path}: {column.type} can't become {kind} ({' '.join(str(error).split())})",
+                remedy="have the decoder give what the new type holds, or give an expression",
+            ) from error
+    fields = dict(serializer.fields) if isinstance(serializer, StructSerializer) else {}
+    held = {one.name: index for index, one in enumerate(column.type)}
+    columns = []
+    for one in kind:
+        if one.name in held:
+            inner = column.field(held[one.name])
+            within = fields.get(one.name)
+            columns.append(_fitted(inner, one.type, within, f"{path}.{one.name}"))
+        elif isinstance(serializer, PojoSerializer):
+            first = pa.scalar(_first_value(serializer, one.name, fields[one.name]), one.type)
+            columns.append(pa.repeat(first, len(column)))
+        else:
+            raise IncompatibleError(
+                f"{path}: the decoder gives no field {one.name!r}",
+                remedy=f"it gives {', '.join(held)}; have it give this one, or give an expression",
+            )
+    return struct_column(kind, columns, column)
 
 
 def _first_value(pojo: PojoSerializer, name: str, serializer: TypeSerializer) -> Any:
