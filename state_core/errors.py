@@ -15,6 +15,8 @@
     ├── KeyGroupError                 a key outside its key group, or a hash that can't be derived
     ├── IncompatibleError             state that can't become what it is to be
     ├── PluginError                   code of a user's that can't be loaded
+    ├── DeclarationError              a state's or a job's declaration that can't be
+    ├── LegalityError                 a declaration, or an access to state, against the rules
     ├── NotFoundError                 no such operator, state, job or snapshot
     └── LakeError                     the lake can't do that
         ├── NotALakeError             no `snapshots` table there
@@ -33,10 +35,12 @@ from typing import ClassVar
 __all__ = [
     "ConflictError",
     "CorruptSnapshotError",
+    "DeclarationError",
     "EncodeError",
     "IncompatibleError",
     "KeyGroupError",
     "LakeError",
+    "LegalityError",
     "MissingFileError",
     "NotALakeError",
     "NotASnapshotError",
@@ -140,6 +144,14 @@ class KeyGroupError(StateError):
 
 class PluginError(StateError):
     """Code of a user's that can't be loaded, or that does not do what it should."""
+
+
+class DeclarationError(StateError):
+    """A declaration of a state or a job that can't be, or JSON that is none."""
+
+
+class LegalityError(StateError):
+    """A declaration, or an access to a state, that the tables of legality forbid."""
 
 
 class IncompatibleError(StateError):
