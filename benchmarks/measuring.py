@@ -55,6 +55,6 @@ def print_table(title: str, rows: list[Row]) -> None:
     print("| what | statelake | peer | ratio | wanted |")
     print("|---|---:|---:|---:|---:|")
     for row in rows:
-        ratio = "" if row.ratio is None else f"**{row.ratio:.1f}×**"
+        ratio = "" if row.ratio is None else f"**{row.ratio:.{1 if row.ratio >= 2 else 2}f}×**"
         wanted = "" if row.wanted is None else f"{row.wanted:g}×"
         print(f"| {row.what} | {row.ours} | {row.peer} | {ratio} | {wanted} |", flush=True)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import cramjam
@@ -27,6 +28,7 @@ import numpy.typing as npt
 
 from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
 from state_core.filesystem import ByteSource
+from state_core.kernels import frames
 
 __all__ = [
     "CODECS",
@@ -36,19 +38,24 @@ __all__ = [
     "SnappyStream",
     "StateStream",
     "codec_named",
+    "compress_pieces",
     "compress_snappy",
     "open_stream",
 ]
 
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
-MAX_CHUNK_CONTENT = 65536
-READ_BLOCK = 1 << 20
+READ_BLOCK = 1 << 18
 RUN_CONTENT = 1 << 20
+HELD = 2 * READ_BLOCK
 HEAD = 4
 ROOM = len(IDENTIFIER)  # kept free before a run, whose decoder wants a whole stream
 CHECKSUM = 4
+CHUNK_CONTENT = 65536
 
-COMPRESSED, PLAIN, IDENTIFIER_CHUNK, FIRST_SKIPPABLE = 0x00, 0x01, 0xFF, 0x80
+INCOMPRESSIBLE = 16  # what is no longer than this Snappy leaves as it is
+SMALL_PIECE = 1 << 11  # up to here a chunk costs less than a stream of its own
+
+COMPRESSED, PLAIN, IDENTIFIER_CHUNK = 0x00, 0x01, 0xFF
 
 
 class StateStream(Protocol):
@@ -88,8 +95,8 @@ class SnappyStream:
         self.source = source
         self.position = start
         self.end = end
-        self._held = np.empty(ROOM, np.uint8)
-        self._at = ROOM
+        self._held = np.empty(ROOM + min(HELD, end - start), np.uint8)
+        self._at = self._behind = ROOM
         self._left = np.empty(0, np.uint8)
 
     def read_into(self, out: npt.NDArray[np.uint8]) -> int:
@@ -99,15 +106,15 @@ class SnappyStream:
         self._left = self._left[done:]
         while done < out.size:
             room = out.size - done
-            frames, content = self._next_run(min(room, RUN_CONTENT))
+            chunks, content = self._next_run(min(room, RUN_CONTENT))
             if content == 0:
                 break
             if content <= room:
-                self._decompress(frames, out[done : done + content])
+                self._decompress(chunks, out[done : done + content])
                 done += content
             else:
                 chunk = np.empty(content, np.uint8)
-                self._decompress(frames, chunk)
+                self._decompress(chunks, chunk)
                 out[done:] = chunk[:room]
                 self._left = chunk[room:]
                 done = out.size
@@ -116,80 +123,75 @@ class SnappyStream:
     def _next_run(self, room: int) -> tuple[npt.NDArray[np.uint8], int]:
         """Whole chunks with up to `room` bytes of content, or one that has more; and how many."""
         self._hold(READ_BLOCK)
-        start, content = self._at, 0
-        while content < room:
-            if not self._hold_within(HEAD, content):
-                break
-            kind, *length_bytes = self._held[self._at : self._at + HEAD].tolist()
-            length = int.from_bytes(bytes(length_bytes), "little")
-            if not self._hold_within(HEAD + length, content):
-                break
-            start = start if content else self._at
-            size = self._content(kind, self._at + HEAD, length)
-            if content and content + size > room:
-                break
-            self._at += HEAD + length
-            content += size
-        return self._held[start - ROOM : self._at], content
+        progress = np.zeros(4, np.int64)
+        while True:
+            progress[frames.AT] = self._at
+            status = frames.walk_run(self._held[: self._behind], room, progress)
+            start, self._at, content, wanted = progress.tolist()
+            if content:
+                return self._held[start - ROOM : self._at], content
+            if status == frames.FAULTY:
+                self._pass_chunk()
+            elif not self._hold_chunk(wanted):
+                return self._held[:0], 0
 
-    def _hold_within(self, count: int, content: int) -> bool:
-        """Have `count` bytes at hand; False at the end, or where a run is best ended first."""
-        if self._held.size - self._at >= count:
-            return True
-        if content:
-            return False
+    def _pass_chunk(self) -> None:
+        """Pass a stream identifier; what else is neither content nor skippable is a fault."""
+        kind, *length_bytes = self._held[self._at : self._at + HEAD].tolist()
+        length = int.from_bytes(bytes(length_bytes), "little")
+        self._check(kind, self._at + HEAD, length)
+        self._at += HEAD + length
+
+    def _hold_chunk(self, count: int) -> bool:
+        """Have the `count` bytes of a chunk at hand; False at the end."""
         self._hold(count)
-        if self._held.size == self._at:
+        if self._behind == self._at:
             return False
-        if self._held.size - self._at < count:
+        if self._behind - self._at < count:
             raise self._fault("a Snappy chunk is cut off")
         return True
 
     def _hold(self, count: int) -> None:
         """Read on until `count` bytes are at hand, or the end is reached."""
-        kept = self._held[self._at :]
+        kept = self._held[self._at : self._behind]
         if kept.size >= count or self.position == self.end:
             return
         more = min(max(READ_BLOCK, count - kept.size), self.end - self.position)
-        held = np.empty(ROOM + kept.size + more, np.uint8)
-        held[ROOM : ROOM + kept.size] = kept
-        self.source.read_into(self.position, held[ROOM + kept.size :])
+        if ROOM + kept.size + more > self._held.size:
+            self._held = np.empty(ROOM + kept.size + more, np.uint8)
+        self._held[ROOM : ROOM + kept.size] = kept
+        self._at, self._behind = ROOM, ROOM + kept.size + more
+        self.source.read_into(self.position, self._held[self._behind - more : self._behind])
         self.position += more
-        self._held, self._at = held, ROOM
 
-    def _content(self, kind: int, at: int, length: int) -> int:
-        """The bytes that a chunk decompresses to, as it says itself."""
+    def _check(self, kind: int, at: int, length: int) -> None:
+        """Refuse a chunk that is neither content nor skippable, nor the identifier."""
         if kind == IDENTIFIER_CHUNK:
             if self._held[at : at + length].tobytes() != IDENTIFIER[HEAD:]:
                 raise self._fault("a stream identifier that is not Snappy's")
-            return 0
-        if kind >= FIRST_SKIPPABLE:
-            return 0
+            return
         if kind > PLAIN or length <= CHECKSUM:
             raise self._fault(f"a Snappy chunk of type {kind:#04x} and {length} bytes")
         size = length - CHECKSUM
         if kind == COMPRESSED:
-            size = shift = 0
-            for byte in self._held[at + CHECKSUM : at + CHECKSUM + 3].tolist():
-                size |= (byte & 0x7F) << shift
-                shift += 7
+            size = 0
+            for shift, byte in enumerate(self._held[at + CHECKSUM : at + CHECKSUM + 3].tolist()):
+                size |= (byte & 0x7F) << 7 * shift
                 if byte < 0x80:
                     break
-        if not 0 < size <= MAX_CHUNK_CONTENT:
-            raise self._fault(f"a Snappy chunk that claims {size} bytes of content")
-        return size
+        raise self._fault(f"a Snappy chunk that claims {size} bytes of content")
 
-    def _decompress(self, frames: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> None:
-        frames[:ROOM] = np.frombuffer(IDENTIFIER, np.uint8)
+    def _decompress(self, chunks: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> None:
+        chunks[:ROOM] = np.frombuffer(IDENTIFIER, np.uint8)
         try:
-            written = cramjam.snappy.decompress_into(frames.data, out.data)
+            written = cramjam.snappy.decompress_into(chunks.data, out.data)
         except cramjam.DecompressionError as error:
             raise self._fault(f"Snappy frames that do not decompress ({error})") from error
         if written != out.size:
             raise self._fault(f"Snappy frames of {out.size} bytes that gave {written}")
 
     def _fault(self, problem: str) -> CorruptSnapshotError:
-        at = self.position - (self._held.size - self._at)
+        at = self.position - (self._behind - self._at)
         return CorruptSnapshotError(
             problem,
             place=f"{self.source.name}, near offset {at}",
@@ -203,9 +205,58 @@ def open_stream(source: ByteSource, start: int, end: int, *, compressed: bool) -
     return kind(source, start, end)
 
 
-def compress_snappy(data: bytes | memoryview) -> bytes:
+def compress_snappy(data: bytes | memoryview) -> memoryview:
     """A whole framed stream of `data`, identifier included."""
-    return bytes(cramjam.snappy.compress(data))
+    size = len(data)
+    out = np.empty(ROOM + size + (size // CHUNK_CONTENT + 1) * (HEAD + CHECKSUM), np.uint8)
+    return out.data[: cramjam.snappy.compress_into(data, out.data)]
+
+
+def compress_pieces(
+    data: bytes, bounds: npt.NDArray[np.int64]
+) -> tuple[memoryview, npt.NDArray[np.int64]]:
+    """Each piece as chunks of its own, without the identifier that a stream has once.
+
+    Args:
+        data: The pieces, one after the other.
+        bounds: Where each begins in it, and behind them where the last ends.
+
+    Returns:
+        The chunks, and how many bytes each piece's take.
+    """
+    lengths = np.diff(bounds)
+    chunks = int((lengths // CHUNK_CONTENT + 1).sum())
+    out = np.empty(ROOM + len(data) + chunks * (HEAD + CHECKSUM), np.uint8)
+    at = np.zeros(len(bounds), np.int64)
+    if lengths.max(initial=0) > SMALL_PIECE or lengths.min(initial=1) == 0:
+        _frame_streams(data, bounds, out.data, at)
+        return out.data[ROOM : ROOM + at[-1]], np.diff(at)
+    packed, packed_bounds = data, bounds
+    if lengths.max(initial=0) > INCOMPRESSIBLE:
+        view = memoryview(data)
+        parts = [cramjam.snappy.compress_raw(view[a:b]) for a, b in pairwise(bounds.tolist())]
+        packed = b"".join(parts)
+        packed_bounds = np.cumsum(np.fromiter((0, *map(len, parts)), np.int64, len(bounds)))
+    frames.frame_pieces(
+        np.frombuffer(data, np.uint8), bounds, np.frombuffer(packed, np.uint8), packed_bounds,
+        frames.CRC_TABLE, out, at,
+    )  # fmt: skip
+    return out.data[: at[-1]], np.diff(at)
+
+
+def _frame_streams(
+    data: bytes, bounds: npt.NDArray[np.int64], out: memoryview, at: npt.NDArray[np.int64]
+) -> None:
+    """Frame pieces one by one, each identifier where the end of the piece before it belongs."""
+    view = memoryview(data)
+    to = 0
+    for index, (start, end) in enumerate(pairwise(bounds.tolist())):
+        if end > start:
+            kept = bytes(out[to : to + ROOM])
+            to += cramjam.snappy.compress_into(view[start:end], out[to:]) - ROOM
+            begin = int(at[index])
+            out[begin : begin + ROOM] = kept
+        at[index + 1] = to
 
 
 @dataclass(frozen=True)
@@ -219,7 +270,7 @@ class Codec:
     """
 
     name: str
-    compress: Callable[[bytes | memoryview], bytes]
+    compress: Callable[[bytes | memoryview], memoryview]
     stream: type[SnappyStream]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.compression import IDENTIFIER, compress_snappy
+from state_core.compression import IDENTIFIER, compress_pieces
 from state_core.errors import CorruptSnapshotError, EncodeError
 from state_core.formats.keyed_layout import exact_rows, raw_column
 from state_core.formats.meta_info import (
@@ -216,12 +216,11 @@ def encode_operator_file(
     offsets = {}
     for state, elements in states:
         begin = len(out)
+        bounds, data = _content(elements)
         if header.compressed:
-            framed = [_frames(one.as_py()) for one in elements]
-            lengths = np.fromiter(map(len, framed), np.int64, len(framed))
-            out.write_bytes(b"".join(framed))
+            framed, lengths = compress_pieces(data, bounds)
+            out.write_bytes(framed)
         else:
-            bounds, data = _content(elements)
             lengths = np.diff(bounds)
             out.write_bytes(data)
         starts = begin + np.cumsum(lengths) - lengths
@@ -238,11 +237,6 @@ def _content(elements: pa.LargeBinaryArray) -> tuple[I64Array, bytes]:
     bounds = np.frombuffer(offsets, np.int64)[elements.offset : elements.offset + len(elements) + 1]
     piece = b"" if data is None else data[int(bounds[0]) : int(bounds[-1])].to_pybytes()
     return bounds - bounds[0], piece
-
-
-def _frames(element: bytes) -> bytes:
-    """An element as chunks of its own, without the identifier that the stream has once."""
-    return compress_snappy(element)[len(IDENTIFIER) :]
 
 
 def _column(

@@ -23,6 +23,7 @@ __all__ = [
     "I64R",
     "U8",
     "U8R",
+    "U32R",
     "U64",
     "U64R",
     "Kernel",
@@ -43,6 +44,7 @@ I16 = _array(types.int16, False)
 I16R = _array(types.int16, True)
 I32, I32R = _array(types.int32, False), _array(types.int32, True)
 I64, I64R = _array(types.int64, False), _array(types.int64, True)
+U32R = _array(types.uint32, True)
 U64, U64R = _array(types.uint64, False), _array(types.uint64, True)
 F32 = _array(types.float32, False)
 F64 = _array(types.float64, False)

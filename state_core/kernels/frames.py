@@ -1,16 +1,43 @@
-"""Walk the chunks of a Snappy-framed stream without decompressing it."""
+"""Snappy-framed streams: walking their chunks without decompressing them, framing small pieces."""
 
 from __future__ import annotations
 
+import numpy as np
 from numba import types
 
-from state_core.kernels.compiler import I64, U8R, kernel
+from state_core.kernels.compiler import I64, I64R, U8, U8R, U32R, kernel
 
-__all__ = ["walk_frames"]
+__all__ = [
+    "AT",
+    "CONTENT",
+    "CRC_TABLE",
+    "CUT_OFF",
+    "FAULTY",
+    "FULL",
+    "START",
+    "WANTED",
+    "frame_pieces",
+    "walk_frames",
+    "walk_run",
+]
 
 HEAD, CHECKSUM = 4, 4
-COMPRESSED, PLAIN, FIRST_SKIPPABLE = 0x00, 0x01, 0x80
+COMPRESSED, PLAIN, FIRST_SKIPPABLE, IDENTIFIER = 0x00, 0x01, 0x80, 0xFF
 MAX_CONTENT = 65536
+START, AT, CONTENT, WANTED = range(4)
+FULL, CUT_OFF, FAULTY = range(3)
+POLYNOMIAL = 0x82F63B78  # CRC-32C, its bits reversed
+ONES, MASK_ROTATION, MASK_DELTA = 0xFFFFFFFF, 15, 0xA282EAD8
+
+
+def _table():
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, table >> 1 ^ np.uint32(POLYNOMIAL), table >> 1)
+    return table.astype(np.uint32)
+
+
+CRC_TABLE = _table()
 
 
 @kernel(types.int64(U8R, I64, I64))
@@ -54,3 +81,107 @@ def walk_frames(data, starts, contents):
         count += 1
         at += HEAD + length
     return count
+
+
+@kernel(types.int64(U8R, types.int64, I64))
+def walk_run(data, room, progress):
+    """Whole chunks of up to `room` bytes of content, or one that has more.
+
+    Args:
+        data: The frames.
+        room: How much content the run may have.
+        progress: From `AT` on is walked, up to where it is then; chunks without content ahead of
+            the run are left out of it, so it begins at `START`, and has `CONTENT` bytes; of a
+            chunk that is `CUT_OFF`, `WANTED` bytes are needed.
+
+    Returns:
+        `FULL`, `CUT_OFF` where a chunk is not all there, `FAULTY` where it is none, or may be none.
+    """
+    at = start = types.int64(progress[AT])
+    size = types.int64(data.size)
+    total = types.int64(0)
+    status = types.int64(FULL)
+    while total < room:
+        if at + HEAD > size:
+            progress[WANTED] = HEAD
+            status = types.int64(CUT_OFF)
+            break
+        kind = types.int64(data[types.uintp(at)])
+        length = (
+            types.int64(data[types.uintp(at + 1)])
+            | types.int64(data[types.uintp(at + 2)]) << 8
+            | types.int64(data[types.uintp(at + 3)]) << 16
+        )
+        if at + HEAD + length > size:
+            progress[WANTED] = HEAD + length
+            status = types.int64(CUT_OFF)
+            break
+        content = length - CHECKSUM
+        if kind == COMPRESSED and content > 0:
+            content = types.int64(0)
+            for step in range(min(types.int64(3), length - CHECKSUM)):
+                byte = types.int64(data[types.uintp(at + HEAD + CHECKSUM + step)])
+                content |= (byte & 0x7F) << (7 * step)
+                if byte < 0x80:
+                    break
+        if kind > PLAIN:
+            if kind < FIRST_SKIPPABLE or kind == IDENTIFIER:
+                status = types.int64(FAULTY)
+                break
+            content = types.int64(0)
+        elif content <= 0 or content > MAX_CONTENT:
+            status = types.int64(FAULTY)
+            break
+        if total + content > room and total:
+            break
+        at += HEAD + length
+        total += content
+        if not total:
+            start = at
+    progress[START] = start
+    progress[AT] = at
+    progress[CONTENT] = total
+    return status
+
+
+@kernel(types.void(U8R, I64R, U8R, I64R, U32R, U8, I64))
+def frame_pieces(data, bounds, packed, packed_bounds, table, out, at):
+    """Write each piece as one chunk: compressed, unless that hardly makes it smaller.
+
+    Args:
+        data: The pieces.
+        bounds: Where each begins, and where the last ends.
+        packed: The same, compressed.
+        packed_bounds: The same of these.
+        table: Of the checksum.
+        out: Where the chunks go; there is room for all pieces as they are.
+        at: Filled: where each begins there, and where the last ends.
+    """
+    to = types.int64(0)
+    for index in range(bounds.size - 1):
+        at[index] = to
+        start, end = types.int64(bounds[index]), types.int64(bounds[index + 1])
+        crc = types.int64(ONES)
+        body = to + HEAD + CHECKSUM
+        for position in range(start, end):
+            byte = data[types.uintp(position)]
+            crc = types.int64(table[types.uintp((crc ^ byte) & 0xFF)]) ^ (crc >> 8)
+            out[types.uintp(body + position - start)] = byte
+        crc ^= ONES
+        crc = (crc >> MASK_ROTATION | crc << (32 - MASK_ROTATION)) & ONES
+        crc = (crc + MASK_DELTA) & ONES
+        kind = types.int64(PLAIN)
+        length = end - start
+        first, last = types.int64(packed_bounds[index]), types.int64(packed_bounds[index + 1])
+        if last - first < length - length // 8:
+            kind = types.int64(COMPRESSED)
+            length = last - first
+            for position in range(first, last):
+                out[types.uintp(body + position - first)] = packed[types.uintp(position)]
+        out[types.uintp(to)] = types.uint8(kind)
+        for step in range(3):
+            out[types.uintp(to + 1 + step)] = types.uint8((length + CHECKSUM) >> (8 * step) & 0xFF)
+        for step in range(4):
+            out[types.uintp(to + HEAD + step)] = types.uint8(crc >> (8 * step) & 0xFF)
+        to = body + length
+    at[bounds.size - 1] = to
