@@ -43,6 +43,7 @@ from state_core.wire import DataInput
 __all__ = ["OperatorSchema", "StateVerdict", "check_operators", "operator_schema"]
 
 UNKNOWN_TYPE = "UNKNOWN"
+_OF_ELEMENTS = (ListSerializerSnapshot, MapSerializerSnapshot)
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,9 @@ def _check_value(
         key = new.nested[0].resolve_schema_compatibility(old.nested[0])
         value = _with_ttl(old.nested[1], new.nested[1])
         return worst_of((strict(key, "map state's key").under("key"), value.under("value")))
+    if isinstance(old, _OF_ELEMENTS) != isinstance(new, _OF_ELEMENTS):
+        # Flink looks for the times in the elements, even where the whole has or had one
+        return incompatible(old.type_name, new.type_name, "a list or map follows only its like")
     return _with_ttl(old, new)
 
 

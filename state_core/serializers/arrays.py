@@ -223,4 +223,5 @@ class ArrayListSerializerSnapshot(_OfOne):
     """`ArrayListSerializerSnapshot`: a list's bytes under another class."""
 
     java_class = "org.apache.flink.runtime.state.ArrayListSerializerSnapshot"
+    same_bytes = (f"{BASE}ListSerializerSnapshot",)
     kind = ListSerializer

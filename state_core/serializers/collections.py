@@ -433,6 +433,7 @@ class ListSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     java_class = f"{BASE}ListSerializerSnapshot"
     arity = 1
+    same_bytes = ("org.apache.flink.runtime.state.ArrayListSerializerSnapshot",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """A list of it; not where elements may have no bytes, whose count nothing bounds."""

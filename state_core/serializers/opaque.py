@@ -9,11 +9,17 @@ Source: `KryoSerializerSnapshot`, `GenericTypeSerializerSnapshot`, `LinkedOption
 from __future__ import annotations
 
 from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.compatibility import Compatibility, incompatible
 from state_core.serializers.decoders import opaque_serializer
 from state_core.serializers.registry import register
 from state_core.wire import DataInput, DataOutput
 
-__all__ = ["GenericSerializerSnapshot", "KryoSerializerSnapshot", "skip_optional_map"]
+__all__ = [
+    "CopyableValueSerializerSnapshot",
+    "GenericSerializerSnapshot",
+    "KryoSerializerSnapshot",
+    "skip_optional_map",
+]
 
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
 OPTIONAL_MAP_HEADER = 0x4F2C69A3D70
@@ -56,6 +62,14 @@ class _CarriedSnapshot(TypeSerializerSnapshot):
         """Bytes under the type's class name, or what a user's decoder makes of them."""
         return opaque_serializer(self.type_class)
 
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """Another class is refused; what became of the same one is in its code only."""
+        if not isinstance(old, _CarriedSnapshot) or type(old) is not type(self):
+            return incompatible(old.type_name, self.type_name, "the serializer is another one")
+        if old.type_class != self.type_class:
+            return incompatible(old.type_name, self.type_name, "the class is another one")
+        return super().resolve_schema_compatibility(old)
+
 
 @register
 class KryoSerializerSnapshot(_CarriedSnapshot):
@@ -78,3 +92,10 @@ class GenericSerializerSnapshot(_CarriedSnapshot):
     java_class = f"{RUNTIME}ValueSerializer$ValueSerializerSnapshot"
     current_version = 2
     versions = range(2, 3)
+
+
+@register
+class CopyableValueSerializerSnapshot(GenericSerializerSnapshot):
+    """`CopyableValueSerializer$CopyableValueSerializerSnapshot`: one that can copy itself, too."""
+
+    java_class = f"{RUNTIME}CopyableValueSerializer$CopyableValueSerializerSnapshot"

@@ -101,6 +101,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     Attributes:
         outer_version: The version of the outer payload that is written.
         arity: How many nested snapshots there must be; None for any number.
+        same_bytes: Other snapshot classes, by Java name, whose serializers write the same bytes.
         nested: The nested snapshots.
         outer_version_read: The version of the outer payload that was read.
     """
@@ -110,6 +111,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     outer_version: ClassVar[int] = 1
     outer_versions: ClassVar[range] = range(1, 2)
     arity: ClassVar[int | None] = None
+    same_bytes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         self.nested: tuple[TypeSerializerSnapshot, ...] = ()
@@ -154,7 +156,8 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
         """The worst of what the outer serializers and each pair of nested ones say."""
-        if type(old) is not type(self) or not isinstance(old, CompositeTypeSerializerSnapshot):
+        followed = type(old) is type(self) or old.java_class in self.same_bytes
+        if not followed or not isinstance(old, CompositeTypeSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
         outer = self.resolve_outer_schema_compatibility(old)
         if len(self.nested) != len(old.nested):

@@ -27,7 +27,7 @@ from state_core.serializers.columns import (
     require_values,
     validity,
 )
-from state_core.serializers.compatibility import Compatibility, as_is, incompatible, migrate
+from state_core.serializers.compatibility import Compatibility, as_is, migrate
 from state_core.serializers.registry import register
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.text import OpaqueSerializer
@@ -300,7 +300,10 @@ class RowSerializer(StructSerializer):
 
 @register
 class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`TupleSerializerSnapshot`: the tuple class, and the fields' snapshots nested."""
+    """`TupleSerializerSnapshot`: the tuple class, and the fields' snapshots nested.
+
+    The class is not compared: a user's subclass has the bytes of the tuple that it extends.
+    """
 
     java_class = f"{RUNTIME}TupleSerializerSnapshot"
     outer_version = 2
@@ -320,12 +323,6 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
         out.write_utf(
             self.tuple_class or f"org.apache.flink.api.java.tuple.Tuple{len(self.nested)}"
         )
-
-    def resolve_outer_schema_compatibility(self, old: TupleSerializerSnapshot) -> Compatibility:
-        """The tuple class stays."""
-        if self.tuple_class == old.tuple_class:
-            return as_is()
-        return incompatible(old.tuple_class, self.tuple_class, "the tuple class is another one")
 
     def nested_name(self, index: int) -> str:
         """`f0`, `f1`, ..."""

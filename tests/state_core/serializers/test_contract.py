@@ -55,6 +55,7 @@ ELSEWHERE = (
     "org.apache.flink.streaming.api.operators.co.",
     # carried, and never understood
     "org.apache.flink.api.java.typeutils.runtime.ValueSerializer",
+    "org.apache.flink.api.java.typeutils.runtime.CopyableValueSerializer",
     "org.apache.flink.api.java.typeutils.runtime.kryo.",
     "org.apache.flink.runtime.state.JavaSerializer",
 )
