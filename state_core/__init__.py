@@ -7,11 +7,20 @@ Open a savepoint or checkpoint, and look::
     snapshot = open_snapshot("savepoint-5f1e2c-0a1b2c3d4e5f")
     table = snapshot.operator("counter").state("count").to_arrow()   # a pyarrow.Table
 
+Write one, of nothing but rows::
+
+    from state_core import NewKeyedState, NewOperator, write_snapshot
+
+    count = NewKeyedState("count", table, value="Long")        # columns key, value
+    write_snapshot("savepoint-0", [NewOperator("counter", "String", (count,), parallelism=2)])
+
 Nothing here imports Spark or Dagster. Nothing in a snapshot is ever executed: no pickle, no Java
 deserialization; a path or a length in it is data to be checked, not a command.
 """
 
 from state_core.errors import StateError
+from state_core.formats.new_snapshot import write_snapshot
+from state_core.formats.new_states import NewKeyedState, NewOperator, NewOperatorState
 from state_core.formats.reader import open_snapshot
 from state_core.handles import KeyGroupRange
 from state_core.snapshot import KeyedState, Operator, Snapshot, StateKind
@@ -19,9 +28,13 @@ from state_core.snapshot import KeyedState, Operator, Snapshot, StateKind
 __all__ = [
     "KeyGroupRange",
     "KeyedState",
+    "NewKeyedState",
+    "NewOperator",
+    "NewOperatorState",
     "Operator",
     "Snapshot",
     "StateError",
     "StateKind",
     "open_snapshot",
+    "write_snapshot",
 ]

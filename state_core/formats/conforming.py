@@ -1,0 +1,152 @@
+"""A column that came from somewhere, as the type that a state's column has, with nothing lost.
+
+Integers may be of other widths, strings and lists of Arrow's other layouts, timestamps of other
+units; struct fields go by their names. A number is never made of a text, nor cut to fit.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import EncodeError
+
+__all__ = ["conform", "to_millis"]
+
+_FAMILIES = {
+    "integer": pa.types.is_integer,
+    "float": pa.types.is_floating,
+    "decimal": pa.types.is_decimal,
+    "string": lambda one: (
+        pa.types.is_string(one) or pa.types.is_large_string(one) or pa.types.is_string_view(one)
+    ),
+    "binary": lambda one: (
+        pa.types.is_binary(one)
+        or pa.types.is_large_binary(one)
+        or pa.types.is_fixed_size_binary(one)
+        or pa.types.is_binary_view(one)
+    ),
+    "timestamp": pa.types.is_timestamp,
+    "date": pa.types.is_date,
+    "time": pa.types.is_time,
+    "duration": pa.types.is_duration,
+}
+_WIDER = {("integer", "float"), ("integer", "decimal")}
+
+
+def conform(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
+    """The column as another type.
+
+    Args:
+        column: It.
+        wanted: The type.
+        place: What it is, for messages.
+
+    Raises:
+        EncodeError: It is of another kind, or a value would be changed.
+    """
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.type.equals(wanted):
+        return column
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), wanted)
+    if pa.types.is_struct(wanted):
+        return _struct(column, wanted, place)
+    if pa.types.is_list(wanted):
+        return _list(column, wanted, place)
+    if pa.types.is_map(wanted):
+        return _map(column, wanted, place)
+    found, needed = _family(column.type), _family(wanted)
+    if not found or (found != needed and (found, needed) not in _WIDER):
+        raise _unlike(column.type, wanted, place)
+    try:
+        made = column.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise EncodeError(f"{error}", place=place, remedy=f"it is to be {wanted}") from error
+    if found == "float" and not _same(column, made.cast(column.type)):
+        raise EncodeError(
+            f"a {column.type} that {wanted} can't hold", place=place, remedy="round it first"
+        )
+    return made
+
+
+def to_millis(column: pa.Array, place: str) -> pa.Array:
+    """Points in time as milliseconds since 1970: integers as they are, timestamps converted.
+
+    Raises:
+        EncodeError: They are neither, or finer than a millisecond.
+    """
+    if pa.types.is_timestamp(column.type):
+        try:
+            return column.cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise EncodeError(str(error), place=place, remedy="round it to milliseconds") from error
+    return conform(column, pa.int64(), place)
+
+
+def _family(one: pa.DataType) -> str:
+    return next((name for name, is_one in _FAMILIES.items() if is_one(one)), "")
+
+
+def _same(one: pa.Array, other: pa.Array) -> bool:
+    unequal = pc.and_(pc.not_equal(one, other), pc.invert(pc.is_nan(one)))
+    return not pc.any(unequal).as_py()
+
+
+def _unlike(found: pa.DataType, wanted: pa.DataType, place: str) -> EncodeError:
+    return EncodeError(f"a column of {found}", place=place, remedy=f"it is to be {wanted}")
+
+
+def _struct(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
+    if not pa.types.is_struct(column.type):
+        raise _unlike(column.type, wanted, place)
+    names = [one.name for one in column.type]
+    needed = [one.name for one in wanted]
+    if sorted(names) != sorted(needed):
+        raise EncodeError(
+            f"fields {', '.join(names)}", place=place, remedy=f"they are to be {', '.join(needed)}"
+        )
+    parts = [
+        conform(column.field(names.index(one.name)), one.type, f"{place}.{one.name}")
+        for one in wanted
+    ]
+    mask = column.is_null() if column.null_count else None
+    if not parts:
+        return pa.array([None if one is None else {} for one in column.to_pylist()], wanted)
+    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
+
+
+def _list(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
+    kind = column.type
+    if not (
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    ):
+        raise _unlike(kind, wanted, place)
+    held = column.cast(pa.list_(kind.value_type))
+    values = conform(held.values, wanted.value_type, f"{place} element")
+    return _with_child(held, wanted, values)
+
+
+def _map(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
+    if not pa.types.is_map(column.type):
+        raise _unlike(column.type, wanted, place)
+    keys = conform(column.keys, wanted.key_type, f"{place} key")
+    items = conform(column.items, wanted.item_type, f"{place} value")
+    entries = pa.StructArray.from_arrays(
+        [keys, items], fields=[wanted.key_field, wanted.item_field]
+    )
+    return _with_child(column, wanted, entries)
+
+
+def _with_child(column: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:
+    """A list or map of the same bounds and nulls with other content."""
+    return pa.Array.from_buffers(
+        wanted, len(column), column.buffers()[:2], column.null_count, column.offset, [child]
+    )
