@@ -57,8 +57,14 @@ public class Jobs {
                 return keys;
             case "windows":
                 return windows(numbers, keys, restoring);
+            case "profiles":
+                finish(numbers.map(Jobs::word).returns(Types.STRING).keyBy(word -> word)
+                        .process(new ProfileJobs.Profiles(restoring)).uid("profiles"));
+                return keys;
             case "operator":
                 return OperatorJobs.operator(numbers, others(env, restoring), keys, restoring);
+            case "old":
+                return OperatorJobs.old(numbers, keys, restoring);
             case "mixed":
                 return OperatorJobs.mixed(numbers, others(env, restoring), keys, restoring);
             default:

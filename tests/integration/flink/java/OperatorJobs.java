@@ -7,6 +7,7 @@ import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.RichMapFunction;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
+import org.apache.flink.api.common.state.MapState;
 import org.apache.flink.api.common.state.MapStateDescriptor;
 import org.apache.flink.api.common.state.ReadOnlyBroadcastState;
 import org.apache.flink.api.common.state.ValueState;
@@ -18,6 +19,7 @@ import org.apache.flink.runtime.state.FunctionSnapshotContext;
 import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.datastream.BroadcastStream;
 import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.streaming.api.functions.co.BroadcastProcessFunction;
 import org.apache.flink.streaming.api.functions.co.KeyedBroadcastProcessFunction;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
@@ -53,6 +55,15 @@ class OperatorJobs {
                 .keyBy(word -> word).connect(rules).process(new Mixed(restoring)).uid("mixed")
                 .returns(Types.LONG).sinkTo(new DiscardingSink<>());
         return keys + (long) RULES * numbers.getExecutionEnvironment().getParallelism();
+    }
+
+    /** What `OldJobs` wrote with an older Flink: only restored here. */
+    static long old(DataStream<Long> numbers, long keys, boolean restoring) {
+        numbers.map(new Lists(restoring)).returns(Types.LONG).uid("lists")
+                .keyBy(number -> "word-" + number % keys)
+                .process(new Old()).returns(Types.LONG).uid("keyed")
+                .sinkTo(new DiscardingSink<>());
+        return 2 * keys;
     }
 
     private static BroadcastStream<Long> rules(DataStream<Long> others, boolean restoring) {
@@ -152,6 +163,43 @@ class OperatorJobs {
             held.see(number);
             Jobs.SEEN.incrementAndGet();
             return number;
+        }
+    }
+
+    static class Old extends KeyedProcessFunction<String, Long, Long> {
+        private transient ValueState<Long> count;
+        private transient ListState<Integer> items;
+        private transient MapState<String, Double> scores;
+
+        @Override
+        public void open(OpenContext context) {
+            count = getRuntimeContext().getState(new ValueStateDescriptor<>("count", Types.LONG));
+            items = getRuntimeContext().getListState(new ListStateDescriptor<>("items", Types.INT));
+            scores = getRuntimeContext().getMapState(
+                    new MapStateDescriptor<>("scores", Types.STRING, Types.DOUBLE));
+        }
+
+        @Override
+        public void processElement(Long number, Context context, Collector<Long> out)
+                throws Exception {
+            Map<String, Object> line = new TreeMap<>();
+            line.put("key", context.getCurrentKey());
+            line.put("count", count.value());
+            line.put("items", Held.list(items.get()));
+            Map<String, Object> all = new TreeMap<>();
+            for (Map.Entry<String, Double> one : scores.entries()) {
+                all.put(one.getKey(), one.getValue());
+            }
+            line.put("scores", all);
+            Jobs.LINES.add(Json.of(line));
+        }
+
+        @Override
+        public void onTimer(long timestamp, OnTimerContext context, Collector<Long> out) {
+            Map<String, Object> line = new TreeMap<>();
+            line.put("key", context.getCurrentKey());
+            line.put("timer", timestamp);
+            Jobs.LINES.add(Json.of(line));
         }
     }
 
