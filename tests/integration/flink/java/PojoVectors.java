@@ -191,7 +191,6 @@ public class PojoVectors {
                 String.format(record, "String name, Long more"));
         pair("record to class", String.format(record, "int id, String name"), plain);
         pair("no longer a POJO", plain, String.format(base, "public P(int x) {}"));
-        pairOf("another class", plain, plain.replace("class P", "class R"), "P", "R", "", "", "P");
     }
 
     private static final String EVERY = "public enum E { A, B, C } public static class Q { public int x; public String y; } "
