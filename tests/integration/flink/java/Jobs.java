@@ -67,6 +67,12 @@ public class Jobs {
                 return OperatorJobs.old(numbers, keys, restoring);
             case "mixed":
                 return OperatorJobs.mixed(numbers, others(env, restoring), keys, restoring);
+            case "types":
+                finish(Judge.typesJob(numbers));
+                return keys;
+            case "pojo":
+                finish(Judge.pojoJob(numbers));
+                return keys;
             default:
                 throw new IllegalArgumentException("unknown case " + name);
         }
