@@ -198,9 +198,9 @@ def _keep(
 def _unite(
     plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
 ) -> None:
-    everything = [_whole(one) for one in held]
+    everything = [_whole(one) for one in held]  # one list for all: they may be thousands
     for subtask in plan:
-        subtask[name] = list(everything)
+        subtask[name] = everything
 
 
 def _broadcast(

@@ -149,6 +149,18 @@ class OperatorFile:
         kind(self.source, self.header.size, end).read_into(out)
         return out
 
+    @cached_property
+    def _offsets(self) -> dict[str, I64Array]:
+        """Where each state's elements begin in the file."""
+        states = self.handle.states
+        return {name: np.array(part.offsets, np.int64) for name, part in states.items()}
+
+    @cached_property
+    def _bounds(self) -> I64Array:
+        """Where elements begin in `content`, whose they may be, ascending; and where it ends."""
+        everything = np.sort(np.concatenate([np.empty(0, np.int64), *self._offsets.values()]))
+        return np.append(self._within(everything), self.content.size)
+
     def _within(self, offsets: npt.NDArray[np.int64]) -> I64Array:
         """Positions in the file as positions in `content`."""
         if not self.header.compressed:
@@ -172,13 +184,8 @@ class OperatorFile:
         Raises:
             CorruptSnapshotError: An offset leads outside the state.
         """
-        everything = np.array(
-            sorted(at for part in self.handle.states.values() for at in part.offsets), np.int64
-        )
-        part = self.handle.states.get(state)
-        wanted = np.array([] if part is None else part.offsets, np.int64)
-        bounds = np.append(self._within(everything), self.content.size)
-        starts = self._within(wanted)
+        starts = self._within(self._offsets.get(state, np.empty(0, np.int64)))
+        bounds = self._bounds
         ends = bounds[np.searchsorted(bounds[:-1], starts, side="right")]
         return Element(starts, ends)
 
