@@ -256,6 +256,8 @@ class Operator:
         operator_state_compressed: Whether those are compressed.
         subtask_states: How many subtasks left something.
         coordinator_bytes: The size of its coordinator's state.
+        raw_bytes: The size of raw state, keyed and not, which only the job can read.
+        in_flight_bytes: The size of in-flight buffers of an unaligned checkpoint.
         total_bytes: The size of all its state, as stored.
         finished: Whether all of it had finished.
     """
@@ -272,6 +274,8 @@ class Operator:
     operator_state_compressed: bool = False
     subtask_states: int = 0
     coordinator_bytes: int = 0
+    raw_bytes: int = 0
+    in_flight_bytes: int = 0
     total_bytes: int = 0
     finished: bool = False
 

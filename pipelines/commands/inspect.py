@@ -92,6 +92,8 @@ def _describe(
         "operator-max-parallelism": operator.max_parallelism,
         "operator-subtask-state-count": operator.subtask_states,
         "operator-coordinator-state-size-in-bytes": operator.coordinator_bytes,
+        "raw_state_bytes": operator.raw_bytes,
+        "in_flight_bytes": operator.in_flight_bytes,
         "operator-total-size-in-bytes": operator.total_bytes,
         "finished": operator.finished,
         "key_type": operator.keyed_states[0].key_type if operator.keyed_states else None,
@@ -192,6 +194,9 @@ def _print(report: dict[str, Any]) -> None:
             held += f"{', ' if held else ''}{len(one['operator_states'])} operator"
         if one["operator-coordinator-state-size-in-bytes"]:
             held += f"{', ' if held else ''}coordinator"
+        for name, size in (("raw", "raw_state_bytes"), ("in flight", "in_flight_bytes")):
+            if one[size]:
+                held += f"{', ' if held else ''}{name}"
         operators.append(
             (
                 one["operator-uid"] or one["operator-uid-hash"],

@@ -46,6 +46,8 @@ __all__ = [
     "MasterState",
     "OperatorState",
     "SubtaskState",
+    "in_flight_bytes",
+    "raw_bytes",
     "read_metadata",
     "subtask_bytes",
     "write_metadata",
@@ -131,6 +133,19 @@ def subtask_bytes(subtask: SubtaskState) -> int:
     ]
     keyed = [one for one in (subtask.managed_keyed, subtask.raw_keyed) if one is not None]
     return sum(one.size for one in streams if one is not None) + sum(map(keyed_bytes, keyed))
+
+
+def raw_bytes(subtask: SubtaskState) -> int:
+    """The size of a subtask's raw state, keyed and not."""
+    operator, keyed = subtask.raw_operator, subtask.raw_keyed
+    found = operator.stream.size if operator is not None and operator.stream is not None else 0
+    return found + (keyed_bytes(keyed) if keyed is not None else 0)
+
+
+def in_flight_bytes(subtask: SubtaskState) -> int:
+    """The size of a subtask's in-flight buffers."""
+    channels = (*subtask.inputs, *subtask.outputs)
+    return sum(one.stream.size for one in channels if one.stream is not None)
 
 
 def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:

@@ -21,6 +21,8 @@ from state_core.formats.keyed_files import open_keyed
 from state_core.formats.metadata import (
     CheckpointMetadata,
     OperatorState,
+    in_flight_bytes,
+    raw_bytes,
     read_metadata,
     subtask_bytes,
 )
@@ -133,6 +135,8 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         any(file.header.compressed for file in operator_files.values()),
         len(state.subtasks or {}),
         coordinator,
+        sum(raw_bytes(one) for one in (state.subtasks or {}).values()),
+        sum(in_flight_bytes(one) for one in (state.subtasks or {}).values()),
         coordinator + sum(subtask_bytes(one) for one in (state.subtasks or {}).values()),
         finished=state.subtasks is None,
     )

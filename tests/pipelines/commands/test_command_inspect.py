@@ -11,7 +11,7 @@ import pytest
 from state_core import open_snapshot
 from tests.command import run
 from tests.golden_cases import GoldenCase, golden_cases
-from tests.lakes import KINDS, WINDOWS, WORDS, golden
+from tests.lakes import KINDS, WINDOWS, WORDS, golden, raw_savepoint
 
 FLINKS_COLUMNS = [
     "checkpoint-id",
@@ -192,6 +192,17 @@ def test_for_people() -> None:
     ):  # fmt: skip
         assert said in ran.out
     assert str(WINDOWS) in ran.out.replace("\n", "")
+
+
+def test_raw_state_is_listed(tmp_path: Path) -> None:
+    """What only the job can read has a size, and is named for people."""
+    source = raw_savepoint(tmp_path / "raw")
+    report = inspected(source)
+    sizes = [one["raw_state_bytes"] for one in report["operators"]]
+    subtasks = len(open_snapshot(source).metadata.operators[0].subtasks)
+    assert sizes[0] == subtasks * (source / "opaque").stat().st_size
+    assert not any(sizes[1:])
+    assert " raw" in run("inspect", source).out
 
 
 def test_operator_state_is_named() -> None:
