@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,17 @@ def wordcount() -> Path:
     return GOLDEN / "flink" / "wordcount-hashmap-canonical-p2-m128-flink2.3.0" / "savepoint"
 
 
+# what was derived from a registry is kept by its number of changes: no test has another's
+_CHANGES = count(1_000_000, 1_000_000)
+
+
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten behind it; no entry points, nothing was loaded yet."""
     monkeypatch.setattr(registry, "_classes", dict(registry._classes))
     monkeypatch.setattr(decoders, "_decoders", {})
     state = plugins._State()
-    state.changes = plugins.changes() + 1_000_000  # never a number that was there before
+    state.changes = next(_CHANGES)
     monkeypatch.setattr(plugins, "_state", state)
     monkeypatch.setattr(plugins, "entry_points", lambda **_: ())
     monkeypatch.delenv(plugins.ENVIRONMENT, raising=False)

@@ -17,6 +17,7 @@ from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.handles import KeyGroupRange
 from state_core.measure import Measure
+from state_core.serializers.registry import changes
 from state_core.snapshot import KeyedFile, Snapshot
 
 __all__ = ["ImportTask", "SliceResult", "TableTarget", "import_slice"]
@@ -74,6 +75,7 @@ def _opened(
     source: str,
     digest: str,  # noqa: ARG001 - tells it from another that was in that directory before
     allow_external: tuple[str, ...],
+    registered: int,  # noqa: ARG001 - what was opened before knows nothing of what came since
 ) -> Snapshot:
     return open_snapshot(source, allow_external=allow_external)
 
@@ -84,7 +86,7 @@ def import_slice(task: ImportTask) -> SliceResult:
     Raises:
         SnapshotError: The snapshot can't be read there.
     """
-    snapshot = _opened(task.source, task.digest, task.allow_external)
+    snapshot = _opened(task.source, task.digest, task.allow_external, changes())
     (operator,) = (one for one in snapshot.operators if one.operator_id == task.operator_id)
     return _Slice(task, operator.keyed_files[task.file]).run()
 

@@ -20,6 +20,7 @@ from state_core.formats.operator_states import OperatorLayout, operator_layout
 from state_core.formats.state_files import StateFiles
 from state_core.non_keyed import NonKeyedState
 from state_core.serializers.decoders import undecoded
+from state_core.serializers.registry import changes
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
@@ -124,7 +125,6 @@ def _encoded(info: StateMetaInfo) -> bytes:
     return out.to_bytes()
 
 
-@lru_cache(maxsize=256)
 def parse_operator_state(meta_info: bytes) -> tuple[NonKeyedState, OperatorLayout]:
     """A state and its layout from the bytes that a snapshot holds of it.
 
@@ -133,6 +133,11 @@ def parse_operator_state(meta_info: bytes) -> tuple[NonKeyedState, OperatorLayou
     Args:
         meta_info: As in `NonKeyedState.meta_info`.
     """
+    return _parse_operator_state(meta_info, changes())
+
+
+@lru_cache(maxsize=256)
+def _parse_operator_state(meta_info: bytes, _changes: int) -> tuple[NonKeyedState, OperatorLayout]:
     info = read_state_meta_info(DataInput(meta_info, "state meta info"))
     with undecoded():
         layout = operator_layout(info)
