@@ -94,7 +94,9 @@ def kinds(parallelism: int, max_parallelism: int) -> Made:
             user_key="String",
         ),
         NewKeyedState("total", rows(key=keys, value=totals), "reducing", value="Long"),
-        NewKeyedState("avg", rows(key=keys, value=averages), "aggregating", value="Tuple2<Long, Long>"),
+        NewKeyedState(
+            "avg", rows(key=keys, value=averages), "aggregating", value="Tuple2<Long, Long>"
+        ),
         NewKeyedState(
             "triple", rows(key=keys, value=triples), value="Tuple3<Integer, String, Boolean>"
         ),
