@@ -350,6 +350,12 @@ OF_ONE: list[Wrapper] = [
         2,
         lambda one: joined(fixed(8), one),
     ),
+    _wrapper(
+        "BufferEntry",
+        f"{FLINK}streaming.api.operators.co.IntervalJoinOperator$BufferEntrySerializerSnapshot",
+        2,
+        lambda one: joined(st.sampled_from([b"\0", b"\1"]), one),
+    ),
 ]
 OF_TWO: list[Wrapper] = [
     _wrapper("Map", f"{BASE}MapSerializerSnapshot", 1, _map),
@@ -361,6 +367,12 @@ OF_TWO: list[Wrapper] = [
         f"{FLINK}streaming.api.operators.TimerSerializerSnapshot",
         2,
         lambda key, namespace: joined(fixed(8), key, namespace),
+    ),
+    _wrapper(
+        "TaggedUnion",
+        f"{FLINK}streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot",
+        2,
+        lambda one, two: joined(st.just(b"\1"), one) | joined(st.just(b"\2"), two),
     ),
 ]
 LEAVES = leaves()
@@ -383,9 +395,11 @@ def padded_nullable() -> Sample:
     return Sample("Padded<Long>", composite(java_class, 2, i32(8), LONG), encoded, java_class)
 
 
-def samples(depth: int = 2) -> st.SearchStrategy[Sample]:
-    """Any type of the table, and types made of such, up to so deep."""
-    found = st.sampled_from([*LEAVES, padded_nullable()])
+def samples(
+    depth: int = 2, leaf: st.SearchStrategy[Sample] | None = None
+) -> st.SearchStrategy[Sample]:
+    """Any type of the table, or of the given ones, and types made of such, up to so deep."""
+    found = st.sampled_from([*LEAVES, padded_nullable()]) if leaf is None else leaf
     for _ in range(depth):
         inner = found
         found = (

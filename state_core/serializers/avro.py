@@ -19,14 +19,14 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from typing_extensions import Self
 
-from state_core.errors import IncompatibleError
+from state_core.errors import EncodeError, IncompatibleError
+from state_core.serializers.avro_blocks import AvroArray, AvroMap
 from state_core.serializers.avro_resolution import Schema, differences, named_schemas, same_schema
 from state_core.serializers.avro_types import (
-    AvroArray,
     AvroBytes,
+    AvroEmptyRecord,
     AvroEnum,
     AvroFixed,
-    AvroMap,
     AvroNull,
     AvroOptional,
     AvroRecord,
@@ -133,7 +133,7 @@ class AvroSerializer(TypeSerializer):
             return _Recursive(self, full_name)
         inner = (*within, full_name)
         fields = [(str(one["name"]), self._build(one["type"], inner)) for one in schema["fields"]]
-        return AvroRecord(full_name, fields)
+        return AvroRecord(full_name, fields) if fields else AvroEmptyRecord(full_name)
 
     def _union(self, branches: list[TypeSerializer], schema: list[Any]) -> TypeSerializer:
         nulls = [index for index, one in enumerate(branches) if isinstance(one, AvroNull)]
@@ -160,10 +160,12 @@ class AvroSerializer(TypeSerializer):
 
     def write(self, value: Any, out: DataOutput) -> None:
         """One value."""
-        if self.recursive:
-            out.write_bytes(value)
-        else:
+        if not self.recursive:
             self.value.write(value, out)
+        elif not isinstance(value, bytes):
+            raise EncodeError(f"{value!r} is no bytes of {self.name}, which contains itself")
+        else:
+            out.write_bytes(value)
 
     def skip_program(self) -> tuple[int, ...] | None:
         """The value's."""

@@ -32,11 +32,10 @@ from state_core.serializers.text import ByteArraySerializer
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
-    "AvroArray",
     "AvroBytes",
+    "AvroEmptyRecord",
     "AvroEnum",
     "AvroFixed",
-    "AvroMap",
     "AvroNull",
     "AvroOptional",
     "AvroRecord",
@@ -49,10 +48,10 @@ _BYTES = ByteArraySerializer()
 
 
 class AvroNull(TypeSerializer):
-    """`null`: no bytes at all."""
+    """`null`: no bytes at all; a column of nulls, of a type that Parquet has."""
 
     name = "null"
-    arrow_type = pa.null()
+    arrow_type = pa.binary()
     length = 0
 
     @property
@@ -70,7 +69,7 @@ class AvroNull(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """A column of nulls."""
-        return pa.nulls(cursor.rows)
+        return pa.nulls(cursor.rows, self.arrow_type)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Nothing."""
@@ -238,6 +237,35 @@ def _indices(cursor: Cursor, count: int, what: str) -> pa.Array:
     return pa.array(found, mask=None if held.all() else ~held)
 
 
+class AvroEmptyRecord(TypeSerializer):
+    """`record` of no fields: no bytes; binary, since Parquet has no struct without fields."""
+
+    arrow_type = pa.binary()
+    length = 0
+
+    def __init__(self, full_name: str) -> None:
+        self.full_name = full_name
+
+    @property
+    def name(self) -> str:
+        """The schema's name."""
+        return f"record {self.full_name}"
+
+    @property
+    def least(self) -> int:
+        """Nothing."""
+        return 0
+
+    def read(self, source: DataInput) -> bytes:
+        """Nothing, which is not null."""
+        return b""
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Nothing."""
+        if value != b"":
+            raise EncodeError(f"{value!r} where {self.name} has no fields")
+
+
 class AvroRecord(TupleSerializer):
     """`record`: its fields in order, each with its name."""
 
@@ -355,105 +383,3 @@ class AvroUnion(TypeSerializer):
             raise EncodeError(f"{value!r} names no branch of {self.name}")
         out.write_int(index)
         self.branches[index].write(value.get(f"b{index}"), out)
-
-
-class AvroArray(TypeSerializer):
-    """`array`: blocks of items."""
-
-    def __init__(self, item: TypeSerializer) -> None:
-        self.item = item
-        self.arrow_type = pa.list_(item.arrow_type)
-
-    @property
-    def name(self) -> str:
-        """`array<...>`."""
-        return f"array<{self.item.name}>"
-
-    def read(self, source: DataInput) -> list[Any]:
-        """One array."""
-        found: list[Any] = []
-        while count := _block(source, self.item.least):
-            found += [self.item.read(source) for _ in range(count)]
-        return found
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Value by value."""
-        return _decode_checked(self, cursor)
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """One array, in one block."""
-        if not isinstance(value, list):
-            raise EncodeError(f"{value!r} is no array")
-        if value:
-            out.write_varint(len(value))
-        for one in value:
-            self.item.write(one, out)
-        out.write_byte(0)
-
-
-class AvroMap(TypeSerializer):
-    """`map`: blocks of string keys and values."""
-
-    def __init__(self, value: TypeSerializer) -> None:
-        self.value = value
-        self.key = AvroString()
-        self.arrow_type = pa.map_(pa.string(), value.arrow_type)
-
-    @property
-    def name(self) -> str:
-        """`map<...>`."""
-        return f"map<{self.value.name}>"
-
-    def read(self, source: DataInput) -> list[tuple[str, Any]]:
-        """One map, as pairs."""
-        found: list[tuple[str, Any]] = []
-        while count := _block(source, 4 + self.value.least):
-            found += [(self.key.read(source), self.value.read(source)) for _ in range(count)]
-        return found
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Value by value."""
-        return _decode_checked(self, cursor)
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """One map, in one block."""
-        pairs = list(value.items()) if isinstance(value, dict) else value
-        if not isinstance(pairs, list):
-            raise EncodeError(f"{value!r} is no map")
-        if pairs:
-            out.write_varint(len(pairs))
-        for key, one in pairs:
-            self.key.write(key, out)
-            self.value.write(one, out)
-        out.write_byte(0)
-
-
-def _block(source: DataInput, least: int) -> int:
-    """The count of a block's items; 0 at the end."""
-    count = shift = 0
-    while True:
-        byte = source.read_unsigned_byte()
-        count |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-        if shift > 56:
-            raise source.fault("a block's count that does not end")
-    if count * max(1, least) > source.remaining:
-        raise source.fault(f"a block of {count} items in {source.remaining} bytes")
-    return count
-
-
-def _decode_checked(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:
-    """Value by value, marking what was written in other blocks than we would write."""
-    starts = cursor.position.copy()
-    column = TypeSerializer.decode(serializer, cursor)
-    for row, value in enumerate(column.to_pylist()):
-        if value is None:
-            continue
-        out = DataOutput()
-        serializer.write(value, out)
-        start, end = int(starts[row]), int(cursor.position[row])
-        if out.to_bytes() != cursor.data[start:end].tobytes():
-            cursor.inexact[row] = 1
-    return column

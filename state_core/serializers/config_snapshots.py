@@ -103,8 +103,8 @@ def _serializer_name(snapshot_class: str) -> str:
 
 def _refused(what: str, at: str) -> StateError:
     return UnsupportedFormatError(
-        f"a Java-serialized serializer in the form of before Flink 1.7, {what}, whose format its"
-        " class alone does not fix",
+        "a Java-serialized serializer in the form of before Flink 1.7,"
+        f" {what or 'without a name'}, whose format its class alone does not fix",
         place=at,
         remedy=BRING_FORWARD,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from state_core.errors import EncodeError
 from state_core.serializers.base import TypeSerializer
 from state_core.serializers.numbers import BooleanSerializer
 from state_core.serializers.registry import register
@@ -54,7 +55,9 @@ class UnionSerializer(TypeSerializer):
 
     def write(self, value: Any, out: DataOutput) -> None:
         """One element."""
-        tag = value["input"]
+        tag = value.get("input") if isinstance(value, dict) else None
+        if tag not in (ONE, TWO):
+            raise EncodeError(f"{value!r} is of neither input of {self.name}")
         out.write_byte(tag)
         self.inputs[tag].write(value["one" if tag == ONE else "two"], out)
 

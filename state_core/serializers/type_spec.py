@@ -5,6 +5,7 @@ A type is text as Java would write it, or, where a class has parts with names, a
     Long
     Tuple2<String, List<Integer>>
     {pojo: com.acme.Customer, fields: {id: Long, name: String, tier: Tier}}
+    {list: {enum: com.acme.Tier, constants: [GOLD, SILVER]}}
 
 What comes of it is a serializer snapshot, as a new job of Flink's would write it.
 """
@@ -202,12 +203,26 @@ def _avro(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     return AvroSerializerSnapshot.of(spec["avro"])
 
 
+def _generic(name: str) -> Callable[[Mapping[str, Any]], TypeSerializerSnapshot]:
+    """`{list: ...}`, `{map: [..., ...]}`: what text can't say where a part is a mapping."""
+
+    def build(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
+        held = spec[name.lower()]
+        parts = held if isinstance(held, list) else [held]
+        if not parts:
+            raise EncodeError(f"a {name.lower()} of no types")
+        return _GENERIC[name](name, tuple(parse_type(one) for one in parts))
+
+    return build
+
+
 _MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {
     "pojo": _pojo,
     "avro": _avro,
     "enum": _enum,
     "array": _array,
     "row_data": _row_data,
+    **{name.lower(): _generic(name) for name in _GENERIC},
 }
 
 

@@ -18,7 +18,14 @@ from typing_extensions import Self
 from pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 
-SOURCES = ("Oracle.java", "Jobs.java", "OperatorJobs.java", "ProfileJobs.java", "Json.java")
+SOURCES = (
+    "Oracle.java",
+    "Jobs.java",
+    "OperatorJobs.java",
+    "ProfileJobs.java",
+    "Judge.java",
+    "Json.java",
+)
 KEPT_LINES = 60
 ANSWER_SECONDS = 300
 CLOSE_SECONDS = 30

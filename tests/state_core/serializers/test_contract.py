@@ -24,6 +24,7 @@ from state_core.serializers.base import TypeSerializer
 from state_core.serializers.columns import Target
 from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
 from state_core.wire import DataInput, DataOutput
+from tests.avro_samples import AVRO, avro_samples
 from tests.serializer_columns import cursor_over, decode, encode, read, walked, write
 from tests.serializer_samples import (
     LEAVES,
@@ -43,16 +44,13 @@ NESTED = [
     wrapped(OF_TWO[0], STRING, wrapped(OF_ONE[0], wrapped(OF_ONE[6], STRING))),
     padded_nullable(),
 ]
-TABLE = [*LEAVES, *NESTED]
+TABLE = [*LEAVES, *AVRO, *NESTED]
 every_sample = pytest.mark.parametrize("sample", TABLE, ids=repr)
 
 # what has tests of its own instead, since its bytes are more than a few lines' description
 ELSEWHERE = (
     "org.apache.flink.table.",
-    "org.apache.flink.formats.avro.",
     "org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot",
-    "org.apache.flink.streaming.api.datastream.CoGroupedStreams",
-    "org.apache.flink.streaming.api.operators.co.",
     # carried, and never understood
     "org.apache.flink.api.java.typeutils.runtime.ValueSerializer",
     "org.apache.flink.api.java.typeutils.runtime.CopyableValueSerializer",
@@ -275,7 +273,14 @@ def test_any_nesting(found: tuple[Sample, list[bytes]]) -> None:
     check_contract(sample, values, [row % 2 == 0 for row in range(len(values))])
 
 
-@given(data=st.data(), found=with_values(samples()))
+@given(found=with_values(samples(1, avro_samples())))
+def test_avro_of_any_schema(found: tuple[Sample, list[bytes]]) -> None:
+    """And for Avro, alone and in lists, maps, tuples and all else."""
+    sample, values = found
+    check_contract(sample, values, [row % 2 == 0 for row in range(len(values))])
+
+
+@given(data=st.data(), found=with_values(samples() | samples(1, avro_samples())))
 def test_damaged_bytes(data: st.DataObject, found: tuple[Sample, list[bytes]]) -> None:
     """Changed or cut bytes: a value or an error of ours, the same one by one and as a column."""
     sample, values = found

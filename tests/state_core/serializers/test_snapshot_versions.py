@@ -35,7 +35,7 @@ def utf(text: str) -> bytes:
 @pytest.mark.parametrize(
     ("form", "kind", "words"),
     [
-        (1, UnsupportedFormatError, "Java-serialized serializer of Flink 1.6"),
+        (1, UnsupportedFormatError, "Java-serialized serializer in the form of before Flink 1.7"),
         (0, CorruptSnapshotError, "unknown form 0"),
         (3, CorruptSnapshotError, "unknown form 3"),
     ],

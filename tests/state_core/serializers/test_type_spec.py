@@ -28,6 +28,8 @@ MAPPINGS: list[dict[str, Any]] = [
     {"enum": "com.acme.Tier", "constants": ["GOLD", "SILVER"]},
     {"array": "java.lang.Long", "of": "Long"},
     {"row_data": ["BIGINT NOT NULL", "STRING", "DECIMAL(10, 2)"]},
+    {"list": {"enum": "com.acme.Tier", "constants": ["GOLD", "SILVER"]}},
+    {"map": ["Long", {"tuple": ["String", {"nullable": {"row": ["Long"]}}]}]},
     {"avro": {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}},
 ]
 
@@ -82,6 +84,8 @@ def test_a_boxed_field_begins_as_null_and_a_primitive_as_zero() -> None:
         ({"pojo": "P"}, "'fields'"),
         ({"enum": "E"}, "constants"),
         ({"thing": 1}, "a type of"),
+        ({"map": "Long"}, "takes 2"),
+        ({"list": []}, "of no types"),
     ],
     ids=str,
 )
