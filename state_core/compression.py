@@ -26,7 +26,7 @@ import cramjam
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from state_core.filesystem import ByteSource
 from state_core.kernels import frames
 
@@ -89,12 +89,17 @@ class SnappyStream:
         start: Where the first lies. It need not be a stream identifier: in operator state an
             offset points behind it.
         end: Behind the last.
+        up_to_break: Whether a break ends the content, chunk for chunk, and is kept as `error`.
     """
 
-    def __init__(self, source: ByteSource, start: int, end: int) -> None:
+    def __init__(
+        self, source: ByteSource, start: int, end: int, *, up_to_break: bool = False
+    ) -> None:
         self.source = source
         self.position = start
         self.end = end
+        self.error: StateError | None = None
+        self._up_to_break = up_to_break
         self._held = np.empty(ROOM + min(HELD, end - start), np.uint8)
         self._at = self._behind = ROOM
         self._left = np.empty(0, np.uint8)
@@ -104,21 +109,31 @@ class SnappyStream:
         done = min(out.size, self._left.size)
         out[:done] = self._left[:done]
         self._left = self._left[done:]
-        while done < out.size:
-            room = out.size - done
-            chunks, content = self._next_run(min(room, RUN_CONTENT))
-            if content == 0:
+        while done < out.size and self.error is None:
+            try:
+                count = self._read_run(out[done:])
+            except StateError as error:
+                if not self._up_to_break:
+                    raise
+                self.error = error
                 break
-            if content <= room:
-                self._decompress(chunks, out[done : done + content])
-                done += content
-            else:
-                chunk = np.empty(content, np.uint8)
-                self._decompress(chunks, chunk)
-                out[done:] = chunk[:room]
-                self._left = chunk[room:]
-                done = out.size
+            if count == 0:
+                break
+            done += count
         return done
+
+    def _read_run(self, out: npt.NDArray[np.uint8]) -> int:
+        """Decompress the next chunks, or what fits of one; say how many bytes that is."""
+        chunks, content = self._next_run(1 if self._up_to_break else min(out.size, RUN_CONTENT))
+        if content <= out.size:
+            if content:
+                self._decompress(chunks, out[:content])
+            return content
+        chunk = np.empty(content, np.uint8)
+        self._decompress(chunks, chunk)
+        out[:] = chunk[: out.size]
+        self._left = chunk[out.size :]
+        return out.size
 
     def _next_run(self, room: int) -> tuple[npt.NDArray[np.uint8], int]:
         """Whole chunks with up to `room` bytes of content, or one that has more; and how many."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from state_core.compression import open_stream
+from state_core.compression import SnappyStream, StateStream, open_stream
 from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from state_core.filesystem import ByteSource
 from state_core.formats.keyed_layout import KeyedLayout
@@ -87,6 +87,7 @@ class _GroupReader:
     def __init__(self, file: HeapFile, span: KeyGroupSpan) -> None:
         self.file = file
         self.span = span
+        self.broken: StateError | None = None
         self.data = self._read()
         self.at = 0
 
@@ -100,10 +101,19 @@ class _GroupReader:
         found = int.from_bytes(head.tobytes(), "big")
         if found != span.group:
             raise self._fault(f"key group {found} where {span.group} should be", 0)
-        stream = open_stream(
-            source, span.start + 4, span.end, compressed=self.file.header.compressed
-        )
-        blocks = []
+        start, compressed = span.start + 4, self.file.header.compressed
+        try:
+            return self._content(open_stream(source, start, span.end, compressed=compressed))
+        except StateError:
+            if not compressed:
+                raise
+            stream = SnappyStream(source, start, span.end, up_to_break=True)
+            content = self._content(stream)
+            self.broken = stream.error
+            return content
+
+    def _content(self, stream: StateStream) -> U8Array:
+        blocks, span = [], self.span
         while True:
             block = np.empty(min(BLOCK_BYTES, 16 * (span.end - span.start)), np.uint8)
             count = stream.read_into(block)
@@ -112,7 +122,17 @@ class _GroupReader:
                 return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
     def run(self) -> Iterator[Entries]:
-        """State after state."""
+        """State after state; of one that breaks off, what precedes the break."""
+        try:
+            yield from self._states()
+        except CorruptSnapshotError:
+            if self.broken is None:
+                raise
+        if self.broken is not None:
+            raise self.broken.within(f"key group {self.span.group}")
+
+    def _states(self) -> Iterator[Entries]:
+        seen = set()
         for _ in self.file.header.states:
             if self.at + HEAD > self.data.size:
                 raise self._fault("a key group that ends before all its states", self.at)
@@ -121,11 +141,22 @@ class _GroupReader:
             self.at += HEAD
             if state >= len(self.file.layouts):
                 raise self._fault(f"state id {state}, which the header did not register", self.at)
+            if state in seen:
+                raise self._fault(f"state id {state} for the second time", self.at)
+            seen.add(state)
             if count > self.data.size - self.at:
                 raise self._fault(f"{count} entries declared in too few bytes", self.at)
+            rows = min(count, TABLE_ROWS)
             while count:
-                rows = min(count, TABLE_ROWS)
-                yield self._batch(state, rows)
+                rows, start = min(count, rows), self.at
+                try:
+                    batch = self._batch(state, rows)
+                except CorruptSnapshotError:
+                    if rows == 1:
+                        raise
+                    rows, self.at = rows // 2, start
+                    continue
+                yield batch
                 count -= rows
         if self.at != self.data.size:
             raise self._fault(f"{self.data.size - self.at} bytes behind the last state", self.at)

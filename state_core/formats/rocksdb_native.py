@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from rocksdict import AccessType, Options, Rdict
+from rocksdict import AccessType, Options, Rdict, ReadOptions
 
 from state_core.errors import CorruptSnapshotError, UnsafePathError
 from state_core.filesystem import ByteSource, FileSource
@@ -77,6 +77,7 @@ class RocksDBFiles:
     key_groups: KeyGroupRange
     prefix: int
     _held: list[Any] = field(default_factory=list, repr=False, compare=False)
+    _families: set[str] = field(default_factory=set, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -105,18 +106,35 @@ class RocksDBFiles:
         except Exception as error:
             raise self._fault(error) from error
         database.set_loads(_refuse)
-        known = set(families)
-        for state in self.header.states:
-            if state.name not in known:
-                raise CorruptSnapshotError(
-                    f"RocksDB has no column family for state {state.name!r}",
-                    place=self.name,
-                    remedy="a file of the checkpoint is missing or another's: copy it whole",
-                )
+        self._families.update(families)
         return database
 
-    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+    def family(self, state: int) -> Any:
+        """The column family of a state.
+
+        Raises:
+            CorruptSnapshotError: There is none, or RocksDB can't read its files.
+        """
+        database, name = self._database, self.header.states[state].name
+        if name not in self._families:
+            raise CorruptSnapshotError(
+                f"RocksDB has no column family for state {name!r}",
+                place=self.name,
+                remedy="a file of the checkpoint is missing or another's: copy it whole",
+            )
+        try:
+            return database.get_column_family(name)
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def entries(
+        self, key_groups: KeyGroupRange | None = None, states: Sequence[int] | None = None
+    ) -> Iterator[Entries]:
         """All entries of some key groups, key group after key group.
+
+        Args:
+            key_groups: Only these; all by default.
+            states: Only these, by id; all by default.
 
         Raises:
             CorruptSnapshotError: RocksDB can't read its files.
@@ -126,7 +144,8 @@ class RocksDBFiles:
             wanted = wanted.intersection(key_groups)
         if not len(wanted) or not self.files:
             return
-        families = [_Family(self, index, wanted) for index in range(len(self.header.states))]
+        chosen = range(len(self.header.states)) if states is None else states
+        families = [_Family(self, index, wanted) for index in chosen]
         rows: list[tuple[int, list[tuple[bytes, bytes]]]] = []
         count = 0
         for group in range(wanted.first, wanted.last + 1):
@@ -177,16 +196,19 @@ class _Family:
     def __init__(self, files: RocksDBFiles, state: int, wanted: KeyGroupRange) -> None:
         self.files = files
         self.state = state
-        name = files.header.states[state].name
         self.prefix = files.prefix
-        database = files._database  # noqa: SLF001 - a part of it
+        self.family: Any = files.family(state)
+        self.last = wanted.first.to_bytes(self.prefix, "big")
+        self.behind = (wanted.last + 1).to_bytes(self.prefix + 1, "big")
+        options = ReadOptions()
+        if self.behind[0] == 0:  # else the range ends where all key groups end
+            options.set_iterate_upper_bound(self.behind[1:])
         try:
-            self.family: Any = database.get_column_family(name)
-            self.last = wanted.first.to_bytes(self.prefix, "big")
-            self.items: Any = self.family.items(from_key=self.last)
+            self.items: Any = self.family.items(from_key=self.last, read_opt=options)
         except Exception as error:
-            raise files._fault(error) from error  # noqa: SLF001 - the same
+            raise files._fault(error) from error  # noqa: SLF001 - a part of it
         self.held: list[tuple[bytes, bytes]] = []
+        self.error: Exception | None = None
 
     def of_group(self, group: int) -> Iterator[list[tuple[bytes, bytes]]]:
         """The entries of one key group, in batches."""
@@ -208,6 +230,10 @@ class _Family:
             return
 
     def _next(self) -> list[tuple[bytes, bytes]]:
+        """The next entries; those before a break come before the error that tells of it."""
+        if self.error is not None:
+            raise self.files._fault(self.error) from self.error  # noqa: SLF001 - a part of it
+        found: list[tuple[bytes, bytes]] = []
         try:
             found = list(islice(self.items, BATCH_ROWS))
             if found:
@@ -215,7 +241,9 @@ class _Family:
             if len(found) < BATCH_ROWS:
                 self._check_end()
         except Exception as error:
-            raise self.files._fault(error) from error  # noqa: SLF001 - a part of it
+            if not found:
+                raise self.files._fault(error) from error  # noqa: SLF001 - the same
+            self.error = error
         return found
 
     def _check_end(self) -> None:
@@ -229,7 +257,7 @@ class _Family:
         if again.valid() and again.key() == self.last:
             again.next()
         again.status()
-        if again.valid():
+        if again.valid() and (self.behind[0] != 0 or again.key() < self.behind[1:]):
             raise CorruptSnapshotError("reading ended before the last entry")
 
 

@@ -50,8 +50,13 @@ class StateFiles:
         self.directory = directory
         self.allowed = tuple(Directory(one) for one in allow_external)
 
-    def open(self, handle: StreamHandle) -> ByteSource:
+    def open(self, handle: StreamHandle, *, whole: bool = True) -> ByteSource:
         """The bytes of a handle.
+
+        Args:
+            handle: What to open.
+            whole: Whether a file that is shorter than the handle says is refused; if not, the
+                source has what is there.
 
         Raises:
             MissingFileError: The file is not there.
@@ -59,7 +64,7 @@ class StateFiles:
             CorruptSnapshotError: The file is shorter than the handle says, or no name is such.
         """
         try:
-            return self._open(handle)
+            return self._open(handle, whole)
         except ValueError as error:
             raise CorruptSnapshotError(
                 f"a state file called {_named(handle)}, which no file can be",
@@ -74,23 +79,25 @@ class StateFiles:
                 remedy="copy the snapshot whole, to where it may be read",
             ) from error
 
-    def _open(self, handle: StreamHandle) -> ByteSource:
+    def _open(self, handle: StreamHandle, whole: bool) -> ByteSource:
         if isinstance(handle, InlineHandle):
             return InlineSource(f"{self.directory.full('_metadata')}, inlined state", handle.data)
         if isinstance(handle, RelativeHandle):
             source = self.directory.source(self._checked(handle.path))
-            return self._sized(source, 0, handle.size)
+            return self._sized(source, 0, handle.size, whole)
         if isinstance(handle, FileHandle):
-            return self._sized(self._absolute(handle.uri), 0, handle.size)
+            return self._sized(self._absolute(handle.uri), 0, handle.size, whole)
         if isinstance(handle, SegmentHandle):
-            return self._sized(self._absolute(handle.uri), handle.start, handle.size)
+            return self._sized(self._absolute(handle.uri), handle.start, handle.size, whole)
         raise UnsupportedFormatError(
             f"state in a {type(handle).__name__}",
             place=self.directory.full("_metadata"),
             remedy="take a savepoint, which holds its state in plain files",
         )
 
-    def _sized(self, source: FileSource, start: int, size: int) -> FileSource:
+    def _sized(self, source: FileSource, start: int, size: int, whole: bool) -> FileSource:
+        if start + size > source.size and not whole:
+            size = max(0, source.size - start)
         if start + size > source.size:
             raise CorruptSnapshotError(
                 f"{source.size} bytes, and `_metadata` says {start + size}",

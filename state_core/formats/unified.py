@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from state_core.compression import StateStream, open_stream
-from state_core.errors import CorruptSnapshotError
+from state_core.compression import SnappyStream, StateStream, open_stream
+from state_core.errors import CorruptSnapshotError, StateError
 from state_core.filesystem import ByteSource
 from state_core.formats.meta_info import KeyedHeader
 from state_core.handles import KeyGroupRange
@@ -29,6 +29,7 @@ __all__ = ["KeyGroupSpan", "UnifiedFile", "spans_of"]
 
 WINDOW_BYTES = 4 << 20
 TABLE_ROWS = 1 << 17
+MARK_BYTES = 2
 
 _FAULTS = {
     scan.BAD_LENGTH: "an entry's length leads past the end of its key group",
@@ -87,21 +88,35 @@ class UnifiedFile:
         return [one for one in self.spans if key_groups is None or one.group in key_groups]
 
     def entries(
-        self, key_groups: KeyGroupRange | None = None, window_bytes: int = WINDOW_BYTES
+        self,
+        key_groups: KeyGroupRange | None = None,
+        window_bytes: int = WINDOW_BYTES,
+        *,
+        to_the_end: bool = False,
     ) -> Iterator[Entries]:
         """All entries of some key groups, in batches, key group after key group.
+
+        Args:
+            key_groups: Only these; all by default.
+            window_bytes: How much is held at once.
+            to_the_end: Whether bytes behind the mark that ends a key group are a fault, which
+                Flink passes over; and whether what precedes a break of a compressed key group
+                comes before the error.
 
         Raises:
             CorruptSnapshotError: The bytes are not entries of these key groups.
         """
-        return _Scanner(self, self.within(key_groups), window_bytes).run()
+        return _Scanner(self, self.within(key_groups), window_bytes, to_the_end).run()
 
 
 class _Scanner:
     """Fills a window with key groups, finds their entries, and carries what is cut off over."""
 
-    def __init__(self, file: UnifiedFile, spans: list[KeyGroupSpan], window_bytes: int) -> None:
+    def __init__(
+        self, file: UnifiedFile, spans: list[KeyGroupSpan], window_bytes: int, to_the_end: bool
+    ) -> None:
         self.file = file
+        self.to_the_end = to_the_end
         self.queue = spans[::-1]
         held = window_bytes
         if not file.header.compressed:
@@ -116,13 +131,15 @@ class _Scanner:
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.origins: list[int] = []
+        self.reached: dict[int, int] = {}
+        self.broken: StateError | None = None
 
     def run(self) -> Iterator[Entries]:
         """Window after window."""
         state = scan.BETWEEN_RUNS
         while self.queue or self.stream is not None or self.groups:
             self._fill()
-            whole = self.stream is None
+            whole = self.stream is None and self.broken is None
             progress = np.array([0, self.starts[0], state, 0], np.int64)
             bounds = (
                 np.array(self.groups, np.int32),
@@ -138,13 +155,13 @@ class _Scanner:
                 )  # fmt: skip
                 if progress[scan.COUNT]:
                     yield self._table(int(progress[scan.COUNT]))
+            if self.broken is not None and status not in _FAULTS:
+                raise self.broken.within(f"key group {self.groups[-1]}")
+            if self.to_the_end:
+                self._check_ends(int(progress[scan.GROUP]))
             if status in _FAULTS:
                 place = self._place(int(progress[scan.POSITION]))
-                raise CorruptSnapshotError(
-                    _FAULTS[status],
-                    place=place,
-                    remedy="the file is damaged or was not copied whole: fetch it again",
-                )
+                raise CorruptSnapshotError(_FAULTS[status], place=place)
             state = int(progress[scan.STATE])
             self._carry(int(progress[scan.GROUP]), int(progress[scan.POSITION]))
 
@@ -155,9 +172,7 @@ class _Scanner:
                 if not self.queue:
                     return
                 span = self.queue.pop()
-                self.stream = open_stream(
-                    self.file.source, span.start, span.end, compressed=self.file.header.compressed
-                )
+                self.stream = self._open(span)
                 self.groups.append(span.group)
                 self.starts.append(self.filled)
                 self.ends.append(self.filled)
@@ -167,7 +182,30 @@ class _Scanner:
             self.filled += count
             self.ends[-1] = self.filled
             if count < room:
+                if isinstance(self.stream, SnappyStream):
+                    self.broken = self.stream.error
                 self.stream = None
+                if self.broken is not None:
+                    return
+
+    def _open(self, span: KeyGroupSpan) -> StateStream:
+        source, compressed = self.file.source, self.file.header.compressed
+        if compressed and self.to_the_end:
+            return SnappyStream(source, span.start, span.end, up_to_break=True)
+        return open_stream(source, span.start, span.end, compressed=compressed)
+
+    def _check_ends(self, closed: int) -> None:
+        """Refuse bytes behind the marks of the key groups that ended."""
+        for index in range(closed):
+            behind = self.reached.pop(self.groups[index], self.starts[index]) + MARK_BYTES
+            left = self.ends[index] - behind
+            if index == len(self.groups) - 1 and self.stream is not None:
+                left += self.stream.read_into(np.empty(1, np.uint8))
+            if left:
+                raise CorruptSnapshotError(
+                    f"{left} bytes or more behind the mark that ends the key group",
+                    place=self._place(behind - MARK_BYTES),
+                )
 
     def _carry(self, group: int, position: int) -> None:
         """Keep the unread tail of a key group that goes on in the next window."""
@@ -180,12 +218,16 @@ class _Scanner:
             self.window = np.empty(2 * len(tail), np.uint8)
         self.window[: len(tail)] = tail
         origin = self.origins[group] + position - self.starts[group]
+        self.reached = dict.fromkeys(self.groups[group : group + 1], 0)
         self.groups, self.starts = [self.groups[group]], [0]
         self.ends, self.origins = [len(tail)], [origin]
         self.filled = len(tail)
 
     def _table(self, count: int) -> Entries:
         groups, key_start, key_end, value_start, value_end = (one[:count] for one in self.positions)
+        if self.to_the_end:
+            last = np.append(np.flatnonzero(groups[1:] != groups[:-1]), count - 1)
+            self.reached.update(zip(groups[last].tolist(), value_end[last].tolist(), strict=True))
         return Entries(
             self.window,
             self.state_of[:count],
