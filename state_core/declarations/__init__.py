@@ -1,0 +1,66 @@
+"""State that is declared before it is used: kinds, types, builders, and jobs of them.
+
+==================  ===============================================================
+`states`            the six kinds of declarations
+`type_descriptors`  their types, from text or from Python's hints
+`functions`         functions of reducing and aggregating states, by name
+`builders`          `StateDeclarations`: how they are made
+`jobs`              operators with their inputs and states; what `legality` checks
+`json_forms`        all of it as JSON, and back
+==================  ===============================================================
+
+Spec: FLIP-433, "State Access on DataStream API V2".
+"""
+
+from state_core.declarations.builders import StateDeclarations
+from state_core.declarations.functions import AggregateFunction, FunctionReference
+from state_core.declarations.jobs import (
+    JobDeclaration,
+    OperatorDeclaration,
+    Side,
+    StreamKind,
+    declare_operator,
+)
+from state_core.declarations.json_forms import from_json, job_from_json, to_json
+from state_core.declarations.states import (
+    AggregatingStateDeclaration,
+    BroadcastStateDeclaration,
+    ListStateDeclaration,
+    MapStateDeclaration,
+    RedistributionMode,
+    RedistributionStrategy,
+    ReducingStateDeclaration,
+    StateDeclaration,
+    StateTtlConfig,
+    StateVisibility,
+    UpdateType,
+    ValueStateDeclaration,
+)
+from state_core.declarations.type_descriptors import TypeDescriptor
+
+__all__ = [
+    "AggregateFunction",
+    "AggregatingStateDeclaration",
+    "BroadcastStateDeclaration",
+    "FunctionReference",
+    "JobDeclaration",
+    "ListStateDeclaration",
+    "MapStateDeclaration",
+    "OperatorDeclaration",
+    "RedistributionMode",
+    "RedistributionStrategy",
+    "ReducingStateDeclaration",
+    "Side",
+    "StateDeclaration",
+    "StateDeclarations",
+    "StateTtlConfig",
+    "StateVisibility",
+    "StreamKind",
+    "TypeDescriptor",
+    "UpdateType",
+    "ValueStateDeclaration",
+    "declare_operator",
+    "from_json",
+    "job_from_json",
+    "to_json",
+]

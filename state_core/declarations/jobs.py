@@ -1,0 +1,164 @@
+"""What a job declares: operators, their inputs, and the states that their functions use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from state_core.declarations.states import StateDeclaration
+from state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
+from state_core.errors import DeclarationError
+from state_core.key_groups import MAX_PARALLELISM_LIMIT
+
+__all__ = ["JobDeclaration", "OperatorDeclaration", "Side", "StreamKind", "declare_operator"]
+
+TWO = 2
+
+
+class StreamKind(Enum):
+    """How the records of an input are partitioned."""
+
+    GLOBAL = "Global"
+    NON_KEYED = "Non-Keyed"
+    KEYED = "Keyed"
+    BROADCAST = "Broadcast"
+
+    @property
+    def short(self) -> str:
+        """As tables have it: `NK`."""
+        return {"Non-Keyed": "NK"}.get(self.value, self.value[0])
+
+
+class Side(Enum):
+    """Which input's record is being processed."""
+
+    ONLY = "the only input"
+    FIRST = "the first input"
+    SECOND = "the second input"
+
+
+@dataclass(frozen=True)
+class OperatorDeclaration:
+    """One process function in its place; whether it is legal is `state_core.legality`'s to say.
+
+    Attributes:
+        uid: By which its state is found in a savepoint.
+        function: Its name, for people.
+        inputs: The kinds of its one or two inputs, the broadcast one first.
+        states: What it uses, whichever side is processed.
+        first_states: What only the processing of the first input uses.
+        second_states: What only the processing of the second input uses.
+        key_type: The key's, where an input is keyed; None if it is not known.
+        parallelism: Of the run that is to restore; None if it is not known.
+        max_parallelism: The number of its key groups; None if that is not set.
+        outputs: How many streams it gives; a function of two outputs has one input.
+    """
+
+    uid: str
+    function: str
+    inputs: tuple[StreamKind, ...]
+    states: tuple[StateDeclaration, ...] = ()
+    first_states: tuple[StateDeclaration, ...] = ()
+    second_states: tuple[StateDeclaration, ...] = ()
+    key_type: TypeDescriptor | None = None
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    outputs: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.uid, str) or not self.uid:
+            raise DeclarationError(
+                f"function {self.function!r} without a uid",
+                remedy="give it one: its state is found by it",
+            )
+        if self.parallelism is not None and self.parallelism < 1:
+            raise DeclarationError(f"a parallelism of {self.parallelism}", place=self.label)
+        groups = self.max_parallelism
+        if groups is not None and not 1 <= groups <= MAX_PARALLELISM_LIMIT:
+            raise DeclarationError(
+                f"a maximum parallelism of {groups}",
+                place=self.label,
+                remedy=f"it lies between 1 and {MAX_PARALLELISM_LIMIT}",
+            )
+        if not 1 <= self.outputs <= TWO or (self.outputs == TWO and len(self.inputs) == TWO):
+            raise DeclarationError(
+                f"{self.outputs} outputs of {len(self.inputs)} inputs",
+                place=self.label,
+                remedy="a process function has one input and one or two outputs, or two and one",
+            )
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages."""
+        return f"operator {self.uid!r}"
+
+    @property
+    def declared(self) -> tuple[tuple[StateDeclaration, tuple[Side, ...]], ...]:
+        """Each declaration, and the sides that it is declared for."""
+        own = (Side.ONLY,) if len(self.inputs) == 1 else (Side.FIRST, Side.SECOND)
+        groups = (self.states, own), (self.first_states, own[:1]), (self.second_states, own[1:])
+        return tuple((one, sides) for states, sides in groups for one in states)
+
+    @property
+    def streams(self) -> str:
+        """Its inputs, as tables have them: `B + NK`; alone, in full."""
+        if len(self.inputs) == 1:
+            return self.inputs[0].value
+        return " + ".join(one.short for one in self.inputs) or "no input"
+
+
+@dataclass(frozen=True)
+class JobDeclaration:
+    """A job, as far as its state goes.
+
+    Attributes:
+        name: Its name.
+        operators: Its stateful operators.
+    """
+
+    name: str
+    operators: tuple[OperatorDeclaration, ...] = ()
+
+
+def declare_operator(
+    uid: str,
+    function: object,
+    inputs: StreamKind | Iterable[StreamKind],
+    states: Iterable[StateDeclaration] = (),
+    *,
+    first_states: Iterable[StateDeclaration] = (),
+    second_states: Iterable[StateDeclaration] = (),
+    key: TypeLike | None = None,
+    parallelism: int | None = None,
+    max_parallelism: int | None = None,
+    outputs: int = 1,
+) -> OperatorDeclaration:
+    """An operator as users say it: with sets of states, a function for its name, any type.
+
+    Raises:
+        DeclarationError: The key's type can't be understood, or the uid is missing.
+    """
+    name = function if isinstance(function, str) else _name_of(function)
+    return OperatorDeclaration(
+        uid,
+        name,
+        (inputs,) if isinstance(inputs, StreamKind) else tuple(inputs),
+        _in_order(states),
+        _in_order(first_states),
+        _in_order(second_states),
+        None if key is None else TypeDescriptor.of(key, f"operator {uid!r}, key"),
+        parallelism,
+        max_parallelism,
+        outputs,
+    )
+
+
+def _in_order(states: Iterable[StateDeclaration]) -> tuple[StateDeclaration, ...]:
+    """Without repetition, by name: sets have no order, and reports should have one."""
+    return tuple(sorted(dict.fromkeys(states), key=lambda one: (one.name, one.kind)))
+
+
+def _name_of(function: object) -> str:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return str(getattr(named, "__qualname__", named))

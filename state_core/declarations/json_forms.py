@@ -1,0 +1,188 @@
+"""Declarations as JSON, and back: text that travels, is kept, and never runs.
+
+A declaration is an object of its fields, with its `kind` and `redistribution_mode`; a type is what
+`type_spec` says, a function `module:qualname`. What reads it refuses what it does not know, and
+says where::
+
+    {"kind": "list", "name": "offsets", "redistribution_mode": "REDISTRIBUTABLE",
+     "redistribution_strategy": "UNION", "type": "Tuple2<String, Long>"}
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from state_core.declarations.functions import FunctionReference
+from state_core.declarations.jobs import JobDeclaration
+from state_core.declarations.states import KINDS, StateDeclaration
+from state_core.declarations.type_descriptors import TypeDescriptor
+from state_core.errors import DeclarationError
+
+__all__ = ["from_json", "job_from_json", "to_json"]
+
+VERSION = 1
+KIND, MODE, VERSION_NAME = "kind", "redistribution_mode", "version"
+# a list's mode is a field, that of all others follows from their kind; JSON has one name for both
+_RENAMED = {"mode": MODE}
+_WORDS = {str: "text", int: "a number", bool: "true or false"}
+
+Value = TypeVar("Value")
+
+
+def to_json(declared: StateDeclaration | JobDeclaration) -> str:
+    """A declaration, or a whole job's, as JSON text; equal ones give the same text."""
+    plain = _plain(declared)
+    if isinstance(declared, JobDeclaration):
+        plain = {VERSION_NAME: VERSION, **plain}
+    return json.dumps(plain, ensure_ascii=True, sort_keys=True)
+
+
+def from_json(text: str) -> StateDeclaration:
+    """The declaration of a state.
+
+    Raises:
+        DeclarationError: The text is no JSON, or no declaration; it names the place.
+    """
+    return _state(_parsed(text), "")
+
+
+def job_from_json(text: str) -> JobDeclaration:
+    """The declaration of a job.
+
+    Raises:
+        DeclarationError: The text is no JSON, or no declaration; it names the place.
+    """
+    held = _object(_parsed(text), "")
+    version = held.get(VERSION_NAME)
+    if version != VERSION:
+        raise DeclarationError(
+            f"version {version!r} of a job's declaration; {VERSION} can be read",
+            place=f"$.{VERSION_NAME}",
+        )
+    return _dataclass(JobDeclaration, held, "", known=(VERSION_NAME,))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, TypeDescriptor):
+        return value.spec
+    if isinstance(value, FunctionReference):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if not is_dataclass(value):
+        return value
+    held = {
+        _RENAMED.get(one.name, one.name): _plain(getattr(value, one.name))
+        for one in fields(value)
+        if one.default is MISSING or getattr(value, one.name) not in (None, ())
+    }
+    if isinstance(value, StateDeclaration):
+        held |= {KIND: value.kind, MODE: value.redistribution_mode.value}
+    return held
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DeclarationError(f"no JSON ({error})") from error
+
+
+def _object(data: Any, path: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise DeclarationError(f"{_shown(data)} is no object", place=f"${path}")
+    return data
+
+
+def _state(data: Any, path: str) -> StateDeclaration:
+    held = _object(data, path)
+    kind = held.get(KIND)
+    found = KINDS.get(kind) if isinstance(kind, str) else None
+    if found is None:
+        raise DeclarationError(
+            f"{_shown(kind)} is no kind of state",
+            place=f"${path}.{KIND}",
+            remedy=f"one of {', '.join(KINDS)}",
+        )
+    own = {_RENAMED.get(one.name, one.name) for one in fields(found)}
+    made = _dataclass(found, held, path, known=(KIND,) if MODE in own else (KIND, MODE))
+    mode = made.redistribution_mode.value
+    if held.get(MODE, mode) != mode:
+        raise DeclarationError(
+            f"a {kind} state is {mode}, not {_shown(held[MODE])}", place=f"${path}.{MODE}"
+        )
+    return made
+
+
+def _dataclass(
+    cls: type[Value], held: Mapping[str, Any], path: str, *, known: tuple[str, ...] = ()
+) -> Value:
+    hints = get_type_hints(cls)
+    wanted = {_RENAMED.get(one.name, one.name): one for one in fields(cls)}  # type: ignore[arg-type]
+    unknown = [name for name in held if name not in wanted and name not in known]
+    if unknown:
+        raise DeclarationError(
+            f"there is no {_shown(unknown[0])} here",
+            place=f"${path}",
+            remedy=f"known are: {', '.join(sorted({*wanted, *known}))}",
+        )
+    values = {}
+    for name, one in wanted.items():
+        if name in held:
+            values[one.name] = _value(hints[one.name], held[name], f"{path}.{name}")
+        elif one.default is MISSING:
+            raise DeclarationError(f"{name!r} is missing", place=f"${path}")
+    try:
+        return cls(**values)
+    except DeclarationError as error:
+        raise error.within(f"${path}") from error
+
+
+def _value(hint: Any, data: Any, path: str) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (one for one in get_args(hint) if one is not type(None))
+        if data is None:
+            return None
+    if get_origin(hint) is tuple:
+        if not isinstance(data, list):
+            raise DeclarationError(f"{_shown(data)} is no list", place=f"${path}")
+        item = get_args(hint)[0]
+        return tuple(_value(item, one, f"{path}[{at}]") for at, one in enumerate(data))
+    if hint is StateDeclaration:
+        return _state(data, path)
+    if hint is TypeDescriptor:
+        if not isinstance(data, str | dict):
+            raise DeclarationError(f"{_shown(data)} is no type", place=f"${path}")
+        return TypeDescriptor.of(data, f"${path}")
+    if hint is FunctionReference:
+        return FunctionReference.of(_scalar(str, data, path), f"${path}")
+    if issubclass(hint, Enum):
+        allowed = [one.value for one in hint]
+        if data not in allowed:
+            raise DeclarationError(
+                f"{_shown(data)} is not known",
+                place=f"${path}",
+                remedy=f"one of {', '.join(allowed)}",
+            )
+        return hint(data)
+    if hint in _WORDS:
+        return _scalar(hint, data, path)
+    return _dataclass(hint, _object(data, path), path)
+
+
+def _scalar(hint: Any, data: Any, path: str) -> Any:
+    if type(data) is not hint:
+        raise DeclarationError(f"{_shown(data)} is not {_WORDS[hint]}", place=f"${path}")
+    return data
+
+
+def _shown(data: Any) -> str:
+    text = json.dumps(data, ensure_ascii=True)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,267 @@
+"""The six kinds of declared state.
+
+Each is a name, types, and how the state is redistributed when the parallelism changes:
+
+============  ==================================  ===============================================
+kind          modes                               where it lies
+============  ==================================  ===============================================
+value         `NONE`                              with its partition: in keyed state
+list          `NONE`, `REDISTRIBUTABLE`           in keyed state; in operator state that is split
+                                                  or united
+map           `NONE`                              in keyed state
+reducing      `NONE`                              in keyed state
+aggregating   `NONE`                              in keyed state
+broadcast     `IDENTICAL`                         in broadcast state
+============  ==================================  ===============================================
+
+Flink 2.3 also lets a list be declared `IDENTICAL`, and then treats it as keyed state; here it is
+refused, as there is nothing that would keep such lists identical.
+
+Source: `org.apache.flink.api.common.state.StateDeclaration` and its kinds (FLIP-433).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar
+
+from state_core.declarations.functions import FunctionReference
+from state_core.declarations.type_descriptors import TypeDescriptor
+from state_core.errors import DeclarationError
+from state_core.snapshot import TIMER_PREFIX
+from state_core.wire import encode_modified_utf8
+
+__all__ = [
+    "KINDS",
+    "AggregatingStateDeclaration",
+    "BroadcastStateDeclaration",
+    "ListStateDeclaration",
+    "MapStateDeclaration",
+    "RedistributionMode",
+    "RedistributionStrategy",
+    "ReducingStateDeclaration",
+    "StateDeclaration",
+    "StateTtlConfig",
+    "StateVisibility",
+    "UpdateType",
+    "ValueStateDeclaration",
+]
+
+MAX_NAME_BYTES = 65535
+
+
+class RedistributionMode(Enum):
+    """Whether a state moves between partitions when the job is rescaled."""
+
+    NONE = "NONE"
+    REDISTRIBUTABLE = "REDISTRIBUTABLE"
+    IDENTICAL = "IDENTICAL"
+
+
+class RedistributionStrategy(Enum):
+    """How a list moves: its elements dealt out evenly, or all of them to everyone."""
+
+    SPLIT = "SPLIT"
+    UNION = "UNION"
+
+
+class UpdateType(Enum):
+    """What makes a value live on: `StateTtlConfig.UpdateType`."""
+
+    ON_CREATE_AND_WRITE = "OnCreateAndWrite"
+    ON_READ_AND_WRITE = "OnReadAndWrite"
+
+
+class StateVisibility(Enum):
+    """Whether an expired value may still be seen: `StateTtlConfig.StateVisibility`."""
+
+    NEVER_RETURN_EXPIRED = "NeverReturnExpired"
+    RETURN_EXPIRED_IF_NOT_CLEANED_UP = "ReturnExpiredIfNotCleanedUp"
+
+
+@dataclass(frozen=True, slots=True)
+class StateTtlConfig:
+    """Time to live of a state's values, in processing time.
+
+    Attributes:
+        millis: How long.
+        update_type: What makes a value live on.
+        visibility: Whether an expired value may still be seen.
+    """
+
+    millis: int
+    update_type: UpdateType = UpdateType.ON_CREATE_AND_WRITE
+    visibility: StateVisibility = StateVisibility.NEVER_RETURN_EXPIRED
+
+    def __post_init__(self) -> None:
+        if isinstance(self.millis, bool) or not isinstance(self.millis, int) or self.millis <= 0:
+            raise DeclarationError(f"a time to live of {self.millis!r} ms", remedy="give it time")
+
+
+@dataclass(frozen=True)
+class StateDeclaration:
+    """What all declarations have; `uses_states` of a process function gives a set of them.
+
+    Attributes:
+        name: Unique within the function's operator.
+        ttl: Time to live of its values, of keyed state only.
+    """
+
+    kind: ClassVar[str] = ""
+    name: str
+    ttl: StateTtlConfig | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            raise DeclarationError("a declaration of no kind", remedy=f"use one of {list(KINDS)}")
+        if not isinstance(self.name, str) or not self.name:
+            raise DeclarationError(f"{self.kind} state without a name")
+        if len(encode_modified_utf8(self.name)) > MAX_NAME_BYTES:
+            raise DeclarationError(f"a name of more than {MAX_NAME_BYTES} bytes", place=self.place)
+        if self.name.startswith(TIMER_PREFIX):
+            raise DeclarationError("the name is that of timers, which are not declared",
+                                   place=self.place)  # fmt: skip
+        if self.ttl is not None and self.redistribution_mode is not RedistributionMode.NONE:
+            raise DeclarationError(
+                f"{self.redistribution_mode.value} state with time to live",
+                place=self.place,
+                remedy="only state of mode NONE, which lies in keyed state, can have it",
+            )
+
+    @property
+    def redistribution_mode(self) -> RedistributionMode:
+        """How it is redistributed; only lists have a choice."""
+        return RedistributionMode.NONE
+
+    @property
+    def place(self) -> str:
+        """What it is called in messages."""
+        return f"state {self.name[:80]!r}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} state {self.name!r} ({self.redistribution_mode.value})"
+
+
+@dataclass(frozen=True)
+class ValueStateDeclaration(StateDeclaration):
+    """One value.
+
+    Attributes:
+        type: Of the value.
+    """
+
+    kind: ClassVar[str] = "value"
+    type: TypeDescriptor
+
+
+@dataclass(frozen=True)
+class ListStateDeclaration(StateDeclaration):
+    """A list.
+
+    Attributes:
+        type: Of its elements.
+        mode: `NONE` or `REDISTRIBUTABLE`.
+        redistribution_strategy: How it moves, if it does; `SPLIT` if it does not.
+    """
+
+    kind: ClassVar[str] = "list"
+    type: TypeDescriptor
+    mode: RedistributionMode = RedistributionMode.NONE
+    redistribution_strategy: RedistributionStrategy = RedistributionStrategy.SPLIT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mode is RedistributionMode.IDENTICAL:
+            raise DeclarationError(
+                "a list can't be IDENTICAL",
+                place=self.place,
+                remedy="REDISTRIBUTABLE by UNION gives all elements to everyone once, on restore;"
+                " a broadcast state stays the same everywhere",
+            )
+        if self.mode is RedistributionMode.NONE:
+            # of no meaning then: two such declarations are the same
+            object.__setattr__(self, "redistribution_strategy", RedistributionStrategy.SPLIT)
+
+    @property
+    def redistribution_mode(self) -> RedistributionMode:
+        """Whether it moves."""
+        return self.mode
+
+
+@dataclass(frozen=True)
+class MapStateDeclaration(StateDeclaration):
+    """A map.
+
+    Attributes:
+        key_type: Of its keys.
+        value_type: Of its values.
+    """
+
+    kind: ClassVar[str] = "map"
+    key_type: TypeDescriptor
+    value_type: TypeDescriptor
+
+
+@dataclass(frozen=True)
+class ReducingStateDeclaration(StateDeclaration):
+    """One value, into which a function of two values puts each that is added.
+
+    Attributes:
+        type: Of the value.
+        function: The function, by name.
+    """
+
+    kind: ClassVar[str] = "reducing"
+    type: TypeDescriptor
+    function: FunctionReference
+
+
+@dataclass(frozen=True)
+class AggregatingStateDeclaration(StateDeclaration):
+    """An accumulator, into which an aggregate function puts each value that is added.
+
+    Attributes:
+        accumulator_type: Of what is stored.
+        function: The `AggregateFunction`, by name.
+        in_type: Of what is added, if that is known; nothing is stored in it.
+        out_type: Of what is read, likewise.
+    """
+
+    kind: ClassVar[str] = "aggregating"
+    accumulator_type: TypeDescriptor
+    function: FunctionReference
+    in_type: TypeDescriptor | None = None
+    out_type: TypeDescriptor | None = None
+
+
+@dataclass(frozen=True)
+class BroadcastStateDeclaration(StateDeclaration):
+    """A map of which every partition has the same copy.
+
+    Attributes:
+        key_type: Of its keys.
+        value_type: Of its values.
+    """
+
+    kind: ClassVar[str] = "broadcast"
+    key_type: TypeDescriptor
+    value_type: TypeDescriptor
+
+    @property
+    def redistribution_mode(self) -> RedistributionMode:
+        """Always `IDENTICAL`."""
+        return RedistributionMode.IDENTICAL
+
+
+KINDS: dict[str, type[StateDeclaration]] = {
+    one.kind: one
+    for one in (
+        ValueStateDeclaration,
+        ListStateDeclaration,
+        MapStateDeclaration,
+        ReducingStateDeclaration,
+        AggregatingStateDeclaration,
+        BroadcastStateDeclaration,
+    )
+}

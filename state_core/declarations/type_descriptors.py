@@ -1,0 +1,268 @@
+"""Types of declared states: written down, or taken from Python's type hints.
+
+A `TypeDescriptor` holds a type of the language of `state_core.serializers.type_spec`, which stands
+one to one for a serializer. What Python's hints become:
+
+===============================  ================================================================
+`str`, `bool`, `bytes`           `String`, `Boolean`, `byte[]`
+`int`, `float`                   `Long`, `Double`; `numpy.int32` and its like are Java's of that
+                                 width, and `Annotated[int, "Integer"]` is what it says
+`Decimal`                        `BigDecimal`
+`datetime`                       `Instant`, a point in time; a wall clock's is written
+                                 `Annotated[datetime, "LocalDateTime"]`
+`date`, `time`                   `LocalDate`, `LocalTime`
+`None`                           `Void`
+`list[T]`, `tuple[T, ...]`       `List<T>`
+`set[T]`, `frozenset[T]`         `Set<T>`
+`dict[K, V]`                     `Map<K, V>`, whose values may be null
+`tuple[A, B]`, a `NamedTuple`    `Tuple2<A, B>`
+`Optional[T]`, `T | None`        `Nullable<T>`; plain `T` where null has a place of its own: in
+                                 fields of a dataclass, and as values of a map
+a dataclass                      `Row` of its fields in their order; or, with an attribute
+                                 `__java_class__`, the POJO of that class: `int` is then `long`,
+                                 and `Optional[int]` is `Long`
+an `Enum`                        `String`, its members' names; with `__java_class__`, that enum
+===============================  ================================================================
+
+Text in a hint's place is the written language, so `"int"` is Java's `Integer`.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, NewType, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from state_core.errors import DeclarationError, StateError
+from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.type_spec import TypeSpec, parse_type
+
+__all__ = ["TypeDescriptor", "TypeLike"]
+
+TypeLike: TypeAlias = Any
+
+JAVA_CLASS = "__java_class__"
+DEEPEST = 32
+
+_SCALARS: dict[Any, str] = {
+    str: "String", bool: "Boolean", int: "Long", float: "Double", bytes: "byte[]",
+    Decimal: "BigDecimal", datetime: "Instant", date: "LocalDate", time: "LocalTime",
+    None: "Void", type(None): "Void",
+    np.int8: "Byte", np.int16: "Short", np.int32: "Integer", np.int64: "Long",
+    np.float32: "Float", np.float64: "Double", np.bool_: "Boolean",
+}  # fmt: skip
+_PRIMITIVE_OF = {
+    "Byte": "byte", "Short": "short", "Integer": "int", "Long": "long", "Float": "float",
+    "Double": "double", "Boolean": "boolean",
+}  # fmt: skip
+_KNOWN = (
+    "known are str, int, float, bool, bytes, Decimal, datetime, date, time, list, set, dict, tuple,"
+    " Optional, enums and dataclasses; any other type is written, such as Annotated[..., 'Integer']"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDescriptor:
+    """A type, and the serializer that it stands for.
+
+    Attributes:
+        text: The type as canonical JSON, by which descriptors are compared.
+        python_type: The hint that it was taken from, if it was; not part of what it is.
+    """
+
+    text: str
+    python_type: Any = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, given: TypeLike, place: str = "") -> TypeDescriptor:
+        """The descriptor of a written type, a Python type hint, or a descriptor.
+
+        Args:
+            given: Any of them.
+            place: For messages.
+
+        Raises:
+            DeclarationError: It can't be understood; the message says what can.
+        """
+        if isinstance(given, TypeDescriptor):
+            return given
+        written = isinstance(given, str | Mapping)
+        spec = given if written else _spec_of(given, place, ())
+        try:
+            snapshot = parse_type(spec)
+        except StateError as error:
+            raise DeclarationError(error.problem, place=place, remedy=error.remedy) from error
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            # a mapping whose parts are of another form than the language has
+            raise DeclarationError(
+                f"{_shown(spec)} is no type ({type(error).__name__}: {error})", place=place
+            ) from error
+        return cls(_canonical(spec, snapshot, place), None if written else given)
+
+    @property
+    def spec(self) -> TypeSpec:
+        """The type in the written language."""
+        spec: TypeSpec = json.loads(self.text)
+        return spec
+
+    @property
+    def name(self) -> str:
+        """The type as Java would write it."""
+        return self.snapshot().type_name
+
+    def snapshot(self) -> TypeSerializerSnapshot:
+        """The snapshot that a new job's serializer would leave."""
+        return parse_type(self.spec)
+
+    def serializer(self) -> TypeSerializer:
+        """The serializer of its values."""
+        return self.snapshot().restore_serializer()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _canonical(spec: TypeSpec, snapshot: TypeSerializerSnapshot, place: str) -> str:
+    """One text for one type: `Tuple<Long,int>` is `Tuple2<Long, Integer>`."""
+    if isinstance(spec, str):
+        name = snapshot.type_name
+        try:
+            same = parse_type(name).type_name == name
+        except StateError:
+            same = False
+        return json.dumps(name if same else " ".join(spec.split()))
+    try:
+        # fields of POJOs are sorted by Flink, too
+        return json.dumps(spec, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(f"a type that is no JSON: {error}", place=place) from error
+
+
+def _spec_of(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
+    """A hint in the written language; `within` are the classes that it is part of."""
+    if isinstance(hint, TypeDescriptor):
+        return hint.spec
+    if isinstance(hint, str | Mapping):
+        return hint
+    if isinstance(hint, NewType):
+        return _spec_of(hint.__supertype__, place, within)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        said = [one for one in arguments[1:] if isinstance(one, str | Mapping | TypeDescriptor)]
+        return _spec_of(said[0] if said else arguments[0], place, within)
+    if origin in (Union, types.UnionType):
+        return _composed("Nullable", [_spec_of(_optional(hint, place), place, within)])
+    if origin is not None:
+        return _spec_of_generic(hint, origin, arguments, place, within)
+    if _hashable(hint) and hint in _SCALARS:
+        return _SCALARS[hint]
+    if isinstance(hint, type):
+        return _spec_of_class(hint, place, within)
+    raise DeclarationError(f"{_shown(hint)} is no type of a state", place=place, remedy=_KNOWN)
+
+
+def _spec_of_generic(
+    hint: Any, origin: Any, arguments: tuple[Any, ...], place: str, within: tuple[Any, ...]
+) -> TypeSpec:
+    def nested(one: Any) -> TypeSpec:
+        return _spec_of(one, place, within)
+
+    if origin is list or (origin is tuple and arguments[1:] == (Ellipsis,)):
+        return _composed("List", [nested(arguments[0])])
+    if origin in (set, frozenset):
+        return _composed("Set", [nested(arguments[0])])
+    if origin is dict:
+        value = arguments[1]
+        held = _optional(value, place) if _is_optional(value) else value
+        return _composed("Map", [nested(arguments[0]), nested(held)])
+    if origin is tuple and arguments:
+        return _composed(f"Tuple{len(arguments)}", [nested(one) for one in arguments])
+    raise DeclarationError(f"{_shown(hint)} is no type of a state", place=place, remedy=_KNOWN)
+
+
+def _spec_of_class(hint: type, place: str, within: tuple[Any, ...]) -> TypeSpec:
+    java_class = vars(hint).get(JAVA_CLASS)
+    if issubclass(hint, Enum):
+        names = list(hint.__members__)
+        return {"enum": java_class, "constants": names} if java_class else "String"
+    if hint in within or len(within) >= DEEPEST:
+        raise DeclarationError(
+            f"{_shown(hint)} contains itself", place=place, remedy="keep it as bytes"
+        )
+    inner = (*within, hint)
+    if issubclass(hint, tuple) and hasattr(hint, "_fields"):
+        hints = _hints_of(hint, place)
+        held = [_spec_of(hints.get(one, Any), place, inner) for one in hint._fields]
+        return _composed(f"Tuple{len(held)}", held)
+    if not is_dataclass(hint):
+        raise DeclarationError(f"{_shown(hint)} is no type of a state", place=place, remedy=_KNOWN)
+    hints = _hints_of(hint, place)
+    if java_class:
+        spec = {one.name: _pojo_field(hints[one.name], place, inner) for one in fields(hint)}
+        return {"pojo": java_class, "fields": spec}
+    row = []
+    for one in fields(hint):
+        own = hints[one.name]
+        row.append(_spec_of(_optional(own, place) if _is_optional(own) else own, place, inner))
+    return _composed("Row", row)
+
+
+def _pojo_field(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
+    """A field that may be null is boxed, any other is a primitive where Java has one."""
+    if _is_optional(hint):
+        return _spec_of(_optional(hint, place), place, within)
+    spec = _spec_of(hint, place, within)
+    plain = get_origin(hint) is not Annotated and isinstance(spec, str)
+    return _PRIMITIVE_OF.get(str(spec), spec) if plain else spec
+
+
+def _composed(name: str, nested: list[TypeSpec]) -> TypeSpec:
+    """A generic type: as text where all its parts are text."""
+    if all(isinstance(one, str) for one in nested):
+        return f"{name}<{', '.join(map(str, nested))}>"
+    return {name.rstrip("0123456789").lower(): nested if len(nested) > 1 else nested[0]}
+
+
+def _is_optional(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
+
+
+def _optional(hint: Any, place: str) -> Any:
+    """The type that may be null."""
+    held = [one for one in get_args(hint) if one is not type(None)]
+    if len(held) != 1 or not _is_optional(hint):
+        raise DeclarationError(
+            f"{_shown(hint)} is more than one type",
+            place=place,
+            remedy="one type and None is Optional; two are written 'Either<..., ...>'",
+        )
+    return held[0]
+
+
+def _hints_of(hint: type, place: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(hint, include_extras=True)
+    except (NameError, TypeError, AttributeError, SyntaxError) as error:
+        raise DeclarationError(
+            f"the type hints of {_shown(hint)} can't be read ({error})", place=place
+        ) from error
+
+
+def _hashable(hint: Any) -> bool:
+    try:
+        hash(hint)
+    except TypeError:
+        return False
+    return True
+
+
+def _shown(hint: Any) -> str:
+    name: Callable[[Any], str] = repr
+    return getattr(hint, "__qualname__", None) or name(hint)[:80]
