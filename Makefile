@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# each worker has a Spark session and a JVM with Flink of its own; a module stays with one
+SPREAD := -n 2 --dist loadscope
 
 export STATELAKE_CACHE ?= $(CURDIR)/.cache
 export DAGSTER_HOME    ?= $(CURDIR)/.dagster
@@ -32,10 +34,10 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 	STATELAKE_JOB=$${STATELAKE_JOB:-demo} $(BIN)/dagster dev
 
 test: $(READY) lint  ## Lint and all tests but the longest; under ten minutes
-	$(BIN)/pytest -m "not full"
+	$(BIN)/pytest $(SPREAD) -m "not full"
 
 test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest -m full
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m full
 
 lint: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check --quiet .
