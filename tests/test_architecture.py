@@ -42,6 +42,7 @@ RANKS = {
     "state_core.declarations": 5,
     "state_core.legality": 6,
     "state_core.formats": 6,
+    "state_core.integrity": 7,
     "state_core.restore_checks": 7,
     "state_core": 8,
     "pipelines.engine": 10,

@@ -43,7 +43,7 @@ from state_core.key_groups import prefix_bytes
 from state_core.snapshot import Entries, KeyedFile, KeyedState
 from state_core.wire import DataInput
 
-__all__ = ["HeapKeyedFile", "RocksDBKeyedFile", "UnifiedKeyedFile", "open_keyed"]
+__all__ = ["HeapKeyedFile", "RocksDBKeyedFile", "UnifiedKeyedFile", "open_keyed", "read_header_of"]
 
 HEADER_GUESS = 1 << 16
 MAX_HEADER = 1 << 28
@@ -72,7 +72,7 @@ def _open_key_groups(handle: KeyGroupsHandle, files: StateFiles, prefix: int) ->
     source = files.open(handle.stream)
     spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
     first = min(spans, key=lambda one: one.start, default=None)
-    header = _read_header(source, source.size if first is None else first.start)
+    header = read_header_of(source, source.size if first is None else first.start)
     if first is not None and first.start < header.size:
         raise DataInput(b"", source.name).fault(
             f"key group {first.group} at offset {first.start}, inside the header"
@@ -102,7 +102,7 @@ def _open_rocksdb(handle: IncrementalHandle, files: StateFiles, prefix: int) -> 
     if handle.meta is None:
         return None
     meta = files.open(handle.meta)
-    header = _read_header(meta, meta.size)
+    header = read_header_of(meta, meta.size)
     listed = (*handle.shared, *handle.private)
     held = tuple((name, files.open(stream)) for name, stream in listed if stream is not None)
     name = f"{meta.name} (RocksDB, {len(held)} files)"
@@ -110,8 +110,12 @@ def _open_rocksdb(handle: IncrementalHandle, files: StateFiles, prefix: int) -> 
     return RocksDBKeyedFile(name, header, handle.key_groups, database)
 
 
-def _read_header(source: ByteSource, end: int) -> KeyedHeader:
-    """Read the head of a file, which ends before `end`: a first block, or as much as it takes."""
+def read_header_of(source: ByteSource, end: int) -> KeyedHeader:
+    """Read the head of a file, which ends before `end`: a first block, or as much as it takes.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
     limit = min(max(end, HEADER_GUESS), source.size, MAX_HEADER)
     held = min(HEADER_GUESS, limit)
     while True:

@@ -32,7 +32,7 @@ from state_core.handles import KeyGroupsHandle, KeyGroupsKind
 from state_core.operator_ids import operator_id_of_uid
 from state_core.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 
-__all__ = ["METADATA_FILE", "open_snapshot"]
+__all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory"]
 
 METADATA_FILE = "_metadata"
 
@@ -54,13 +54,7 @@ def open_snapshot(
         NotASnapshotError: There is no snapshot there.
         SnapshotError: It can't be read; the subclass says why.
     """
-    directory = Directory(location)
-    if not directory.is_file(METADATA_FILE):
-        name = posixpath.basename(directory.root)
-        if name == METADATA_FILE and directory.filesystem.get_file_info(directory.root).is_file:
-            directory = directory.child("..")
-        else:
-            raise _no_snapshot(directory)
+    directory = snapshot_directory(location)
     path = directory.full(METADATA_FILE)
     metadata = read_metadata(directory.read(METADATA_FILE), path)
     files = StateFiles(directory, tuple(allow_external))
@@ -76,6 +70,21 @@ def open_snapshot(
         operators,
         metadata,
     )
+
+
+def snapshot_directory(location: str | os.PathLike[str]) -> Directory:
+    """The directory of a snapshot, of which that or its `_metadata` file is given.
+
+    Raises:
+        NotASnapshotError: There is no snapshot there.
+    """
+    directory = Directory(location)
+    if directory.is_file(METADATA_FILE):
+        return directory
+    name = posixpath.basename(directory.root)
+    if name == METADATA_FILE and directory.filesystem.get_file_info(directory.root).is_file:
+        return directory.child("..")
+    raise _no_snapshot(directory)
 
 
 def _no_snapshot(directory: Directory) -> NotASnapshotError:

@@ -109,6 +109,15 @@ class RocksDBFiles:
         self._families.update(families)
         return database
 
+    def open(self) -> None:
+        """Open the instance, which else happens where it is first read.
+
+        Raises:
+            CorruptSnapshotError: RocksDB can't read its files.
+            UnsafePathError: A file is called what RocksDB never calls one.
+        """
+        _ = self._database
+
     def family(self, state: int) -> Any:
         """The column family of a state.
 
