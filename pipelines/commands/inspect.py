@@ -92,10 +92,10 @@ def _describe(
         "operator-max-parallelism": operator.max_parallelism,
         "operator-subtask-state-count": operator.subtask_states,
         "operator-coordinator-state-size-in-bytes": operator.coordinator_bytes,
-        "raw_state_bytes": operator.raw_bytes,
-        "in_flight_bytes": operator.in_flight_bytes,
         "operator-total-size-in-bytes": operator.total_bytes,
         "finished": operator.finished,
+        "raw_state_bytes": operator.raw_bytes,
+        "in_flight_bytes": operator.in_flight_bytes,
         "key_type": operator.keyed_states[0].key_type if operator.keyed_states else None,
         "keyed_states": [
             _describe_state(one, totals.get(one.name)) for one in operator.keyed_states

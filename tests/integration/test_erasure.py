@@ -31,7 +31,7 @@ def statelake(*arguments: str) -> None:
 
 def erase(lake: Lake, job: str, snapshot: str, key: int) -> int:
     """Delete a key's rows from every table of a snapshot; how many went."""
-    tables = [one.path for op in lake.snapshot(job, snapshot).operators for one in op.tables]
+    tables = [one.path for op in lake.snapshot(job, snapshot).operators for one in op.keyed_tables]
     assert len(tables) > 1
     deleted = [DeltaTable(lake.table(one).uri).delete(f"key = {key}") for one in tables]
     return sum(int(one["num_deleted_rows"]) for one in deleted)

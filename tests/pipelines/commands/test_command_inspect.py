@@ -25,7 +25,8 @@ FLINKS_COLUMNS = [
     "operator-total-size-in-bytes",
 ]
 OURS = [
-    "finished", "key_type", "keyed_states", "operator_states", "key_groups", "subtasks",
+    "finished", "raw_state_bytes", "in_flight_bytes", "key_type", "keyed_states",
+    "operator_states", "key_groups", "subtasks",
 ]  # fmt: skip
 CASES = golden_cases()
 
