@@ -41,6 +41,7 @@ RANKS = {
     "state_core.measure": 5,
     "state_core.declarations": 5,
     "state_core.legality": 6,
+    "state_core.legality_document": 7,
     "state_core.formats": 6,
     "state_core.integrity": 7,
     "state_core.restore_checks": 7,

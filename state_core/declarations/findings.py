@@ -1,0 +1,59 @@
+"""What checks of a job have found: faults and warnings, as data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+
+__all__ = ["Finding", "Severity"]
+
+
+class Severity(Enum):
+    """Whether something stops a job, or only deserves a look."""
+
+    FAULT = "fault"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to be said of a job, as data.
+
+    Attributes:
+        severity: How bad it is.
+        rule: A short name of the rule, for programs: `mode`.
+        operator: The operator's uid.
+        problem: What is wrong, as a sentence without a period.
+        remedy: What would be right; may be empty.
+        function: The function's name, if it is known.
+        state: The state's name; empty for the operator as a whole.
+        streams: The operator's inputs: `B + NK`; empty if they do not matter.
+    """
+
+    severity: Severity
+    rule: str
+    operator: str
+    problem: str
+    remedy: str = ""
+    function: str = ""
+    state: str = ""
+    streams: str = ""
+
+    @property
+    def fault(self) -> bool:
+        """Whether it stops the job."""
+        return self.severity is Severity.FAULT
+
+    @property
+    def place(self) -> str:
+        """Where it is: operator, function, state."""
+        function = f" ({self.function})" if self.function else ""
+        state = f", state {self.state!r}" if self.state else ""
+        return f"operator {self.operator!r}{function}{state}"
+
+    def plain(self) -> dict[str, str]:
+        """As JSON has it."""
+        return {**asdict(self), "severity": self.severity.value}
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}{self.remedy and '; ' + self.remedy}"
