@@ -23,7 +23,7 @@ from state_core.kernels.scan import BETWEEN_RUNS, scan_unified
 from state_core.serializers.columns import I64Array, U8Array
 from state_core.snapshot import Entries
 
-__all__ = ["Spill", "find_twin", "gathered_groups", "spill_rows"]
+__all__ = ["Spill", "find_twin", "gathered_groups", "runs_of", "spill_rows"]
 
 LAST_OF_RUN = 0x80
 STATE_ID_BYTES = 2
@@ -74,13 +74,13 @@ def spill_rows(directory: Directory, batches: Iterable[StateRows], prefix: int) 
                 continue
             encoded = encode_rows(rows, prefix)
             file.write(encoded.data.data)
-            found.append(_runs(encoded, 4 + prefix, size))
+            found.append(runs_of(encoded, 4 + prefix, size))
             size += len(encoded.data)
     runs = np.concatenate(found) if found else np.empty((0, FILE), np.int64)
     return Spill(name, runs, prefix)
 
 
-def _runs(entries: Entries, head: int, base: int) -> npt.NDArray[np.int64]:
+def runs_of(entries: Entries, head: int, base: int) -> npt.NDArray[np.int64]:
     """The runs of encoded entries, for a spill file in which they begin at `base`."""
     groups = entries.group_of
     first = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))

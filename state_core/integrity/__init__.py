@@ -6,11 +6,15 @@
 `keyed_entries`    entries of keyed state, one by one if need be
 `operator_parts`   operator state, element for element
 `checking`         `check_snapshot`
+`spilled`          sound entries on their way into a new savepoint
+`salvaged_states`  the states of a salvaged operator
+`salvage`          `salvage_snapshot`
 =================  =================================================================
 """
 
 from state_core.integrity.checking import IntegrityReport, check_snapshot
 from state_core.integrity.findings import Checked, Fault, FaultKind, Loss, Place, Unchecked
+from state_core.integrity.salvage import SalvageReport, salvage_snapshot
 
 __all__ = [
     "Checked",
@@ -19,6 +23,8 @@ __all__ = [
     "IntegrityReport",
     "Loss",
     "Place",
+    "SalvageReport",
     "Unchecked",
     "check_snapshot",
+    "salvage_snapshot",
 ]

@@ -39,7 +39,12 @@ from state_core.integrity.findings import (
     Unchecked,
 )
 from state_core.integrity.keyed_entries import Keeper, examine
-from state_core.integrity.keyed_sources import KeyedSource, open_source, open_stream_of
+from state_core.integrity.keyed_sources import (
+    KeyedSource,
+    UnknownSource,
+    open_source,
+    open_stream_of,
+)
 from state_core.integrity.operator_parts import OperatorPart, examine_operator_states
 from state_core.java_stream import read_java_stream
 from state_core.key_groups import check_parallelism, key_group_ranges
@@ -76,12 +81,24 @@ class IntegrityReport:
 
 @dataclass
 class OperatorExamined:
-    """What can be read of one operator."""
+    """What can be read of one operator.
+
+    Attributes:
+        state: What `_metadata` says of it.
+        label: How it is called.
+        broken: Why nothing of it can be; empty if something can.
+        keyed: Its keyed state, by subtask.
+        parts: Its operator state.
+        unknown: Its keyed state of types that are not known, by subtask.
+        keepers: What kept the sound entries, by subtask.
+    """
 
     state: OperatorState
     label: str
+    broken: str = ""
     keyed: dict[int, KeyedSource] = field(default_factory=dict)
     parts: list[OperatorPart] = field(default_factory=list)
+    unknown: dict[int, KeyGroupsHandle] = field(default_factory=dict)
     keepers: dict[int, list[Keeper]] = field(default_factory=dict)
 
 
@@ -139,7 +156,7 @@ def look(
     *,
     threads: int | None = None,
     progress: Progress | None = None,
-    keeper: Callable[[], Keeper] | None = None,
+    keeper: Callable[[KeyedSource], Keeper] | None = None,
 ) -> Examined:
     """As `check_snapshot`, with what can be read.
 
@@ -192,6 +209,7 @@ def _open(state: OperatorState, label: str, files: StateFiles, found: Findings) 
         check_parallelism(state.max_parallelism, state.parallelism)
     except KeyGroupError as error:
         found.fault(FaultKind.METADATA, Place(label), error)
+        operator.broken = error.problem
         return operator
     if state.coordinator is not None:
         found.skip(Place(label), f"state of its coordinator, {state.coordinator.size} bytes")
@@ -201,7 +219,9 @@ def _open(state: OperatorState, label: str, files: StateFiles, found: Findings) 
         if subtask.managed_keyed is None:
             continue
         source = open_source(subtask.managed_keyed, files, state.max_parallelism, where, found)
-        if source is not None:
+        if isinstance(source, UnknownSource):
+            operator.unknown[index] = source.handle
+        elif source is not None:
             operator.keyed[index] = source
             found.checked.key_groups += len(source.spans) or len(source.key_groups)
     _check_coverage(operator, found)
@@ -299,20 +319,24 @@ def _read_entries(
     examined: Examined,
     threads: int,
     progress: Progress | None,
-    keeper: Callable[[], Keeper] | None,
+    keeper: Callable[[KeyedSource], Keeper] | None,
 ) -> None:
     """Examine all keyed state, slice by slice."""
     jobs = []
     for operator in examined.operators:
         for index, source in operator.keyed.items():
             for key_groups, state in source.slices():
-                kept = keeper() if keeper is not None else None
+                kept = keeper(source) if keeper is not None else None
                 if kept is not None:
                     operator.keepers.setdefault(index, []).append(kept)
                 jobs.append((source, key_groups, state, kept))
 
     def run(job: tuple[KeyedSource, KeyGroupRange, int | None, Keeper | None]) -> Findings:
-        return examine(*job)
+        try:
+            return examine(*job)
+        finally:
+            if job[-1] is not None:
+                job[-1].close()
 
     with ThreadPoolExecutor(threads) as pool:
         for done, found in enumerate(pool.map(run, jobs), 1):

@@ -44,6 +44,9 @@ class Keeper(Protocol):
     def keep(self, entries: Entries) -> None:
         """Keep entries of one state."""
 
+    def close(self) -> None:
+        """Nothing more is to be kept."""
+
 
 def examine(
     source: KeyedSource,

@@ -41,7 +41,7 @@ from state_core.integrity.findings import FaultKind, Findings, Place
 from state_core.key_groups import prefix_bytes
 from state_core.snapshot import Entries, KeyedState
 
-__all__ = ["KeyedSource", "open_source", "open_stream_of"]
+__all__ = ["KeyedSource", "UnknownSource", "open_source", "open_stream_of"]
 
 SLICE_BYTES = 32 << 20
 HEAD = 4
@@ -107,9 +107,16 @@ class KeyedSource:
         return sum(one.end - one.start for one in self.spans if one.group in key_groups)
 
 
+@dataclass(frozen=True)
+class UnknownSource:
+    """A whole file of the unified format whose types are not known: it can be carried as it is."""
+
+    handle: KeyGroupsHandle
+
+
 def open_source(
     handle: KeyedHandle, files: StateFiles, max_parallelism: int, where: Place, found: Findings
-) -> KeyedSource | None:
+) -> KeyedSource | UnknownSource | None:
     """Open one keyed handle; None if nothing can be read of it, or nothing is behind it."""
     if not isinstance(handle, KeyGroupsHandle | IncrementalHandle):
         found.skip(where, "keyed state of the changelog backend, whose latest changes lie in a log")
@@ -154,16 +161,16 @@ def _lose_all(handle: KeyedHandle, where: Place, found: Findings, why: str) -> N
 
 def _header(
     source: ByteSource, end: int, where: Place, found: Findings
-) -> tuple[KeyedHeader | None, str]:
+) -> KeyedHeader | StateError:
     """The head of a file, or why there is none."""
     try:
-        return read_header_of(source, end), ""
+        return read_header_of(source, end)
     except UnknownSerializerError as error:
         found.skip(where, f"{error.problem}; {error.remedy}" if error.remedy else error.problem)
-        return None, error.problem
+        return error
     except StateError as error:
         found.fault(FaultKind.HEADER, where, error)
-        return None, error.problem
+        return error
 
 
 def _layouts(header: KeyedHeader, where: Place, found: Findings) -> tuple[KeyedLayout | None, ...]:
@@ -195,7 +202,7 @@ def _open_key_groups(
     where: Place,
     within: KeyGroupRange,
     found: Findings,
-) -> KeyedSource | None:
+) -> KeyedSource | UnknownSource | None:
     if handle.stream is None:
         return None
     source = open_stream_of(handle.stream, files, where, found)
@@ -203,9 +210,13 @@ def _open_key_groups(
         _lose_all(handle, where, found, "its file can't be opened")
         return None
     begin = min((at for at in handle.offsets if at > 0), default=source.size)
-    header, why = _header(source, begin, where, found)
-    if header is None:
-        _lose_all(handle, where, found, why)
+    header = _header(source, begin, where, found)
+    if isinstance(header, StateError):
+        whole = source.size == handle.stream.size and within == handle.key_groups
+        savepoint = handle.kind is KeyGroupsKind.SAVEPOINT
+        if isinstance(header, UnknownSerializerError) and whole and savepoint:
+            return UnknownSource(handle)
+        _lose_all(handle, where, found, header.problem)
         return None
     spans = tuple(
         one for one in _spans(handle, header, source, where, found) if one.group in within
@@ -296,9 +307,9 @@ def _open_rocksdb(
     if meta is None:
         _lose_all(handle, where, found, "its meta file can't be opened")
         return None
-    header, why = _header(meta, meta.size, where, found)
-    if header is None:
-        _lose_all(handle, where, found, why)
+    header = _header(meta, meta.size, where, found)
+    if isinstance(header, StateError):
+        _lose_all(handle, where, found, header.problem)
         return None
     layouts = _layouts(header, where, found)
     held = tuple((name, one) for name, one in opened if one is not None)

@@ -25,7 +25,7 @@ from state_core.formats.operator_file import (
 )
 from state_core.formats.operator_states import OperatorLayout, operator_layout
 from state_core.formats.state_files import StateFiles
-from state_core.handles import DistributionMode, OperatorHandle, PartitionOffsets
+from state_core.handles import OperatorHandle, PartitionOffsets
 from state_core.integrity.findings import FaultKind, Findings, Place
 from state_core.integrity.keyed_sources import open_stream_of
 from state_core.serializers.columns import Cursor
@@ -48,7 +48,7 @@ class OperatorPart:
         header: The head of its file; None if that can't be read.
         elements: Each state's sound elements as bytes; a copy of a broadcast state is one.
         copies: The entries of each broadcast state, as bytes.
-        unreadable: Whether it is whole, and only its types are not known.
+        unknown: Whether only its types are not known.
     """
 
     subtask: int
@@ -56,7 +56,7 @@ class OperatorPart:
     header: OperatorHeader | None = None
     elements: dict[str, list[bytes]] = field(default_factory=dict)
     copies: dict[str, frozenset[tuple[bytes, bytes]]] = field(default_factory=dict)
-    unreadable: bool = False
+    unknown: bool = False
 
 
 def examine_operator_states(
@@ -78,7 +78,7 @@ def examine_operator_states(
         try:
             part.header = _header(source)
         except UnknownSerializerError as error:
-            part.unreadable = True
+            part.unknown = True
             found.skip(where, f"operator state: {error.problem}")
             continue
         except StateError as error:
@@ -329,12 +329,3 @@ def _compare_copies(parts: list[OperatorPart], label: str, found: Findings) -> N
             found.lose(Place(label, subtask, name), "most subtasks have another copy", entries=more)
             holder = next(part for part in parts if part.subtask == subtask)
             holder.elements.pop(name, None)
-
-
-def broadcast_names(header: OperatorHeader) -> list[str]:
-    """The broadcast states that a header declares."""
-    return [
-        state.name
-        for state in (*header.lists, *header.broadcasts)
-        if state.options.get(DISTRIBUTION_MODE) == DistributionMode.BROADCAST.name
-    ]
