@@ -53,6 +53,7 @@ RANKS = {
     "pipelines.spark": 12,
     "pipelines.pictures": 12,
     "pipelines.partitions": 12,
+    "pipelines.bootstrap": 13,
     "pipelines.migrations": 13,
     "pipelines.metadata": 14,
     "pipelines.resources": 14,

@@ -1,0 +1,176 @@
+"""DataFrames as the rows of new states: Spark evaluates, and its tasks spill what they hold.
+
+No row passes through the driver, but for operator state, which a subtask holds whole anyway.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.errors import PySparkException, PythonException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.lake.bootstrap_columns import (
+    RowPlan,
+    expressions_in,
+    map_batches,
+    source_columns,
+    with_expressions,
+)
+from pipelines.lake.sources import FileSource
+from pipelines.spark.sql import QUERY_LOGGERS, spark_path
+from state_core.errors import EncodeError, StateError
+from state_core.filesystem import Directory
+from state_core.formats.new_rows import SpillTask, batches_of, spill_batches
+from state_core.formats.spills import Spill
+from state_core.serializers.plugins import Plugin, loaded_plugins, restore_plugins
+
+__all__ = ["FrameRows", "frame_of_files", "frame_of_query"]
+
+OUTCOME = "outcome"
+
+
+def frame_of_files(session: SparkSession, source: FileSource) -> DataFrame:
+    """Files as a DataFrame; CSV stays text.
+
+    Raises:
+        EncodeError: Spark can't read them.
+    """
+    path = spark_path(Directory(source.location).uri)
+    reader = session.read
+    try:
+        if source.format == "delta":
+            if source.version is not None:
+                reader = reader.option("versionAsOf", source.version)
+            return reader.format("delta").load(path)
+        if source.format == "csv":
+            # as Arrow reads it: "" in quotes is text, nothing is null
+            reader = reader.option("header", True).option("sep", source.delimiter)
+            return reader.option("multiLine", True).option("escape", '"').csv(path)
+        return reader.json(path) if source.format == "json" else reader.parquet(path)
+    except PySparkException as error:
+        raise EncodeError(_first_line(error), place=source.name) from error
+
+
+def frame_of_query(session: SparkSession, query: str, place: str) -> DataFrame:
+    """What a query gives.
+
+    Raises:
+        EncodeError: Spark does not understand it.
+    """
+    try:
+        return session.sql(query)
+    except PySparkException as error:
+        raise EncodeError(_first_line(error), place=place) from error
+
+
+@dataclass(frozen=True)
+class FrameRows:
+    """A state's rows in a DataFrame.
+
+    Attributes:
+        plan: How they are made; its Spark SQL is evaluated here.
+        frame: The DataFrame.
+        source: Its name, for messages.
+    """
+
+    plan: RowPlan
+    frame: DataFrame
+    source: str = "the DataFrame"
+
+    def spill(self, task: SpillTask) -> list[Spill]:
+        """Spill each partition where it is, and say where they are.
+
+        Raises:
+            StateError: What a task raised, as it raised it.
+        """
+        plan, frame = self._evaluated()
+        spiller = _Spiller(task, plan, self.source, loaded_plugins())
+        with _evaluating(f"{self.plan.place}, {self.source}"):
+            rows = frame.mapInArrow(spiller, f"{OUTCOME} binary").collect()
+        outcomes = [pickle.loads(row[OUTCOME]) for row in rows]  # noqa: S301 - of our own tasks
+        failed = next((one for one in outcomes if isinstance(one, StateError)), None)
+        if failed is not None:
+            raise failed
+        return outcomes
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows, here, with the state's columns."""
+        plan, frame = self._evaluated()
+        with _evaluating(", ".join(one for one in (plan.place, self.source) if one)):
+            found = frame.toArrow()
+        yield from map_batches(plan, found.to_batches(), schema, self.source)
+
+    def _evaluated(self) -> tuple[RowPlan, DataFrame]:
+        """The columns that are wanted, Spark SQL among them, and the plan that finds them there."""
+        plans = self.plan.columns.values()
+        asked = dict.fromkeys(one.sql for plan in plans for one in expressions_in(plan))
+        names = {sql: f"_expression_{index}" for index, sql in enumerate(asked)}
+        read = {name for plan in plans for name in source_columns(plan)}
+        missing = sorted(read - set(self.frame.columns))
+        if missing:
+            raise EncodeError(
+                f"no column {missing[0]!r}",
+                place=f"{self.plan.place}, {self.source}",
+                remedy=f"it has {', '.join(self.frame.columns)}",
+            )
+        wanted = [_quoted(one) for one in self.frame.columns if one in read]
+        wanted += [f"({sql}) AS {_quoted(name)}" for sql, name in names.items()]
+        try:
+            frame = self.frame.selectExpr(*wanted) if wanted else self.frame
+        except PySparkException as error:
+            raise EncodeError(
+                _first_line(error), place=f"{self.plan.place}, {self.source}",
+                remedy=f"its columns are {', '.join(self.frame.columns)}",
+            ) from error  # fmt: skip
+        columns = {name: with_expressions(one, names) for name, one in self.plan.columns.items()}
+        return replace(self.plan, columns=columns), frame
+
+
+@dataclass(frozen=True)
+class _Spiller:
+    """Spills one partition; our own errors travel as results."""
+
+    task: SpillTask
+    plan: RowPlan
+    source: str
+    plugins: tuple[Plugin, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        outcome: Spill | StateError
+        try:
+            restore_plugins(self.plugins)
+            found = batches_of(batches, self.source)
+            rows = map_batches(self.plan, found, self.task.layout.schema, self.source)
+            outcome = spill_batches(self.task, rows)
+        except StateError as error:
+            outcome = error
+        data = pa.array([pickle.dumps(outcome)], pa.binary())
+        yield pa.RecordBatch.from_arrays([data], names=[OUTCOME])
+
+
+@contextmanager
+def _evaluating(place: str) -> Iterator[None]:
+    """What Spark finds wrong in a row, as an error of the spec; a bug of ours stays one."""
+    for name in QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    except PythonException:
+        raise
+    except PySparkException as error:
+        raise EncodeError(_first_line(error), place=place) from error
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
