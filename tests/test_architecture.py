@@ -45,6 +45,7 @@ RANKS = {
     "state_core.formats": 6,
     "state_core.integrity": 7,
     "state_core.restore_checks": 7,
+    "state_core.backends": 7,
     "state_core": 8,
     "pipelines.engine": 10,
     "pipelines.flink_conf": 10,

@@ -1,0 +1,273 @@
+"""A keyed state backend: the working state of one subtask of an operator.
+
+It is composed: of a storage (where tables are), of a registry (which states there are), and of two
+strategies, one for savepoints and one for checkpoints. `heap_backend` and `rocksdb_backend` put
+these together; nothing inherits from a backend.
+
+Source: `AbstractKeyedStateBackend`, `KeyedStateBackend` in `org.apache.flink.runtime.state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from typing_extensions import Self
+
+from state_core.backends.configuration import BackendConfiguration
+from state_core.backends.descriptors import StateDescriptor
+from state_core.backends.keys import KeyContext, split_key
+from state_core.backends.registry import RegisteredState, StateRegistry
+from state_core.backends.snapshots import (
+    SnapshotStrategy,
+    SnapshotTarget,
+    SnapshotTask,
+    take_snapshot,
+)
+from state_core.backends.states import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
+from state_core.backends.tables import Table, ValueTable
+from state_core.backends.timer_queues import TimerElements
+from state_core.backends.timers import InternalTimerQueue, InternalTimerService
+from state_core.backends.ttl import (
+    LastAccess,
+    TtlAggregateFunction,
+    TtlAggregatingState,
+    TtlListState,
+    TtlMapState,
+    TtlReducingState,
+    TtlValueState,
+    ttl_reduce,
+)
+from state_core.errors import IncompatibleError, NotFoundError
+from state_core.formats.keyed_layout import KeyedLayout
+from state_core.formats.new_states import USER_TIMERS, NewKeyedState, TypeOf
+from state_core.snapshot import StateKind
+
+__all__ = ["AnyState", "BackendParts", "KeyedStateBackend", "Storage"]
+
+AnyState: TypeAlias = (
+    "ValueState | ListState | MapState | ReducingState | AggregatingState"
+    " | TtlValueState | TtlListState | TtlMapState | TtlReducingState | TtlAggregatingState"
+)
+VOID_NAMESPACE = "VoidNamespace"
+
+
+class Storage(Protocol):
+    """Where tables are."""
+
+    def create_table(self, name: str, layout: KeyedLayout) -> Table:
+        """A table for a state."""
+
+    def create_queue(self, table: Any) -> TimerElements:
+        """A queue over a table of timers."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+@dataclass(frozen=True)
+class BackendParts:
+    """What a backend is composed of."""
+
+    registry: StateRegistry
+    storage: Storage
+    savepoints: SnapshotStrategy[Any]
+    checkpoints: SnapshotStrategy[Any]
+
+
+class KeyedStateBackend:
+    """The keyed state of one subtask.
+
+    Args:
+        configuration: Keys, key groups, clock.
+        parts: What it is composed of.
+
+    Attributes:
+        context: The current key.
+    """
+
+    def __init__(self, configuration: BackendConfiguration, parts: BackendParts) -> None:
+        self.configuration = configuration
+        self.registry = parts.registry
+        self.storage = parts.storage
+        self.savepoints = parts.savepoints
+        self.checkpoints = parts.checkpoints
+        self.context = KeyContext(
+            parts.registry.key_serializer, configuration.max_parallelism, configuration.key_groups
+        )
+        self._states: dict[str, tuple[StateDescriptor, AnyState]] = {}
+        self._queues: dict[str, InternalTimerQueue] = {}
+        self._services: dict[str, InternalTimerService] = {}
+
+    # ------------------------------------------------------------------------- keys
+
+    @property
+    def current_key(self) -> Any:
+        """The current key."""
+        return self.context.key
+
+    def set_current_key(self, key: Any) -> None:
+        """Let all states be those of a key.
+
+        Raises:
+            KeyGroupError: The key belongs to another subtask, or its hash can't be derived.
+        """
+        self.context.set(key)
+
+    def keys(self, state: str, namespace: Any = None) -> Iterator[Any]:
+        """The keys that have something in a state, in a namespace.
+
+        Raises:
+            NotFoundError: There is no such state.
+        """
+        for key, found in self.keys_and_namespaces(state):
+            if found == namespace:
+                yield key
+
+    def keys_and_namespaces(self, state: str) -> Iterator[tuple[Any, Any]]:
+        """The keys that have something in a state, with their namespaces.
+
+        Raises:
+            NotFoundError: There is no such state.
+        """
+        found = self.registered(state)
+        groups = self.configuration.key_groups
+        for group in range(groups.first, groups.last + 1):
+            for composite in found.table.keys(group):
+                yield split_key(found.layout, composite)
+
+    def registered(self, state: str) -> RegisteredState:
+        """A state by name, as it is registered.
+
+        Raises:
+            NotFoundError: There is no such state.
+        """
+        try:
+            return self.registry.states[state]
+        except KeyError:
+            known = ", ".join(map(repr, self.registry.states)) or "none"
+            raise NotFoundError(f"no state {state!r}", remedy=f"there are: {known}") from None
+
+    # ------------------------------------------------------------------------- states
+
+    def state(self, descriptor: StateDescriptor, namespace: TypeOf = VOID_NAMESPACE) -> AnyState:
+        """A state, made if there is none of its name; the same object for the same descriptor.
+
+        Args:
+            descriptor: Says what it is.
+            namespace: The type of its namespaces.
+
+        Raises:
+            IncompatibleError: There is one of the name, restored or asked for before, that can't
+                become this.
+            EncodeError: A type can't be understood.
+        """
+        known = self._states.get(descriptor.name)
+        if known is not None and known[0] == descriptor:
+            return known[1]
+        info = descriptor.meta_info(self.registry.key.snapshot, namespace)
+        if known is not None and self.registered(descriptor.name).info != info:
+            raise IncompatibleError(
+                "the state was asked for before, as another", place=f"state {descriptor.name!r}"
+            )
+        made = self._made(descriptor, self.registry.register(info))
+        self._states[descriptor.name] = descriptor, made
+        return made
+
+    def _made(self, descriptor: StateDescriptor, registered: RegisteredState) -> AnyState:
+        ttl = descriptor.ttl
+        access = None if ttl is None else LastAccess(ttl, self.configuration.clock)
+        table: Any = registered.table
+        parts = descriptor.name, self.context, registered.layout, table
+        if descriptor.kind is StateKind.LIST:
+            elements = ListState(*parts)
+            return elements if access is None else TtlListState(elements, access)
+        if descriptor.kind is StateKind.MAP:
+            entries = MapState(*parts)
+            return entries if access is None else TtlMapState(entries, access)
+        if descriptor.kind is StateKind.REDUCING and descriptor.reduce is not None:
+            if access is None:
+                return ReducingState(*parts, descriptor.reduce)
+            reduce = ttl_reduce(descriptor.reduce, access)
+            return TtlReducingState(ReducingState(*parts, reduce), access)
+        if descriptor.kind is StateKind.AGGREGATING and descriptor.aggregate is not None:
+            if access is None:
+                return AggregatingState(*parts, descriptor.aggregate)
+            aggregate = TtlAggregateFunction(descriptor.aggregate, access)
+            return TtlAggregatingState(AggregatingState(*parts, aggregate), access)
+        value = ValueState(*parts)
+        return value if access is None else TtlValueState(value, access)
+
+    # ------------------------------------------------------------------------- timers
+
+    def timer_queue(
+        self, domain: str, service: str = USER_TIMERS, namespace: TypeOf = VOID_NAMESPACE
+    ) -> InternalTimerQueue:
+        """The queue of one service's timers, of `event` or of `processing` time.
+
+        Raises:
+            IncompatibleError: The restored one has namespaces of another type.
+        """
+        asked = NewKeyedState.timers(domain, (), namespace=namespace, service=service)
+        info = asked.meta_info(self.registry.key.snapshot)
+        known = self._queues.get(info.name)
+        if known is not None and self.registered(info.name).info == info:
+            return known
+        registered = self.registry.register(info)
+        table: ValueTable = registered.table  # type: ignore[assignment]
+        elements = self.storage.create_queue(table)
+        queue = InternalTimerQueue(self.context, registered.layout, table, elements)
+        self._queues[info.name] = queue
+        return queue
+
+    def timer_service(
+        self, service: str = USER_TIMERS, namespace: TypeOf = VOID_NAMESPACE
+    ) -> InternalTimerService:
+        """The timers of that name, in both times."""
+        if service not in self._services:
+            # the order in which Flink registers them
+            processing = self.timer_queue("processing", service, namespace)
+            event = self.timer_queue("event", service, namespace)
+            self._services[service] = InternalTimerService(
+                self.context, event, processing, self.configuration.clock
+            )
+        return self._services[service]
+
+    # ------------------------------------------------------------------------- snapshots
+
+    def snapshot(self, target: SnapshotTarget, *, savepoint: bool = False) -> SnapshotTask:
+        """Take a snapshot: the synchronous part is done when this returns.
+
+        Args:
+            target: Where it goes.
+            savepoint: Whether it is in the unified format, which every backend restores.
+
+        Returns:
+            The rest, to be run in any thread while the job goes on.
+        """
+        return take_snapshot(self.savepoints if savepoint else self.checkpoints, target)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The job's checkpoint of that number is whole."""
+        self.checkpoints.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The job's checkpoint of that number will never be."""
+        self.checkpoints.notify_checkpoint_aborted(checkpoint_id)
+
+    def close(self) -> None:
+        """Give back what lies outside memory; nothing can be asked any more."""
+        self.storage.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

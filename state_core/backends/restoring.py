@@ -1,0 +1,129 @@
+"""Restoring a backend: whatever the snapshot is of, as far as its key groups are this subtask's.
+
+The type of a handle says what it is read by, as in Flink:
+
+=================================  ===========================================================
+`SavepointKeyGroupsStateHandle`    the unified format, of any backend
+`KeyGroupsStateHandle`             what the heap backend writes for itself, or the unified format
+`IncrementalKeyedStateHandle`      RocksDB's files: taken over as they are where nothing was
+                                   rescaled and the backend is RocksDB; else their entries are read
+=================================  ===========================================================
+
+A backend may get any number of handles, of any subtasks: rescaling is no more than that.
+
+Spec: FLIP-41. Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
+`RocksDBKeyedStateBackendBuilder.getRocksDBRestoreOperation`, `StateAssignmentOperation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from state_core.backends.backend import KeyedStateBackend
+from state_core.backends.registry import RegisteredState, StateRegistry
+from state_core.errors import StateError
+from state_core.filesystem import Directory
+from state_core.formats.keyed_files import open_keyed
+from state_core.formats.meta_info import read_serializer_entry, read_state_meta_info
+from state_core.formats.state_files import StateFiles
+from state_core.handles import IncrementalHandle, KeyedHandle, KeyGroupRange
+from state_core.snapshot import Entries, KeyedFile
+from state_core.wire import DataInput
+
+__all__ = ["handles_for", "restore_backend", "restore_file"]
+
+
+@runtime_checkable
+class TakesFiles(Protocol):
+    """A storage that can begin with the files of a handle."""
+
+    def adopt(self, handle: IncrementalHandle, files: StateFiles) -> bool:
+        """Take the handle's files over, if they are its own; whether it did."""
+
+
+def handles_for(
+    handles: Iterable[KeyedHandle | None], key_groups: KeyGroupRange
+) -> list[KeyedHandle]:
+    """Of all subtasks' handles those that hold something of some key groups."""
+    return [
+        one for one in handles if one is not None and len(one.key_groups.intersection(key_groups))
+    ]
+
+
+def restore_backend(
+    backend: KeyedStateBackend,
+    handles: Iterable[KeyedHandle | None],
+    directory: Directory | StateFiles,
+) -> None:
+    """Put what handles hold of the backend's key groups into it; before any state is asked for.
+
+    Args:
+        backend: A backend in which there is nothing yet.
+        handles: Of any subtasks of the operator.
+        directory: The snapshot's, to which relative handles are relative.
+
+    Raises:
+        IncompatibleError: The keys are of another type.
+        SnapshotError: A file can't be read.
+    """
+    files = directory if isinstance(directory, StateFiles) else StateFiles(directory)
+    key_groups = backend.configuration.key_groups
+    wanted = handles_for(handles, key_groups)
+    whole = len(wanted) == 1 and wanted[0].key_groups == key_groups
+    for handle in wanted:
+        opened = open_keyed(handle, files, backend.configuration.max_parallelism)
+        if opened is None:
+            continue
+        storage = backend.storage
+        adopted = (
+            whole
+            and isinstance(handle, IncrementalHandle)
+            and isinstance(storage, TakesFiles)
+            and storage.adopt(handle, files)
+        )
+        restore_file(backend.registry, opened, key_groups, with_entries=not adopted)
+        if adopted and isinstance(handle, IncrementalHandle):
+            backend.checkpoints.notify_checkpoint_complete(handle.checkpoint_id)
+
+
+def restore_file(
+    registry: StateRegistry,
+    file: KeyedFile,
+    key_groups: KeyGroupRange,
+    *,
+    with_entries: bool = True,
+) -> None:
+    """Put what a file holds of some key groups into tables.
+
+    Args:
+        registry: Has the tables, or makes them.
+        file: Of whatever form.
+        key_groups: The backend's.
+        with_entries: Whether entries are to be read; if not, the tables have them.
+
+    Raises:
+        IncompatibleError: The keys are of another type.
+        SnapshotError: The file can't be read.
+    """
+    registry.check_key(
+        read_serializer_entry(DataInput(file.key_serializer, "key serializer"), "the key")
+    )
+    states = [
+        registry.restore(read_state_meta_info(DataInput(state.meta_info, "state meta info")))
+        for state in file.states
+    ]
+    if not with_entries:
+        return
+    for entries in file.entries(file.key_groups.intersection(key_groups)):
+        for index in np.unique(entries.state_of).tolist():
+            _load(states[index], entries.of_state(index))
+
+
+def _load(state: RegisteredState, entries: Entries) -> None:
+    try:
+        state.table.load(entries)
+    except StateError as error:
+        raise error.within(f"state {state.info.name!r}") from error
