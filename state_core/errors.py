@@ -17,6 +17,12 @@
     ├── PluginError                   code of a user's that can't be loaded
     ├── DeclarationError              a state's or a job's declaration that can't be
     ├── LegalityError                 a declaration, or an access to state, against the rules
+    ├── CommitError                   a commit of state, or a restore of one, that can't be
+    │   ├── CommitFailedError         the part that ran beside processing failed: the task is over
+    │   ├── CommitOrderError          a backend that is called before its turn, or after its end
+    │   ├── CheckpointRecordError     bytes of a checkpoint log or of an index that are no record
+    │   ├── DeletedBlobError          a blob that is no longer there
+    │   └── RestoreInterruptedError   a restore that was told to end
     ├── NotFoundError                 no such operator, state, job or snapshot
     └── LakeError                     the lake can't do that
         ├── NotALakeError             no `snapshots` table there
@@ -33,9 +39,14 @@ import re
 from typing import ClassVar
 
 __all__ = [
+    "CheckpointRecordError",
+    "CommitError",
+    "CommitFailedError",
+    "CommitOrderError",
     "ConflictError",
     "CorruptSnapshotError",
     "DeclarationError",
+    "DeletedBlobError",
     "EncodeError",
     "IncompatibleError",
     "KeyGroupError",
@@ -46,6 +57,7 @@ __all__ = [
     "NotASnapshotError",
     "NotFoundError",
     "PluginError",
+    "RestoreInterruptedError",
     "SnapshotError",
     "StateError",
     "TruncatedError",
@@ -156,6 +168,30 @@ class LegalityError(StateError):
 
 class IncompatibleError(StateError):
     """State written by one serializer that can't become another's."""
+
+
+class CommitError(StateError):
+    """A commit of state, or a restore of one, that can't be."""
+
+
+class CommitFailedError(CommitError):
+    """The part of a commit that runs beside processing failed: the task has to end."""
+
+
+class CommitOrderError(CommitError):
+    """A state backend that is called before its turn, or after its end."""
+
+
+class CheckpointRecordError(CommitError):
+    """Bytes of a checkpoint log, or of a snapshot index, that are no record."""
+
+
+class DeletedBlobError(CommitError):
+    """A blob that was deleted or has expired."""
+
+
+class RestoreInterruptedError(CommitError):
+    """A restore that was told to end before it was done."""
 
 
 class NotFoundError(StateError):

@@ -39,6 +39,7 @@ RANKS = {
     "state_core.snapshot": 4,
     "state_core.redistribution": 4,
     "state_core.measure": 5,
+    "state_core.commit": 5,
     "state_core.declarations": 5,
     "state_core.legality": 6,
     "state_core.legality_document": 7,

@@ -1,0 +1,17 @@
+"""What time it is, for those who are given no other clock."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["now_millis", "now_nanos"]
+
+
+def now_millis() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def now_nanos() -> int:
+    """Nanoseconds since 1970."""
+    return time.time_ns()

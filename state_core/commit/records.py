@@ -1,0 +1,255 @@
+"""What a checkpoint is: its id, its record in two versions, and the key of a record in the log.
+
+A `CheckpointV1` holds offsets alone: of inputs, and of changelogs among them. A `CheckpointV2`
+keeps the two apart, and names for each state backend and each store an opaque marker: the offset
+of a changelog, the id of a blob, the id of a snapshot.
+
+Spec: Samza's SEP-28; as in Samza 1.8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import total_ordering
+from typing import TypeAlias
+
+from state_core.errors import CheckpointRecordError
+
+__all__ = [
+    "BLOB_STORE_FACTORY",
+    "CHANGELOG_FACTORY",
+    "CHECKPOINT_TYPES",
+    "ChangelogMarker",
+    "Checkpoint",
+    "CheckpointId",
+    "CheckpointLogKey",
+    "CheckpointV1",
+    "CheckpointV2",
+    "StateCheckpointMarkers",
+    "SystemStreamPartition",
+    "as_v1",
+    "as_v2",
+]
+
+# the names by which Samza's own classes find their markers in a record
+CHANGELOG_FACTORY = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
+BLOB_STORE_FACTORY = "org.apache.samza.storage.blobstore.BlobStoreStateBackendFactory"
+
+CHECKPOINT_TYPES = {1: "checkpoint", 2: "checkpoint-v2"}
+"""The type in a record's key, by the version of the record."""
+
+StateCheckpointMarkers: TypeAlias = Mapping[str, Mapping[str, str]]
+"""Backend factory -> store -> opaque marker."""
+
+_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
+_NANOS_OF_A_MILLI = 1_000_000
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class CheckpointId:
+    """When a commit began: ids of one task are unique, and later ones are greater.
+
+    Attributes:
+        millis: Since 1970.
+        nanos: Tells ids of one millisecond apart.
+    """
+
+    millis: int
+    nanos: int
+
+    @classmethod
+    def create(cls, nanoseconds: int, after: CheckpointId | None = None) -> CheckpointId:
+        """The id of a commit that begins now.
+
+        Args:
+            nanoseconds: The clock's, since 1970.
+            after: The task's id before: a clock that went back makes no lower id than this.
+        """
+        made = cls(*divmod(nanoseconds, _NANOS_OF_A_MILLI))
+        if after is not None and made <= after:
+            following = after.millis * _NANOS_OF_A_MILLI + after.nanos + 1
+            return cls(*divmod(following, _NANOS_OF_A_MILLI))
+        return made
+
+    @classmethod
+    def parse(cls, text: str) -> CheckpointId:
+        """The id of its text, `millis-nanos`.
+
+        Raises:
+            CheckpointRecordError: It is none.
+        """
+        found = _ID.fullmatch(text)
+        if not found:
+            raise CheckpointRecordError(
+                f"{text!r} is no checkpoint id", remedy="one is `millis-nanos`, as 1700000000000-42"
+            )
+        return cls(int(found[1]), int(found[2]))
+
+    def __lt__(self, other: CheckpointId) -> bool:
+        return (self.millis, self.nanos) < (other.millis, other.nanos)
+
+    def __str__(self) -> str:
+        return f"{self.millis}-{self.nanos}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SystemStreamPartition:
+    """One partition of one stream of one system.
+
+    Attributes:
+        system: Such as `kafka`; without dots, since records join the three by them.
+        stream: Such as a topic; may have dots.
+        partition: Its number.
+        key_bucket: Part of the partition that a task has, where it is split; -1 if it is not.
+    """
+
+    system: str
+    stream: str
+    partition: int
+    key_bucket: int = -1
+
+    def __post_init__(self) -> None:
+        if not self.system or "." in self.system or not self.stream or self.partition < 0:
+            raise CheckpointRecordError(
+                f"{self.system!r}, {self.stream!r}, {self.partition} is no partition of a stream",
+                remedy="a system has a name without dots, a stream a name, and partitions count "
+                "from 0",
+            )
+
+    def __str__(self) -> str:
+        bucket = "" if self.key_bucket == -1 else f", {self.key_bucket}"
+        return f"SystemStreamPartition [{self.system}, {self.stream}, {self.partition}{bucket}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogMarker:
+    """The marker of a changelog: where in it the state of a checkpoint ends.
+
+    Attributes:
+        changelog: The partition of the changelog.
+        offset: Of the last change; None if the changelog was empty.
+    """
+
+    changelog: SystemStreamPartition
+    offset: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointV1:
+    """Offsets of inputs and of changelogs together; a changelog's is `checkpoint id:offset`.
+
+    Attributes:
+        offsets: By partition; None for one that has no offset yet.
+    """
+
+    offsets: Mapping[SystemStreamPartition, str | None] = field(default_factory=dict)
+
+    version = 1
+
+    def changelog_offset(
+        self, changelog: SystemStreamPartition
+    ) -> tuple[CheckpointId, str | None] | None:
+        """Of which checkpoint a changelog's offset is, and where it ends; None if it has none.
+
+        Raises:
+            CheckpointRecordError: The offset is an input's.
+        """
+        written = self.offsets.get(changelog)
+        if written is None:
+            return None
+        identifier, separator, offset = written.partition(":")
+        if not separator or not offset or ":" in offset:
+            raise CheckpointRecordError(
+                f"{written!r} is no offset of a changelog",
+                place=str(changelog),
+                remedy="it is `checkpoint id:offset` if transactional state was on when written",
+            )
+        return CheckpointId.parse(identifier), None if offset == "null" else offset
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointV2:
+    """Offsets of inputs, and markers of state.
+
+    Attributes:
+        id: Of the commit.
+        input_offsets: By partition: what was processed last.
+        markers: Where each backend has the state of each store.
+    """
+
+    id: CheckpointId
+    input_offsets: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
+    markers: StateCheckpointMarkers = field(default_factory=dict)
+
+    version = 2
+
+    @property
+    def offsets(self) -> Mapping[SystemStreamPartition, str]:
+        """The inputs' alone, as every version of a checkpoint has them."""
+        return self.input_offsets
+
+
+Checkpoint: TypeAlias = CheckpointV1 | CheckpointV2
+_Parts: TypeAlias = tuple[
+    CheckpointId, dict[SystemStreamPartition, str], dict[str, ChangelogMarker]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLogKey:
+    """The key of a record in a checkpoint log: of it, a log keeps the last record.
+
+    Attributes:
+        grouper: The class that says which task has which partition: offsets depend on it.
+        task: The task's name.
+        type: `checkpoint` or `checkpoint-v2`; others may come, and are skipped.
+    """
+
+    grouper: str
+    task: str
+    type: str
+
+    def __post_init__(self) -> None:
+        if not self.grouper:
+            raise CheckpointRecordError(f"the key of task {self.task!r} names no grouper")
+
+    @property
+    def version(self) -> int | None:
+        """The version of records of this type; None if it is not known here."""
+        return next((one for one, name in CHECKPOINT_TYPES.items() if name == self.type), None)
+
+
+def as_v1(checkpoint: CheckpointV2, changelogs: Mapping[str, ChangelogMarker]) -> CheckpointV1:
+    """What version 1 can say of a checkpoint: everything but the markers of other backends.
+
+    Args:
+        checkpoint: In version 2.
+        changelogs: Its changelogs' markers, parsed, by store.
+    """
+    offsets: dict[SystemStreamPartition, str | None] = dict(checkpoint.input_offsets)
+    for marker in changelogs.values():
+        end = "null" if marker.offset is None else marker.offset
+        offsets[marker.changelog] = f"{checkpoint.id}:{end}"
+    return CheckpointV1(offsets)
+
+
+def as_v2(checkpoint: CheckpointV1, changelogs: Mapping[str, SystemStreamPartition]) -> _Parts:
+    """What version 1 says, apart: the inputs' offsets, and where the changelogs of stores end.
+
+    Args:
+        checkpoint: In version 1.
+        changelogs: The changelog of each store: in version 1 nothing else tells it from an input.
+    """
+    ends = {store: checkpoint.changelog_offset(one) for store, one in changelogs.items()}
+    found = {store: end for store, end in ends.items() if end is not None}
+    inputs = {
+        partition: offset
+        for partition, offset in checkpoint.offsets.items()
+        if partition not in set(changelogs.values()) and offset is not None
+    }
+    identifier = max((one for one, _ in found.values()), default=CheckpointId(0, 0))
+    markers = {store: ChangelogMarker(changelogs[store], end) for store, (_, end) in found.items()}
+    return identifier, inputs, markers
