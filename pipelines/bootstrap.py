@@ -240,8 +240,10 @@ class _Bootstrap:
         )
         schema = operator_layout(held.meta_info()).schema
         if isinstance(rows, FileRows):
-            return replace(held, rows=mapped_batches(rows.plan, rows.pieces, schema))
-        return replace(held, rows=rows.batches(schema))
+            found = mapped_batches(rows.plan, rows.pieces, schema)
+        else:
+            found = rows.batches(schema)
+        return replace(held, rows=(made for _, made in found))
 
     # ------------------------------------------------------------------------ sources
 

@@ -25,6 +25,7 @@ __all__ = [
     "Expression",
     "Fields",
     "RowPlan",
+    "SourceBatch",
     "SourceColumn",
     "expressions_in",
     "map_batches",
@@ -37,6 +38,7 @@ CONSTANT = "constant"
 TIMES = ("ttl", "timestamp")
 SHOWN = 60
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\W\d]\w*))\s*")
+REFUSED = (EncodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
 _LITERALS = ("true", "false", "null")
 
 
@@ -163,8 +165,8 @@ def map_batches(
     schema: pa.Schema,
     source: str,
     first_row: int = -1,
-) -> Iterator[pa.RecordBatch]:
-    """The state's columns of each batch of the source.
+) -> Iterator[tuple[SourceBatch, pa.RecordBatch]]:
+    """Each batch of the source, and the state's columns made of it.
 
     Args:
         plan: How.
@@ -177,20 +179,30 @@ def map_batches(
         EncodeError: A column that is missing, or a value that does not fit, with its row.
     """
     for batch in batches:
-        made = _Batch(plan, batch, source, first_row)
-        yield made.mapped(schema)
+        made = SourceBatch(plan, batch, source, first_row)
+        yield made, made.mapped(schema)
         if first_row >= 0:
             first_row += len(batch)
 
 
 @dataclass(frozen=True)
-class _Batch:
+class SourceBatch:
+    """A batch of the source, of which the state's columns are made.
+
+    Attributes:
+        plan: How.
+        batch: It.
+        source: What it is of, for messages.
+        first: The place of its first row there; -1 if rows have no order.
+    """
+
     plan: RowPlan
     batch: pa.RecordBatch
     source: str
     first: int
 
     def mapped(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The state's columns."""
         made: dict[str, pa.Array] = {}
         for name, plan in self.plan.columns.items():
             index = schema.get_field_index(name)
@@ -223,17 +235,30 @@ class _Batch:
             column = column.cast(pa.string())
         try:
             return _as(column, wanted, text=text, time=time)
-        except (EncodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            row = _first_refused(column, wanted, text=text, time=time)
-            problem = error.problem if isinstance(error, StateError) else _short(error)
-            remedy = error.remedy if isinstance(error, StateError) else f"it is to be {wanted}"
-            if row >= 0:
-                problem = f"{_shown(column[row])} does not fit: {problem}"
-            elif isinstance(error, StateError) and ", " in error.place:
-                problem = f"{problem} ({error.place.partition(', ')[2]})"
-            self.refuse(problem, plan.written, remedy, row)
+        except REFUSED as error:
+            self.refuse_value(plan, column, wanted, error, text=text, time=time)
+
+    def refuse_value(
+        self, plan: SourceColumn, column: pa.Array, wanted: pa.DataType, error: Exception,
+        *, text: bool, time: bool,
+    ) -> NoReturn:  # fmt: skip
+        """Say which row of a column does not fit."""
+        row = _first_refused(column, wanted, text=text, time=time)
+        try:
+            if row >= 0:  # of this one alone, as the whole column's may be about another
+                _as(column.take(pa.array([row])), wanted, text=text, time=time)
+        except REFUSED as alone:
+            error = alone
+        problem = error.problem if isinstance(error, StateError) else _short(error)
+        remedy = error.remedy if isinstance(error, StateError) else f"it is to be {wanted}"
+        if row >= 0:
+            problem = f"{_shown(column[row])} does not fit: {problem}"
+        elif isinstance(error, StateError) and ", " in error.place:
+            problem = f"{problem} ({error.place.partition(', ')[2]})"
+        self.refuse(problem, plan.written, remedy, row)
 
     def fields(self, plan: Fields, wanted: pa.DataType, label: str) -> pa.Array:
+        """A struct of parts."""
         if not pa.types.is_struct(wanted):
             self.refuse("fields, for a type that has none", label, f"it is to be {wanted}")
         needed = [one.name for one in wanted]
@@ -250,6 +275,7 @@ class _Batch:
         return pa.StructArray.from_arrays(parts, fields=list(wanted))
 
     def constant(self, value: Any, wanted: pa.DataType, label: str, *, time: bool) -> pa.Array:
+        """The same in every row."""
         try:
             one = pa.array([value])
             if time or pa.types.is_temporal(wanted):
@@ -303,7 +329,10 @@ def _as(column: pa.Array, wanted: pa.DataType, *, text: bool, time: bool) -> pa.
     if pa.types.is_timestamp(wanted):
         return conform(_instants(column), wanted, "")
     if pa.types.is_nested(wanted) or pa.types.is_binary(wanted):
-        raise EncodeError("text, which can't say that", remedy=f"it is to be {wanted}")
+        raise EncodeError(
+            f"text that is to be {wanted}",
+            remedy="CSV holds no lists, maps or bytes: give JSON lines, Parquet or a query",
+        )
     return column.cast(wanted)
 
 
@@ -323,7 +352,7 @@ def _first_refused(column: pa.Array, wanted: pa.DataType, *, text: bool, time: b
     def fits(count: int) -> bool:
         try:
             _as(column.take(pa.array(np.arange(count))), wanted, text=text, time=time)
-        except (EncodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except REFUSED:
             return False
         return True
 

@@ -328,7 +328,7 @@ def _parsed(piece: Piece, lines: bytes, first: int, schema: pa.Schema) -> Iterat
     except pa.ArrowInvalid as error:
         split = lines.split(b"\n")
         if len(split) == 1:
-            problem = " ".join(str(error).split())[:200]
+            problem = " ".join(str(error).split())[:200].removesuffix(" in row 0")
             raise EncodeError(problem, place=f"{piece.name}, line {first}") from error
         middle = len(split) // 2
         yield from _parsed(piece, b"\n".join(split[:middle]), first, schema)

@@ -18,16 +18,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.lake.bootstrap_columns import (
     RowPlan,
+    SourceBatch,
     expressions_in,
     map_batches,
     source_columns,
     with_expressions,
 )
+from pipelines.lake.bootstrap_slice import spill_rows
 from pipelines.lake.sources import FileSource
 from pipelines.spark.sql import QUERY_LOGGERS, spark_path
 from state_core.errors import EncodeError, StateError
 from state_core.filesystem import Directory
-from state_core.formats.new_rows import SpillTask, batches_of, spill_batches
+from state_core.formats.new_rows import SpillTask, batches_of
 from state_core.formats.spills import Spill
 from state_core.serializers.plugins import Plugin, loaded_plugins, restore_plugins
 
@@ -100,8 +102,8 @@ class FrameRows:
             raise failed
         return outcomes
 
-    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """All rows, here, with the state's columns."""
+    def batches(self, schema: pa.Schema) -> Iterator[tuple[SourceBatch, pa.RecordBatch]]:
+        """All rows, here, and those of the state that they make."""
         plan, frame = self._evaluated()
         with _evaluating(", ".join(one for one in (plan.place, self.source) if one)):
             found = frame.toArrow()
@@ -148,7 +150,7 @@ class _Spiller:
             restore_plugins(self.plugins)
             found = batches_of(batches, self.source)
             rows = map_batches(self.plan, found, self.task.layout.schema, self.source)
-            outcome = spill_batches(self.task, rows)
+            outcome = spill_rows(self.task, rows)
         except StateError as error:
             outcome = error
         data = pa.array([pickle.dumps(outcome)], pa.binary())
