@@ -57,6 +57,13 @@ OPTIONS = """
 [TableOptions/BlockBasedTable "default"]
   checksum=kXXH3
 """
+STRICT = "create_if_missing=false\n"
+LENIENT = f"""{STRICT}  paranoid_checks=false
+  max_open_files=64
+  skip_checking_sst_file_sizes_on_db_open=true
+  skip_stats_update_on_db_open=true
+"""
+DIRECTORY = "statelake-rocksdb-"
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class RocksDBFiles:
         files: Local name and bytes of each file.
         key_groups: Those that the handle claims.
         prefix: Bytes of the key-group prefix.
+        lenient: Whether a damaged table is a fault only where something is read of it.
     """
 
     name: str
@@ -76,6 +84,7 @@ class RocksDBFiles:
     files: tuple[tuple[str, ByteSource], ...]
     key_groups: KeyGroupRange
     prefix: int
+    lenient: bool = False
     _held: list[Any] = field(default_factory=list, repr=False, compare=False)
     _families: set[str] = field(default_factory=set, repr=False, compare=False)
 
@@ -87,7 +96,7 @@ class RocksDBFiles:
     @cached_property
     def _database(self) -> Rdict:
         """The instance, opened read-only from a directory that goes when this does."""
-        directory = tempfile.TemporaryDirectory(prefix="statelake-rocksdb-")
+        directory = tempfile.TemporaryDirectory(prefix=DIRECTORY)
         self._held.append(directory)
         try:
             for name, source in self.files:
@@ -95,7 +104,7 @@ class RocksDBFiles:
         except OSError as error:  # one name twice, or no space left
             raise self._fault(error) from error
         try:
-            options, of_family = _options()
+            options, of_family = _options(self.lenient)
             families = Rdict.list_cf(directory.name, options)
             database = Rdict(
                 directory.name,
@@ -192,11 +201,18 @@ class RocksDBFiles:
         return f"{self.name}, byte {position} of a batch"
 
     def _fault(self, error: object) -> CorruptSnapshotError:
+        said = re.sub(rf"\S*{DIRECTORY}\w+/(\S+\.sst|[A-Z]+(-\d+)?)", self._known, str(error))
         return CorruptSnapshotError(
-            f"RocksDB can't read its files ({' '.join(str(error).split())})",
+            f"RocksDB can't read its files ({' '.join(said.split())})",
             place=self.name,
             remedy="a file is missing or damaged: copy the whole checkpoint, with `shared`",
         )
+
+    def _known(self, found: re.Match[str]) -> str:
+        """A file as the snapshot calls it, behind RocksDB's own name."""
+        name = found[1]
+        paths = [source.name for local, source in self.files if local == name]
+        return f"{name}, which is {paths[0]}" if paths else name
 
 
 class _Family:
@@ -308,10 +324,12 @@ def _place(directory: Path, name: str, source: ByteSource) -> None:
             file.write(block.data)
 
 
-def _options() -> tuple[Options, Options]:
+def _options(lenient: bool) -> tuple[Options, Options]:
     """The options of the database, and of each of its column families."""
-    with tempfile.TemporaryDirectory(prefix="statelake-rocksdb-") as directory:
-        (Path(directory) / "OPTIONS-000001").write_text(OPTIONS)
+    with tempfile.TemporaryDirectory(prefix=DIRECTORY) as directory:
+        (Path(directory) / "OPTIONS-000001").write_text(
+            OPTIONS.replace(STRICT, LENIENT) if lenient else OPTIONS
+        )
         options, families = Options.load_latest(directory)
     return options, families["default"]
 

@@ -37,6 +37,7 @@ from state_core.integrity.findings import (
     Loss,
     Place,
     Unchecked,
+    what_most_say,
 )
 from state_core.integrity.keyed_entries import Keeper, examine
 from state_core.integrity.keyed_sources import (
@@ -49,7 +50,6 @@ from state_core.integrity.operator_parts import OperatorPart, examine_operator_s
 from state_core.java_stream import read_java_stream
 from state_core.key_groups import check_parallelism, key_group_ranges
 from state_core.operator_ids import operator_id_of_uid
-from state_core.snapshot import KeyedState
 from state_core.wire import DataInput
 
 __all__ = ["Examined", "IntegrityReport", "OperatorExamined", "Progress", "check_snapshot", "look"]
@@ -304,15 +304,21 @@ def _runs(groups: Sequence[int]) -> list[tuple[int, int]]:
 
 def _check_types(operator: OperatorExamined, found: Findings) -> None:
     """Note states that two subtasks wrote with different types."""
-    known: dict[str, KeyedState] = {}
-    for index, source in operator.keyed.items():
-        for name, state in source.states.items():
-            if known.setdefault(name, state) != state:
-                error = CorruptSnapshotError(
-                    "another type than in another subtask",
-                    remedy="let the job take a new savepoint, which writes all subtasks alike",
-                )
-                found.fault(FaultKind.HEADER, Place(operator.label, index, name), error)
+    names = {name: None for source in operator.keyed.values() for name in source.states}
+    for name in names:
+        said = {i: one.states[name] for i, one in operator.keyed.items() if name in one.states}
+        right = what_most_say(said.values())
+        for index, state in said.items():
+            if state == right:
+                continue
+            where = Place(operator.label, index, name)
+            error = CorruptSnapshotError(
+                "another type than in another subtask",
+                remedy="let the job take a new savepoint, which writes all subtasks alike",
+            )
+            found.fault(FaultKind.HEADER, where, error)
+            found.lose(where, error.problem)
+            operator.keyed[index] = operator.keyed[index].without(name)
 
 
 def _read_entries(
@@ -343,6 +349,11 @@ def _read_entries(
             examined.found.add(found)
             if progress is not None:
                 progress(done, len(jobs))
+    known = {(one.where.operator, one.where.subtask) for one in examined.found.faults}
+    for source in {id(job[0]): job[0] for job in jobs}.values():
+        where = source.where
+        if source.suspect is not None and (where.operator, where.subtask) not in known:
+            examined.found.fault(FaultKind.FILE, where, source.suspect)
 
 
 # --------------------------------------------------------------------------- streams

@@ -5,13 +5,32 @@ Faults of one kind that say the same of neighbouring key groups are one fault.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeVar
 
 from state_core.errors import StateError
 from state_core.handles import KeyGroupRange
 
-__all__ = ["Checked", "Fault", "FaultKind", "Findings", "Loss", "Place", "Unchecked"]
+__all__ = [
+    "Checked",
+    "Fault",
+    "FaultKind",
+    "Findings",
+    "Loss",
+    "Place",
+    "Unchecked",
+    "what_most_say",
+]
+
+Said = TypeVar("Said")
+
+
+def what_most_say(values: Iterable[Said]) -> Said:
+    """The value that is there most often; the first of those that are as often there."""
+    held = list(values)
+    return max(held, key=held.count)
 
 
 class FaultKind(Enum):
@@ -162,7 +181,8 @@ class Findings:
     ) -> None:
         """Note what an error says."""
         remedy = error.remedy or "the file is damaged or was not copied whole: fetch it again"
-        self._append(Fault(kind, where, error.place, error.problem, remedy, entries))
+        place = error.place.removeprefix(f"state {where.state!r}").removeprefix(", ")
+        self._append(Fault(kind, where, place, error.problem, remedy, entries))
 
     def skip(self, where: Place, why: str) -> None:
         """Note that something is not checked."""

@@ -126,6 +126,8 @@ class _Pass:
         head = 8 + (2 if self.source.max_parallelism > 128 else 1)
         self.passed += int(entries.payload_bytes().sum()) + head * len(entries)
         for state in np.unique(entries.state_of).tolist():
+            if state in self.source.faulty:
+                continue
             mine = entries.of_state(state)
             layout = self.source.layouts[state]
             sound = mine if layout is None else self._sound(state, layout, mine)

@@ -59,6 +59,8 @@ class KeyedSource:
         layouts: How each state's entries are laid out; None where that is not known.
         reader: What reads the entries.
         spans: Where key groups lie; empty for RocksDB, whose files don't say.
+        faulty: The ids of states whose meta info is wrong: their entries mean nothing.
+        suspect: Something is wrong with RocksDB's files, even if no entry shows it.
     """
 
     where: Place
@@ -68,12 +70,19 @@ class KeyedSource:
     layouts: tuple[KeyedLayout | None, ...]
     reader: UnifiedFile | HeapFile | RocksDBFiles
     spans: tuple[KeyGroupSpan, ...] = ()
+    faulty: frozenset[int] = frozenset()
+    suspect: StateError | None = None
 
     @cached_property
     def states(self) -> dict[str, KeyedState]:
         """Its states as others would see them, those with a layout, by name."""
         pairs = zip(self.header.states, self.layouts, strict=True)
         return {one.name: describe_state(one, layout) for one, layout in pairs if layout}
+
+    def without(self, name: str) -> KeyedSource:
+        """The same, and entries of one state mean nothing."""
+        ids = [index for index, one in enumerate(self.header.states) if one.name == name]
+        return replace(self, faulty=self.faulty | frozenset(ids))
 
     def read(self, key_groups: KeyGroupRange, state: int | None) -> Iterator[Entries]:
         """Entries of some key groups; what precedes a break comes before the error."""
@@ -173,9 +182,13 @@ def _header(
         return error
 
 
-def _layouts(header: KeyedHeader, where: Place, found: Findings) -> tuple[KeyedLayout | None, ...]:
+def _layouts(
+    header: KeyedHeader, name: str, where: Place, found: Findings
+) -> tuple[tuple[KeyedLayout | None, ...], frozenset[int]]:
+    """How each state's entries are laid out, and the ids of those that can't be right."""
     layouts: list[KeyedLayout | None] = []
-    for state in header.states:
+    faulty = set()
+    for index, state in enumerate(header.states):
         layout = None
         place = replace(where, state=state.name)
         try:
@@ -186,10 +199,13 @@ def _layouts(header: KeyedHeader, where: Place, found: Findings) -> tuple[KeyedL
             found.skip(replace(place, subtask=None), error.problem)
             layout = None
         except StateError as error:
-            found.fault(FaultKind.HEADER, place, error)
+            said = CorruptSnapshotError(error.problem, place=name, remedy=error.remedy)
+            found.fault(FaultKind.HEADER, place, said)
+            found.lose(place, error.problem)
+            faulty.add(index)
             layout = None
         layouts.append(layout)
-    return tuple(layouts)
+    return tuple(layouts), frozenset(faulty)
 
 
 # --------------------------------------------------------------------------- files of key groups
@@ -221,7 +237,7 @@ def _open_key_groups(
     spans = tuple(
         one for one in _spans(handle, header, source, where, found) if one.group in within
     )
-    layouts = _layouts(header, where, found)
+    layouts, faulty = _layouts(header, source.name, where, found)
     heap = handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans)
     reader: UnifiedFile | HeapFile
     if heap:
@@ -234,7 +250,7 @@ def _open_key_groups(
         reader = HeapFile(source, header, known, spans)
     else:
         reader = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
-    return KeyedSource(where, within, max_parallelism, header, layouts, reader, spans)
+    return KeyedSource(where, within, max_parallelism, header, layouts, reader, spans, faulty)
 
 
 def _spans(
@@ -311,16 +327,27 @@ def _open_rocksdb(
     if isinstance(header, StateError):
         _lose_all(handle, where, found, header.problem)
         return None
-    layouts = _layouts(header, where, found)
+    layouts, faulty = _layouts(header, meta.name, where, found)
     held = tuple((name, one) for name, one in opened if one is not None)
     name = f"{meta.name} (RocksDB, {len(held)} files)"
     database = RocksDBFiles(name, header, held, within, prefix_bytes(max_parallelism))
+    suspect = None
     try:
         if held:
+            database.open()
+    except StateError as error:
+        suspect = error
+    try:
+        if suspect is not None:
+            database = replace(database, lenient=True, _held=[], _families=set())
             database.open()
     except StateError as error:
         if len(found.faults) == before:  # else it is known what is missing
             found.fault(FaultKind.FILE, where, error)
         _lose_all(handle, where, found, error.problem)
         return None
-    return KeyedSource(where, within, max_parallelism, header, layouts, database)
+    if len(found.faults) > before:
+        suspect = None
+    return KeyedSource(
+        where, within, max_parallelism, header, layouts, database, (), faulty, suspect
+    )

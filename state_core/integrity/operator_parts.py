@@ -26,7 +26,7 @@ from state_core.formats.operator_file import (
 from state_core.formats.operator_states import OperatorLayout, operator_layout
 from state_core.formats.state_files import StateFiles
 from state_core.handles import OperatorHandle, PartitionOffsets
-from state_core.integrity.findings import FaultKind, Findings, Place
+from state_core.integrity.findings import FaultKind, Findings, Place, what_most_say
 from state_core.integrity.keyed_sources import open_stream_of
 from state_core.serializers.columns import Cursor
 from state_core.serializers.decoders import undecoded
@@ -48,6 +48,7 @@ class OperatorPart:
         header: The head of its file; None if that can't be read.
         elements: Each state's sound elements as bytes; a copy of a broadcast state is one.
         copies: The entries of each broadcast state, as bytes.
+        faulty: States whose meta info is wrong.
         unknown: Whether only its types are not known.
     """
 
@@ -56,6 +57,7 @@ class OperatorPart:
     header: OperatorHeader | None = None
     elements: dict[str, list[bytes]] = field(default_factory=dict)
     copies: dict[str, frozenset[tuple[bytes, bytes]]] = field(default_factory=dict)
+    faulty: set[str] = field(default_factory=set)
     unknown: bool = False
 
 
@@ -191,7 +193,9 @@ class _Taken:
             with undecoded():
                 layout = operator_layout(info)
         except StateError as error:
-            self.found.fault(FaultKind.HEADER, replace(self.where, state=info.name), error)
+            fault = CorruptSnapshotError(error.problem, place=self.source.name, remedy=error.remedy)
+            self.found.fault(FaultKind.HEADER, replace(self.where, state=info.name), fault)
+            self.part.faulty.add(info.name)
             self._lose(info.name, error.problem, len(pieces))
             return
         mode = self.part.handle.states[info.name].mode
@@ -278,7 +282,7 @@ def _alone(
 # --------------------------------------------------------------------------- between subtasks
 
 
-def _encoded(header: OperatorHeader) -> dict[str, bytes]:
+def _encoded(header: OperatorHeader, without: set[str]) -> dict[str, bytes]:
     """What is said of each state, as bytes that can be compared."""
     found = {}
     for state in (*header.lists, *header.broadcasts):
@@ -286,25 +290,30 @@ def _encoded(header: OperatorHeader) -> dict[str, bytes]:
         write_operator_header(
             OperatorHeader(5, compressed=False, lists=(state,), broadcasts=()), out
         )
-        found[state.name] = out.to_bytes()
+        if state.name not in without:
+            found[state.name] = out.to_bytes()
     return found
 
 
 def _compare_types(parts: list[OperatorPart], label: str, found: Findings) -> None:
     """Note states that two subtasks wrote with different types."""
-    known: dict[str, bytes] = {}
-    for part in parts:
-        for name, said in _encoded(part.header).items() if part.header is not None else ():
-            if known.setdefault(name, said) == said:
+    said = [
+        {} if part.header is None else _encoded(part.header, without=part.faulty) for part in parts
+    ]
+    for name in {name: None for one in said for name in one}:
+        right = what_most_say(one[name] for one in said if name in one)
+        for part, one in zip(parts, said, strict=True):
+            if one.get(name, right) == right:
                 continue
             error = CorruptSnapshotError(
                 "another type or mode than in another subtask",
                 remedy="let the job take a new savepoint, which writes all subtasks alike",
             )
-            found.fault(FaultKind.HEADER, Place(label, part.subtask, name), error)
-            lost = len(part.elements.pop(name, []))
+            where = Place(label, part.subtask, name)
+            found.fault(FaultKind.HEADER, where, error)
+            part.faulty.add(name)
             part.copies.pop(name, None)
-            found.lose(Place(label, part.subtask, name), error.problem, entries=lost)
+            found.lose(where, error.problem, entries=len(part.elements.pop(name, [])))
 
 
 def _compare_copies(parts: list[OperatorPart], label: str, found: Findings) -> None:
@@ -312,10 +321,7 @@ def _compare_copies(parts: list[OperatorPart], label: str, found: Findings) -> N
     names = {name: None for part in parts for name in part.copies}
     for name in names:
         copies = {part.subtask: part.copies[name] for part in parts if name in part.copies}
-        counts = Counter(copies.values())
-        if len(counts) < 2:
-            continue
-        right = next(one for one, count in counts.items() if count == max(counts.values()))
+        right = what_most_say(copies.values())
         for subtask, copy in copies.items():
             if copy == right:
                 continue

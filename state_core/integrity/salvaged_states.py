@@ -32,7 +32,7 @@ def salvage_keyed(
     """
     if not operator.keyed:
         return {}, 0
-    header, ids = _merged_header(operator, found)
+    header, ids = _merged_header(operator)
     chosen = _chosen(operator, found)
     spills: list[Spill] = []
     for index, keepers in operator.keepers.items():
@@ -63,25 +63,17 @@ def salvage_keyed(
     return handles, sum(one.entries for one in spills)
 
 
-def _merged_header(
-    operator: OperatorExamined, found: Findings
-) -> tuple[KeyedHeader, dict[int, list[int]]]:
+def _merged_header(operator: OperatorExamined) -> tuple[KeyedHeader, dict[int, list[int]]]:
     """One header for all subtasks, and what each one's ids of states become; -1 leaves one out."""
     infos: dict[str, StateMetaInfo] = {}
-    types: dict[str, object] = {}
     ids: dict[int, list[int]] = {}
     for index, source in operator.keyed.items():
         mine = []
-        for info in source.header.states:
-            state = source.states.get(info.name)
-            if info.name not in infos:
-                infos[info.name] = info
-                types[info.name] = state
-            if types[info.name] != state:
-                why = "another type than in another subtask"
-                found.lose(Place(operator.label, index, info.name), why)
+        for state_id, info in enumerate(source.header.states):
+            if state_id in source.faulty:
                 mine.append(-1)
                 continue
+            infos.setdefault(info.name, info)
             mine.append(list(infos).index(info.name))
         ids[index] = mine
     headers = [one.header for one in operator.keyed.values()]
@@ -124,7 +116,12 @@ def salvage_operator_states(
             for copy in part.elements.get(name, [])[:1]:
                 copies.setdefault(name, copy)
     headers = [part.header for part in operator.parts if part.header is not None]
-    types = {info.name: info for one in reversed(headers) for info in (*one.lists, *one.broadcasts)}
+    types: dict[str, StateMetaInfo] = {}
+    for part in operator.parts:
+        if part.header is not None:
+            for info in (*part.header.lists, *part.header.broadcasts):
+                if info.name not in part.faulty:
+                    types.setdefault(info.name, info)
     handles, count = {}, 0
     for part in operator.parts:
         header = part.header
@@ -134,8 +131,8 @@ def salvage_operator_states(
             continue
         header = replace(
             header,
-            lists=tuple(types[info.name] for info in header.lists),
-            broadcasts=tuple(types[info.name] for info in header.broadcasts),
+            lists=tuple(types[info.name] for info in header.lists if info.name in types),
+            broadcasts=tuple(types[info.name] for info in header.broadcasts if info.name in types),
         )
         states = [(info, _elements(part, info, copies)) for info in _kept(part, header, copies)]
         for info, elements in states:
