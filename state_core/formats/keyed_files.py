@@ -7,7 +7,8 @@ savepoint (tag 7)       the unified format
 native (tags 3, 12)     the heap backend's format, or the unified one: old RocksDB checkpoints
                         and savepoints have the same tag, and the bytes must tell
 incremental (tag 11)    RocksDB's own files
-changelog (tag 14)      refused: its changes lie in a log that only the backend replays
+changelog (tag 14)      what it wraps, if no change came after that, as in a native savepoint;
+                        else refused: its changes lie in a log that only the backend replays
 ======================  =======================================================================
 
 Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
@@ -33,6 +34,7 @@ from state_core.formats.rocksdb_native import RocksDBFiles
 from state_core.formats.state_files import StateFiles
 from state_core.formats.unified import KeyGroupSpan, UnifiedFile, spans_of
 from state_core.handles import (
+    ChangelogHandle,
     IncrementalHandle,
     KeyedHandle,
     KeyGroupRange,
@@ -60,9 +62,14 @@ def open_keyed(handle: KeyedHandle, files: StateFiles, max_parallelism: int) -> 
         return _open_key_groups(handle, files, prefix)
     if isinstance(handle, IncrementalHandle):
         return _open_rocksdb(handle, files, prefix)
+    if isinstance(handle, ChangelogHandle) and not handle.changes and len(handle.materialized) == 1:
+        (wrapped,) = handle.materialized
+        # after a restore at another parallelism a subtask may hold more than is its own
+        if wrapped is not None and wrapped.key_groups == handle.key_groups:
+            return open_keyed(wrapped, files, max_parallelism)
     raise UnsupportedFormatError(
         "keyed state of the changelog backend, whose latest changes lie in a log",
-        remedy="take a savepoint in canonical format (flink savepoint --type canonical)",
+        remedy="take a savepoint (flink savepoint), which holds them, too",
     )
 
 

@@ -3,7 +3,8 @@
 A relative handle names a file beside `_metadata`, so a moved savepoint just opens. An absolute
 handle names the place where Flink wrote it. Of a snapshot that was moved that place is gone (or
 worse, belongs to somebody else), so the file is looked for in the snapshot's own directories first:
-beside `_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`.
+beside `_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`, in
+which merged files have a directory for each subtask, or each task manager (FLIP-306).
 Anything that lies elsewhere is refused unless it was allowed by name: a path in a file is no
 permission.
 """
@@ -141,10 +142,10 @@ class StateFiles:
                 place=self.directory.full("_metadata"),
                 remedy="this is not how Flink writes: do not trust the file",
             )
-        for directory in self._own_directories(posixpath.basename(parent)):
-            if directory.is_file(name):
-                self._refuse_links(directory, name)
-                return directory.source(name)
+        for directory, own in self._own_places(parent, name):
+            if directory.is_file(own):
+                self._refuse_links(directory, own)
+                return directory.source(own)
         # in an object store the authority is the bucket, which Arrow has as a part of the path
         authority = (scheme[1] or "") if scheme else ""
         for directory in self.allowed:
@@ -165,15 +166,25 @@ class StateFiles:
             remedy="copy the whole checkpoint: chk-N with its `shared` and `taskowned` directories",
         )
 
-    def _own_directories(self, written_in: str) -> list[Directory]:
-        """Where a file that lay in a directory of that name can be now, best guess first."""
+    def _own_places(self, parent: str, name: str) -> list[tuple[Directory, str]]:
+        """Where a file that lay in a directory can be now, best guess first."""
+        above, written_in = posixpath.split(parent)
         checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root))
         if written_in in SHARED_DIRECTORIES:
-            beside = [self.directory.child(written_in)]
-            return [self.directory.child(f"../{written_in}"), *beside] if checkpoint else beside
+            return self._shared_places(written_in, name)
+        places = [(self.directory, name)]
         if CHECKPOINT_DIRECTORY.fullmatch(written_in) and checkpoint:
-            return [self.directory, self.directory.child(f"../{written_in}")]
-        return [self.directory]
+            places.append((self.directory.child(f"../{written_in}"), name))
+        shared = posixpath.basename(above)
+        if shared in SHARED_DIRECTORIES:
+            return [*self._shared_places(shared, f"{written_in}/{name}"), *places]
+        return places
+
+    def _shared_places(self, shared: str, path: str) -> list[tuple[Directory, str]]:
+        """In the directory next to `chk-N`, or in the snapshot's own one of that name."""
+        checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root))
+        names = [f"../{shared}", shared] if checkpoint else [shared]
+        return [(self.directory.child(one), path) for one in names]
 
     def _is_external(self, uri: str, path: str) -> bool:
         """Whether the file is where the handle says, and that is not a part of the snapshot."""

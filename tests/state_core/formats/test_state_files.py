@@ -175,6 +175,12 @@ def test_checkpoints_without_their_files(golden: GoldenCase, tmp_path: Path) -> 
         ("chk-3/f", "checkpoints/chk-3/f"),
         ("chk-3/f", "checkpoints/chk-7/f"),
         ("else/f", "checkpoints/chk-7/f"),
+        ("shared/job_1_op_2_0_1/f", "checkpoints/shared/job_1_op_2_0_1/f"),
+        ("shared/job_1_op_2_0_1/f", "checkpoints/chk-7/shared/job_1_op_2_0_1/f"),
+        ("taskowned/job_1_tm_2/f", "checkpoints/taskowned/job_1_tm_2/f"),
+        ("shared/chk-7/f", "checkpoints/chk-7/f"),
+        ("shared/chk-3/f", "checkpoints/chk-3/f"),
+        ("taskowned/else/f", "checkpoints/chk-7/f"),
     ],
 )
 def test_where_files_of_checkpoints_are_looked_for(tmp_path: Path, written: str, now: str) -> None:
@@ -234,8 +240,10 @@ def test_links_in_shared_do_not_lead_out(tmp_path: Path) -> None:
     (tmp_path / "c/chk-1").mkdir(parents=True)
     (tmp_path / "c/shared").mkdir()
     (tmp_path / "c/shared/f").symlink_to(tmp_path / "secret")
-    with pytest.raises(UnsafePathError, match="is a link"):
-        opened(tmp_path / "c/chk-1", FileHandle("file:/gone/shared/f", 6))
+    (tmp_path / "c/shared/job").symlink_to(tmp_path)
+    for name in ("f", "job/secret"):
+        with pytest.raises(UnsafePathError, match="is a link"):
+            opened(tmp_path / "c/chk-1", FileHandle(f"file:/gone/shared/{name}", 6))
 
 
 def test_places_outside_are_opened_only_if_allowed(savepoint: Path) -> None:
