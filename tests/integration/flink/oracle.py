@@ -21,6 +21,7 @@ from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, 
 SOURCES = (
     "Oracle.java",
     "Jobs.java",
+    "ChainJobs.java",
     "OperatorJobs.java",
     "ProfileJobs.java",
     "Judge.java",
@@ -49,12 +50,19 @@ class FlinkOracle:
         version: Of Flink.
         heap: Of the JVM; buffers of the network are as much again at most.
         patience: Seconds to wait for one answer.
+        modules: Of Flink, beside those that every job needs.
     """
 
-    def __init__(self, version: str, heap: str = "1g", patience: float = ANSWER_SECONDS) -> None:
+    def __init__(
+        self,
+        version: str,
+        heap: str = "1g",
+        patience: float = ANSWER_SECONDS,
+        modules: Iterable[str] = (),
+    ) -> None:
         self.version = version
         self.patience = patience
-        jars = flink_jars(version)
+        jars = flink_jars(version, modules)
         classes = compiled([JAVA_SOURCES / one for one in SOURCES], jars, f"flink-{version}")
         path = ":".join(map(str, [classes, *jars]))
         # Flink leaves files in its temporary directory, so it gets one that goes with it
@@ -100,6 +108,22 @@ class FlinkOracle:
         }  # fmt: skip
         answer = self._ask("generate", case=case, to=to.as_uri(), **chosen)
         return Path(answer.removeprefix("file:"))
+
+    def checkpoints(self, case: str, to: Path, **options: object) -> list[Path]:
+        """Run a job whose checkpoints are all kept: where they are, then where its savepoints are.
+
+        Args:
+            case: The job; `chain` changes its state before each checkpoint.
+            to: Where a directory for the job is to be.
+            options: `generations` is the number of checkpoints, `savepoints` the formats of the
+                savepoints after them; names with a dot are Flink's own options.
+        """
+        chosen = {
+            "backend": "rocksdb", "compression": "false", "parallelism": 2, "max": 128,
+            "keys": 300, "inline": 0, "generations": 1, "savepoints": "", **options,
+        }  # fmt: skip
+        answer = self._ask("checkpoints", case=case, to=to.as_uri(), **chosen)
+        return [Path(one.removeprefix("file:")) for one in answer.split()]
 
     def restore(self, case: str, savepoint: Path, **options: object) -> list[Any]:
         """What Flink sees after restoring: the sorted lines of every key, as JSON."""

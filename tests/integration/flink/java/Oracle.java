@@ -8,6 +8,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.flink.api.common.JobStatus;
@@ -23,8 +25,10 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
  * arguments, each answer is one line that begins with "ok" or "error".
  *
  * <pre>
- * generate case= backend= format= compression= parallelism= max= keys= inline= to=
- * restore  case= backend= savepoint= parallelism= max= keys= out=
+ * generate    case= backend= format= compression= parallelism= max= keys= inline= to=
+ * checkpoints case= backend= compression= parallelism= max= keys= inline= to= generations=
+ *             savepoints= and options of Flink's, by their names
+ * restore     case= backend= savepoint= parallelism= max= keys= out=
  * </pre>
  */
 public class Oracle {
@@ -54,6 +58,8 @@ public class Oracle {
         switch (command) {
             case "generate":
                 return generate(args);
+            case "checkpoints":
+                return checkpoints(args);
             case "restore":
                 return restore(args);
             default:
@@ -63,30 +69,45 @@ public class Oracle {
 
     /** Run a job until it has seen every key, take a savepoint, and say where it is. */
     private static String generate(Map<String, String> args) throws Exception {
-        Configuration conf = configuration(args);
-        conf.setString("execution.checkpointing.data-inline-threshold", args.getOrDefault("inline", "0"));
-        conf.setString("execution.checkpointing.snapshot-compression", args.get("compression"));
+        Configuration conf = writing(args);
         StreamExecutionEnvironment env = environment(conf, args);
         Jobs.SEEN.set(0);
         long keys = Long.parseLong(args.get("keys"));
         long expected = Jobs.build(env, args.get("case"), keys, false);
         JobClient job = env.executeAsync("generate");
         try {
-            waitFor(job, expected);
+            waitFor(() -> job.getJobStatus().get(), () -> job.getJobExecutionResult().get(), expected);
             SavepointFormatType format = SavepointFormatType.valueOf(args.get("format").toUpperCase());
-            return savepoint(job, args.get("to"), format);
+            return patiently(() -> job.triggerSavepoint(args.get("to"), format));
         } finally {
             job.cancel().get(1, TimeUnit.MINUTES);
         }
     }
 
-    /** Take a savepoint; a subtask that got no key may have yet to start, and Flink then declines. */
-    private static String savepoint(JobClient job, String to, SavepointFormatType format)
-            throws Exception {
+    /** Run a job that takes checkpoints, which are all kept, and say where they are. */
+    private static String checkpoints(Map<String, String> args) throws Exception {
+        Configuration conf = writing(args);
+        conf.setString("execution.checkpointing.dir", args.get("to"));
+        conf.setString("execution.checkpointing.interval", "365 d");  // never but when asked
+        conf.setString("execution.checkpointing.incremental", "true");
+        conf.setString("execution.checkpointing.num-retained", "100");
+        conf.setString(
+                "execution.checkpointing.externalized-checkpoint-retention",
+                "RETAIN_ON_CANCELLATION");
+        args.forEach((name, value) -> {
+            if (name.contains(".")) {
+                conf.setString(name, value);
+            }
+        });
+        return ChainJobs.checkpoints(conf, environment(conf, args), args);
+    }
+
+    /** Take a snapshot; a subtask that got no key may have yet to start, and Flink then declines. */
+    static String patiently(Callable<CompletableFuture<String>> snapshot) throws Exception {
         long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
         while (true) {
             try {
-                return job.triggerSavepoint(to, format).get(2, TimeUnit.MINUTES);
+                return snapshot.call().get(2, TimeUnit.MINUTES);
             } catch (ExecutionException problem) {
                 if (!tooEarly(problem) || System.nanoTime() > deadline) {
                     throw problem;
@@ -107,12 +128,13 @@ public class Oracle {
         return false;
     }
 
-    private static void waitFor(JobClient job, long expected) throws Exception {
+    static void waitFor(Callable<JobStatus> job, Callable<?> result, long expected)
+            throws Exception {
         long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
         while (Jobs.SEEN.get() < expected) {
-            JobStatus status = job.getJobStatus().get();
+            JobStatus status = job.call();
             if (status.isGloballyTerminalState()) {
-                job.getJobExecutionResult().get();
+                result.call();
                 throw new IllegalStateException("the job ended: " + status);
             }
             if (System.nanoTime() > deadline) {
@@ -135,6 +157,14 @@ public class Oracle {
         lines.sort(null);
         Files.write(Path.of(args.get("out")), lines, StandardCharsets.UTF_8);
         return Integer.toString(lines.size());
+    }
+
+    /** For jobs that write: what their snapshots look like. */
+    private static Configuration writing(Map<String, String> args) {
+        Configuration conf = configuration(args);
+        conf.setString("execution.checkpointing.data-inline-threshold", args.getOrDefault("inline", "0"));
+        conf.setString("execution.checkpointing.snapshot-compression", args.get("compression"));
+        return conf;
     }
 
     private static Configuration configuration(Map<String, String> args) {
