@@ -5,7 +5,8 @@ import dagster as dg
 from pipelines.assets import state_tables
 from pipelines.lake.compatibility import check_against
 from pipelines.lake.integrity import count_faults
-from pipelines.metadata import verdicts_metadata
+from pipelines.lake.legality import check_declared, held_of_record, load_job
+from pipelines.metadata import findings_metadata, verdicts_metadata
 from pipelines.partitions import snapshot_partitions
 from pipelines.resources import Locations
 from state_core.formats import open_snapshot
@@ -47,4 +48,19 @@ def compatibility(
     )
 
 
-all_checks = [integrity, compatibility]
+@dg.asset_check(asset=state_tables, partitions_def=snapshot_partitions, blocking=True)
+def legality(context: dg.AssetCheckExecutionContext, locations: Locations) -> dg.AssetCheckResult:
+    """The job that is to restore it declares legal states, and those that the snapshot holds."""
+    named = locations.declared_job
+    if not named:
+        said = "set STATELAKE_DECLARED to MODULE:JOB of the job that is to restore it"
+        return dg.AssetCheckResult(passed=True, metadata={"compared with": f"nothing: {said}"})
+    record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
+    findings = check_declared(load_job(named), held_of_record(record))
+    return dg.AssetCheckResult(
+        passed=not any(one.fault for one in findings),
+        metadata={"compared with": named, **findings_metadata(findings)},
+    )
+
+
+all_checks = [integrity, compatibility, legality]

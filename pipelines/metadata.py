@@ -18,6 +18,7 @@ from pipelines.lake.table_rows import table_rows
 from pipelines.migrations import Outcome
 from pipelines.pictures import key_group_histogram
 from pipelines.shown import bytes_text, plain
+from state_core.declarations.findings import Finding
 from state_core.formats.recompression import Recompression
 from state_core.formats.state_compatibility import StateVerdict
 from state_core.handles import KeyGroupRange
@@ -205,6 +206,16 @@ def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
     ]  # fmt: skip
     columns = ("operator", "state", "verdict", "why")
     return {"verdicts": dg.MetadataValue.md(_markdown(columns, rows))}
+
+
+def findings_metadata(findings: Iterable[Finding]) -> Metadata:
+    """Of a check of legality."""
+    rows = [
+        (one.severity.value, one.rule, one.operator, one.state, f"{one.problem}; {one.remedy}")
+        for one in findings
+    ]
+    columns = ("severity", "rule", "operator", "state", "what")
+    return {"findings": dg.MetadataValue.md(_markdown(columns, rows) if rows else "none")}
 
 
 def _markdown(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

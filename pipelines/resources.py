@@ -14,6 +14,7 @@ DEFAULTS = {
     "STATELAKE_EXPORTS": "exports",
     "STATELAKE_JOB": "job",
     "STATELAKE_AGAINST": "",
+    "STATELAKE_DECLARED": "",
 }
 
 
@@ -28,6 +29,8 @@ class Locations(dg.ConfigurableResource[None]):
         job: The job's name in the lake (`STATELAKE_JOB`).
         against: What snapshots are checked against: a savepoint of the job that is to restore
             them, or a file that says what states become (`STATELAKE_AGAINST`).
+        declared: The job that is to restore them, as it declares its states: `MODULE:JOB`
+            (`STATELAKE_DECLARED`).
     """
 
     savepoints: str = ""
@@ -35,6 +38,7 @@ class Locations(dg.ConfigurableResource[None]):
     exports: str = ""
     job: str = ""
     against: str = ""
+    declared: str = ""
 
     def _given(self, value: str, variable: str) -> str:
         return value or os.environ.get(variable, DEFAULTS[variable])
@@ -58,6 +62,11 @@ class Locations(dg.ConfigurableResource[None]):
     def against_location(self) -> str:
         """What snapshots are checked against; empty if nothing is."""
         return self._given(self.against, "STATELAKE_AGAINST")
+
+    @property
+    def declared_job(self) -> str:
+        """The job that declares its states; empty if none is named."""
+        return self._given(self.declared, "STATELAKE_DECLARED")
 
     def open_lake(self) -> Lake:
         """The lake."""

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from pipelines.commands.check_legality import legality
 from pipelines.commands.lake import job_option, lake_option
 from pipelines.commands.plugins import plugins_option
 from pipelines.commands.terminal import as_json, json_option, print_table
@@ -27,6 +28,9 @@ def check() -> None:
     Example:
       statelake check compatibility --lake lake --job orders --snapshot monday --against new.yaml
     """
+
+
+check.add_command(legality)
 
 
 @check.command()

@@ -81,13 +81,17 @@ class TestNames:
             assert graph.get(dg.AssetKey(name)).description
 
     def test_checks(self) -> None:
-        """Integrity and compatibility are checked on the tables; a lack of integrity stops it."""
+        """What is checked on the tables; a lack of integrity or of legality stops a run."""
         graph = definitions.resolve_asset_graph()
         blocking = {
             one.to_user_string(): graph.get_check_spec(one).blocking
             for one in graph.asset_check_keys
         }
-        assert blocking == {"state_tables:integrity": True, "state_tables:compatibility": False}
+        assert blocking == {
+            "state_tables:integrity": True,
+            "state_tables:compatibility": False,
+            "state_tables:legality": True,
+        }
 
     def test_job_schedule_and_sensor(self) -> None:
         """One job of all assets, run at night and when a savepoint appears."""

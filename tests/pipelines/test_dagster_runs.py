@@ -175,7 +175,7 @@ class TestRun:
         """The lake's counts are the savepoint's, and the check says how many."""
         checks = {one.check_name: one for one in done.get_asset_check_evaluations()}
         assert {name: one.passed for name, one in checks.items()} == {
-            "integrity": True, "compatibility": True,
+            "integrity": True, "compatibility": True, "legality": True,
         }  # fmt: skip
         check = checks["integrity"]
         said = {name: value.value for name, value in check.metadata.items()}

@@ -41,6 +41,7 @@ from state_core.operator_ids import operator_id_of_uid
 from state_core.restore_checks import check_restore
 from state_core.serializers.type_spec import parse_type
 from state_core.wire import DataOutput
+from tests.declared_jobs import KINDS, OPERATORS
 from tests.golden_cases import golden_cases
 
 G, NK, K, B = StreamKind
@@ -369,50 +370,8 @@ def test_each_state_is_spoken_of(old: list[StateDeclaration], new: list[StateDec
             assert mine in (["kind"], ["redistribution"], ["type"])
 
 
-GOLDEN = JobDeclaration(
-    "kinds",
-    (
-        declare_operator(
-            "kinds",
-            "Kinds",
-            K,
-            [
-                of.reducing_state("total", "Long", "operator:add"),
-                of.aggregating_state("avg", "a:b", "Tuple2<Long, Long>"),
-                of.value_state("triple", "Tuple3<Integer, String, Boolean>"),
-                of.map_state("scores", "String", "Double"),
-                of.value_state_builder("session", "String")
-                .with_state_ttl(timedelta(hours=1))
-                .build(),
-                of.value_state("name", "String"),
-                of.value_state("row", "Row<Long, String, Double>"),
-                of.list_state("items", "Integer"),
-            ],
-            key="Long",
-            parallelism=4,
-        ),
-    ),
-)
-OPERATORS = JobDeclaration(
-    "operator",
-    (
-        declare_operator(
-            "opstate",
-            "Opstate",
-            NK,
-            [
-                moving("offsets", "Tuple2<String, Integer>", SPLIT),
-                moving("split", "Long", SPLIT),
-                moving("union", "String", UNION),
-            ],
-        ),
-        declare_operator("rules", "Rules", [B, NK], [of.broadcast_state("rules", str, "int")]),
-    ),
-)
-
-
 @pytest.mark.parametrize(
-    ("name", "job"), [("kinds", GOLDEN), ("operator", OPERATORS)], ids=["kinds", "operator"]
+    ("name", "job"), [("kinds", KINDS), ("operator", OPERATORS)], ids=["kinds", "operator"]
 )
 def test_real_savepoints_are_what_they_were_declared(name: str, job: JobDeclaration) -> None:
     """Those of Flink's own jobs, whichever backend, form and version wrote them."""
@@ -425,7 +384,7 @@ def test_real_savepoints_are_what_they_were_declared(name: str, job: JobDeclarat
 
 def test_a_real_savepoint_against_another_job() -> None:
     """Real bytes, and each kind of change."""
-    (kinds,) = GOLDEN.operators
+    (kinds,) = KINDS.operators
     states = [one for one in kinds.states if one.name != "items"]
     changed = replace(
         kinds,
