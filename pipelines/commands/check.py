@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from pipelines.commands.check_integrity import integrity
 from pipelines.commands.check_legality import legality
 from pipelines.commands.lake import job_option, lake_option
 from pipelines.commands.plugins import plugins_option
@@ -31,6 +32,7 @@ def check() -> None:
 
 
 check.add_command(legality)
+check.add_command(integrity)
 
 
 @check.command()

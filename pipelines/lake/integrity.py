@@ -1,23 +1,45 @@
-"""Does the lake hold what the snapshot held? Counted, state by state and key group by key group."""
+"""Does the lake hold what the snapshot held, and what its catalog says?
+
+Counted, state by state and key group by key group; and of the lake alone every row is read, and its
+key hashed to its key group.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 
+from pipelines.lake.carrying import CARRIED_DIRECTORY
 from pipelines.lake.catalog import Lake
-from pipelines.lake.records import OperatorRecord, SnapshotRecord, UnitRecord
+from pipelines.lake.records import (
+    CarriedFile,
+    OperatorRecord,
+    SnapshotRecord,
+    StateRecord,
+    UnitRecord,
+)
+from pipelines.lake.table_rows import table_rows
 from pipelines.lake.tables import StateTable
+from state_core.errors import KeyGroupError, StateError
+from state_core.formats.rehash import assign_key_groups
+from state_core.formats.unified_encode import StateRows
+from state_core.handles import KeyGroupRange
 from state_core.measure import measure_operator
+from state_core.serializers.columns import fixed_values
 from state_core.snapshot import Operator, Snapshot
 
-__all__ = ["count_faults"]
+__all__ = ["count_faults", "stored_faults"]
 
 READERS = 8
+BLOCK_BYTES = 8 << 20
+Progress = Callable[[int, int], None]
 
 
 def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list[str]:
@@ -109,3 +131,105 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
         return f"{name} can't be read ({error})"
     held = int(footer.num_rows)
     return "" if held == unit.rows else f"{name}: {held} rows, and {unit.rows} entries"
+
+
+# --------------------------------------------------------------------------- the lake alone
+
+
+def stored_faults(
+    lake: Lake, record: SnapshotRecord, progress: Progress | None = None
+) -> list[str]:
+    """Read all rows of a snapshot, and compare them with what the catalog says of them.
+
+    Args:
+        lake: The lake.
+        record: The snapshot.
+        progress: Told of operators that are done.
+
+    Returns:
+        A sentence for each fault: tables and files that are not there or hold something else, key
+        groups with more or fewer rows, keys that hash to another key group, and carried files.
+    """
+    faults = []
+    for done, operator in enumerate(record.operators, 1):
+        try:
+            found = _table_faults(lake, operator)
+            faults += found or list(_row_faults(lake, operator))
+        except (StateError, DeltaError, OSError, pa.ArrowException) as error:
+            faults.append(f"{operator.label}: {' '.join(str(error).split())}")
+        if progress is not None:
+            progress(done, len(record.operators))
+    return faults + [fault for one in record.carried if (fault := _carried_fault(lake, one))]
+
+
+def _row_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
+    """Key groups whose rows are not as many as the catalog says, and keys in wrong ones."""
+    ids = {state.name: index for index, state in enumerate(operator.states)}
+    counts = {one.name: np.zeros(operator.max_parallelism, np.int64) for one in operator.states}
+    wrong: dict[str, str] = {}
+    for record in operator.keyed_tables:
+        rows = table_rows(lake.location, operator, record, ids)
+        for key_groups in _slices(record.units):
+            for one in rows.read(key_groups):
+                groups = fixed_values(one.batch.column("key_group"), np.int32)
+                counts[one.name] += np.bincount(groups, minlength=operator.max_parallelism)
+                fault = _misplaced(operator, one)
+                if fault:
+                    wrong.setdefault(one.name, fault)
+    for state in operator.states:
+        yield from _count_faults(operator, state, counts[state.name])
+    yield from wrong.values()
+
+
+def _slices(units: list[UnitRecord]) -> list[KeyGroupRange]:
+    """Key groups that are read together: those of files that share some."""
+    slices: list[KeyGroupRange] = []
+    for unit in sorted(units, key=lambda one: one.first):
+        if slices and unit.first <= slices[-1].last:
+            slices[-1] = KeyGroupRange(slices[-1].first, max(slices[-1].last, unit.last))
+        else:
+            slices.append(KeyGroupRange(unit.first, unit.last))
+    return slices
+
+
+def _count_faults(
+    operator: OperatorRecord, state: StateRecord, counts: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> Iterator[str]:
+    expected = np.zeros(operator.max_parallelism, np.int64)
+    for one in state.key_groups:
+        expected[one.key_group] = one.entries
+    for group in np.flatnonzero(counts != expected).tolist():
+        yield (
+            f"{operator.label}/{state.name}, key group {group}: {counts[group]} rows, and"
+            f" {expected[group]} in the catalog"
+        )
+
+
+def _misplaced(operator: OperatorRecord, rows: StateRows) -> str:
+    """How many keys of some rows hash to another key group; empty if none, or if nobody knows."""
+    try:
+        right = assign_key_groups(rows, operator.max_parallelism)
+    except KeyGroupError:
+        return ""
+    found = np.flatnonzero(right != fixed_values(rows.batch.column("key_group"), np.int32))
+    if not found.size:
+        return ""
+    key = rows.batch.column("key")[int(found[0])].as_py()
+    return (
+        f"{operator.label}/{rows.name}: {found.size} or more keys in a key group that is not"
+        f" theirs, {key!r} the first, which hashes to {right[found[0]]}"
+    )
+
+
+def _carried_fault(lake: Lake, carried: CarriedFile) -> str:
+    """What is wrong with a file that is kept as it was; empty if nothing is."""
+    path = f"{CARRIED_DIRECTORY}/{carried.blob}"
+    if not lake.directory.is_file(path):
+        return f"{path}, carried for {carried.handle}, is not there"
+    digest, source = hashlib.sha256(), lake.directory.source(path)
+    for at in range(0, source.size, BLOCK_BYTES):
+        block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
+        source.read_into(at, block)
+        digest.update(block.data)
+    same = (source.size, digest.hexdigest()) == (carried.size, carried.blob)
+    return "" if same else f"{path}, carried for {carried.handle}, is not what was carried"
