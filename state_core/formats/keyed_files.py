@@ -45,7 +45,14 @@ from state_core.key_groups import prefix_bytes
 from state_core.snapshot import Entries, KeyedFile, KeyedState
 from state_core.wire import DataInput
 
-__all__ = ["HeapKeyedFile", "RocksDBKeyedFile", "UnifiedKeyedFile", "open_keyed", "read_header_of"]
+__all__ = [
+    "HeapKeyedFile",
+    "RocksDBKeyedFile",
+    "UnifiedKeyedFile",
+    "open_keyed",
+    "read_header_of",
+    "without_changelog",
+]
 
 HEADER_GUESS = 1 << 16
 MAX_HEADER = 1 << 28
@@ -62,15 +69,22 @@ def open_keyed(handle: KeyedHandle, files: StateFiles, max_parallelism: int) -> 
         return _open_key_groups(handle, files, prefix)
     if isinstance(handle, IncrementalHandle):
         return _open_rocksdb(handle, files, prefix)
-    if isinstance(handle, ChangelogHandle) and not handle.changes and len(handle.materialized) == 1:
-        (wrapped,) = handle.materialized
-        # after a restore at another parallelism a subtask may hold more than is its own
-        if wrapped is not None and wrapped.key_groups == handle.key_groups:
-            return open_keyed(wrapped, files, max_parallelism)
+    wrapped = without_changelog(handle)
+    if wrapped is not None:
+        return open_keyed(wrapped, files, max_parallelism)
     raise UnsupportedFormatError(
         "keyed state of the changelog backend, whose latest changes lie in a log",
         remedy="take a savepoint (flink savepoint), which holds them, too",
     )
+
+
+def without_changelog(handle: KeyedHandle) -> KeyedHandle | None:
+    """What a changelog handle wraps, if no change came after that; None for any other handle."""
+    if not isinstance(handle, ChangelogHandle) or handle.changes or len(handle.materialized) != 1:
+        return None
+    (wrapped,) = handle.materialized
+    # after a restore at another parallelism a subtask may hold more than is its own
+    return wrapped if wrapped is not None and wrapped.key_groups == handle.key_groups else None
 
 
 def _open_key_groups(handle: KeyGroupsHandle, files: StateFiles, prefix: int) -> KeyedFile | None:

@@ -21,7 +21,7 @@ from state_core.errors import (
 )
 from state_core.filesystem import ByteSource
 from state_core.formats.heap_native import HeapFile
-from state_core.formats.keyed_files import read_header_of
+from state_core.formats.keyed_files import read_header_of, without_changelog
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import describe_state, layout_of
 from state_core.formats.meta_info import KeyedHeader
@@ -127,6 +127,7 @@ def open_source(
     handle: KeyedHandle, files: StateFiles, max_parallelism: int, where: Place, found: Findings
 ) -> KeyedSource | UnknownSource | None:
     """Open one keyed handle; None if nothing can be read of it, or nothing is behind it."""
+    handle = without_changelog(handle) or handle
     if not isinstance(handle, KeyGroupsHandle | IncrementalHandle):
         found.skip(where, "keyed state of the changelog backend, whose latest changes lie in a log")
         _lose_all(handle, where, found, "the changelog backend's log is not read")
@@ -330,7 +331,8 @@ def _open_rocksdb(
     layouts, faulty = _layouts(header, meta.name, where, found)
     held = tuple((name, one) for name, one in opened if one is not None)
     name = f"{meta.name} (RocksDB, {len(held)} files)"
-    database = RocksDBFiles(name, header, held, within, prefix_bytes(max_parallelism))
+    prefix = prefix_bytes(max_parallelism)
+    database = RocksDBFiles(name, header, held, within, prefix)
     suspect = None
     try:
         if held:
@@ -339,7 +341,7 @@ def _open_rocksdb(
         suspect = error
     try:
         if suspect is not None:
-            database = replace(database, lenient=True, _held=[], _families=set())
+            database = RocksDBFiles(name, header, held, within, prefix, lenient=True)
             database.open()
     except StateError as error:
         if len(found.faults) == before:  # else it is known what is missing
