@@ -211,10 +211,11 @@ class _Bootstrap:
         """The engine for so many bytes of files."""
         if not isinstance(self.wanted, str):
             return self.wanted
-        wanted = "spark" if self.spark is not None and self.wanted == "auto" else self.wanted
-        if wanted != "local":
-            return choose_engine(wanted, size)
-        return choose_engine("local", size)
+        if self.spark is None or self.wanted == "local":
+            return choose_engine(self.wanted, size)
+        from pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - only when wanted
+
+        return SparkEngine(self.spark)
 
     def keyed(self, state: StateSpec, rows: StateRows) -> NewKeyedState:
         """A keyed state, or timers."""

@@ -161,7 +161,8 @@ class ArrowRows:
 
     def batches(self, schema: pa.Schema) -> Iterator[Mapped]:
         """Them, and the rows of the state that they make."""
-        return map_batches(self.plan, batches_of(self.rows, "rows"), schema, "", 0)
+        found = batches_of(self.rows, self.plan.place or "rows")
+        return map_batches(self.plan, found, schema, "", 0)
 
     def spill(self, task: SpillTask) -> list[Spill]:
         """Spill all of them."""

@@ -36,6 +36,7 @@ SUFFIXES = {
 PIECE_BYTES = 128 << 20
 BLOCK_BYTES = 16 << 20
 BATCH_ROWS = 1 << 17
+EXACT = ("raw_key", "raw_value")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class FileSource:
         format: Of `FORMATS`.
         delimiter: Of CSV.
         version: Of Delta; None for the latest.
+        of_lake: Whether it is a state's, with exact bytes beside what a column can't hold.
     """
 
     name: str
@@ -55,6 +57,7 @@ class FileSource:
     format: str
     delimiter: str = ","
     version: int | None = None
+    of_lake: bool = False
 
     @property
     def text(self) -> bool:
@@ -137,7 +140,8 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
     found = {}
     for operator in record.operators:
         versions = {one.path: one.version for one in operator.tables}
-        for one in (*operator.states, *operator.operator_states):
+        keyed = [one for one in operator.states if one.kind != "timers"]  # they share a table
+        for one in (*keyed, *operator.operator_states):
             for label in (operator.label, operator.operator_id):
                 found.setdefault(f"{label}/{one.name}", (one.table, versions[one.table]))
     if state not in found:
@@ -146,7 +150,7 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
             remedy=f"it has: {', '.join(found)}",
         )  # fmt: skip
     path, version = found[state]
-    return FileSource(name, opened.table(path).uri, "delta", version=version)
+    return FileSource(name, opened.table(path).uri, "delta", version=version, of_lake=True)
 
 
 def pieces_of(source: FileSource) -> list[Piece]:
@@ -247,11 +251,20 @@ def _read_fragment(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]
     # all, where one is missing: then the message says what there is
     names = piece.schema.names
     wanted = columns if set(columns) <= set(names) else names
+    exact = [name for name in EXACT if piece.source.of_lake and name in names]
     scanner = piece.fragment.scanner(
-        schema=piece.schema, columns=wanted, batch_size=BATCH_ROWS, batch_readahead=2,
-        fragment_readahead=1,
+        schema=piece.schema, columns=sorted({*wanted, *exact}), batch_size=BATCH_ROWS,
+        batch_readahead=2, fragment_readahead=1,
     )  # fmt: skip
-    yield from scanner.to_batches()
+    for batch in scanner.to_batches():
+        held = sum(len(batch) - batch[name].null_count for name in exact)
+        if held:
+            raise EncodeError(
+                f"{held} rows that only their exact bytes hold, which would be lost",
+                place=piece.source.name,
+                remedy="export that snapshot instead, or edit these rows first",
+            )
+        yield batch
 
 
 def _open(piece: Piece) -> pa.NativeFile:

@@ -43,7 +43,7 @@ def read_yaml(path: str) -> tuple[Mapping[str, Any], SpecLines]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise EncodeError(
             f"it is no YAML: {error.problem}", place=f"{path}:{line}",
-            remedy="mind the indentation, and quote what holds a colon",
+            remedy="mind the indentation, and quote what holds a colon, or a comma in braces",
         ) from error  # fmt: skip
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise EncodeError(

@@ -52,7 +52,6 @@ def frame_of_files(session: SparkSession, source: FileSource) -> DataFrame:
                 reader = reader.option("versionAsOf", source.version)
             return reader.format("delta").load(path)
         if source.format == "csv":
-            # as Arrow reads it: "" in quotes is text, nothing is null
             reader = reader.option("header", True).option("sep", source.delimiter)
             return reader.option("multiLine", True).option("escape", '"').csv(path)
         return reader.json(path) if source.format == "json" else reader.parquet(path)

@@ -58,6 +58,7 @@ from state_core.key_groups import (
     key_group_ranges,
 )
 from state_core.operator_ids import operator_id_of_uid
+from state_core.serializers.namespaces import SingletonSerializer
 from state_core.snapshot import Entries
 from state_core.wire import DataInput, DataOutput
 
@@ -358,7 +359,9 @@ def _twice(header: KeyedHeader, operator: str, entries: Entries, row: int) -> En
     write_state_meta_info(info, encoded)
     _, layout = parse_keyed_state(encoded.to_bytes(), header.key_serializer.encoded, plain=True)
     (found,) = layout.decode(entries.take(slice(row, row + 1))).to_pylist()
-    names = [name for name in ("key", "namespace", "user_key", "timestamp") if found.get(name)]
+    single = isinstance(layout.namespace, SingletonSerializer)
+    columns = ("key", *(() if single else ("namespace",)), "user_key", "timestamp")
+    names = [name for name in columns if found.get(name) is not None]
     shown = ", ".join(f"{name.replace('_', ' ')} {found[name]!r}" for name in names)
     return EncodeError(
         f"{shown or 'a key'} is there more than once",
