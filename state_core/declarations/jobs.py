@@ -14,6 +14,7 @@ from state_core.key_groups import MAX_PARALLELISM_LIMIT
 __all__ = ["JobDeclaration", "OperatorDeclaration", "Side", "StreamKind", "declare_operator"]
 
 TWO = 2
+USES_STATES = "uses_states"
 
 
 class StreamKind(Enum):
@@ -125,7 +126,7 @@ def declare_operator(
     uid: str,
     function: object,
     inputs: StreamKind | Iterable[StreamKind],
-    states: Iterable[StateDeclaration] = (),
+    states: Iterable[StateDeclaration] | None = None,
     *,
     first_states: Iterable[StateDeclaration] = (),
     second_states: Iterable[StateDeclaration] = (),
@@ -136,9 +137,24 @@ def declare_operator(
 ) -> OperatorDeclaration:
     """An operator as users say it: with sets of states, a function for its name, any type.
 
+    Args:
+        uid: By which its state is found.
+        function: A process function, its class, or its name.
+        inputs: The kinds of its one or two inputs, the broadcast one first.
+        states: What it uses; by default what the function's `uses_states` gives, if it has one.
+        first_states: What only the processing of the first input uses.
+        second_states: What only the processing of the second input uses.
+        key: The key's type, where an input is keyed.
+        parallelism: Of the run that is to restore.
+        max_parallelism: The number of its key groups.
+        outputs: How many streams it gives.
+
     Raises:
         DeclarationError: The key's type can't be understood, or the uid is missing.
     """
+    if states is None:
+        uses_states = None if isinstance(function, type) else getattr(function, USES_STATES, None)
+        states = () if uses_states is None else uses_states()
     name = function if isinstance(function, str) else _name_of(function)
     return OperatorDeclaration(
         uid,

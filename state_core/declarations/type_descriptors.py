@@ -97,9 +97,11 @@ class TypeDescriptor:
         spec = given if written else _spec_of(given, place, ())
         try:
             snapshot = parse_type(spec)
+            # a schema of Avro's is read only here: what can't be a serializer is no type
+            snapshot.restore_serializer()
         except StateError as error:
             raise DeclarationError(error.problem, place=place, remedy=error.remedy) from error
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             # a mapping whose parts are of another form than the language has
             raise DeclarationError(
                 f"{_shown(spec)} is no type ({type(error).__name__}: {error})", place=place

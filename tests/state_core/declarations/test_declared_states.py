@@ -249,6 +249,23 @@ def test_operators_are_put_in_order() -> None:
     ]
 
 
+class Stateful:
+    """A process function that says what it uses."""
+
+    def uses_states(self) -> set[StateDeclaration]:
+        """One value."""
+        return {StateDeclarations.value_state("own", int)}
+
+
+def test_a_process_function_says_what_it_uses() -> None:
+    """What is given instead counts, even if it is nothing; a class has not been asked."""
+    (own,) = Stateful().uses_states()
+    assert declare_operator("u", Stateful(), StreamKind.KEYED).states == (own,)
+    assert declare_operator("u", Stateful(), StreamKind.KEYED).function == "Stateful"
+    assert declare_operator("u", Stateful(), StreamKind.KEYED, []).states == ()
+    assert declare_operator("u", Stateful, StreamKind.KEYED).states == ()
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

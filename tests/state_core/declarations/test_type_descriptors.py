@@ -10,6 +10,8 @@ from typing import Annotated, Any, NamedTuple, NewType, Optional, Union
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from state_core.declarations import TypeDescriptor
 from state_core.errors import DeclarationError
@@ -185,6 +187,8 @@ def test_where_a_type_came_from_is_no_part_of_it() -> None:
         ("", "a type is missing"),
         ({"pojo": "P", "fields": []}, "is no type|not a mapping"),
         ({"pojo": "P"}, "not a mapping"),
+        ({"avro": "no schema"}, "is no type"),
+        ({"avro": {"type": "record"}}, "is no type"),
         ({"tuple": 5}, "5 is no known type"),
         ({}, "a type of"),
     ],
@@ -194,3 +198,26 @@ def test_what_is_no_type_is_refused(hint: Any, words: str) -> None:
     with pytest.raises(DeclarationError, match=words) as caught:
         TypeDescriptor.of(hint, "state 's'")
     assert str(caught.value).startswith("state 's': ")
+
+
+SPEC_WORDS = st.sampled_from([
+    "Long", "Tuple2<Long, Long>", "Tuple²<Long>", "List<", "", "BIGINT", "DECIMAL(99, 3)", "record",
+    "pojo", "fields", "registered", "avro", "class", "enum", "constants", "array", "of", "row_data",
+    "list", "map", "tuple", "row", "set", "nullable", "either",
+])  # fmt: skip
+JUNK = st.recursive(
+    SPEC_WORDS | st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SPEC_WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(SPEC_WORDS | st.dictionaries(SPEC_WORDS, JUNK, max_size=3))
+def test_whatever_is_written_is_a_type_or_none(spec: Any) -> None:
+    """A type has a serializer and comes back by its spec; all else is a `DeclarationError`."""
+    try:
+        made = TypeDescriptor.of(spec)
+    except DeclarationError:
+        return
+    assert made.serializer() is not None
+    assert TypeDescriptor.of(made.spec) == made
