@@ -6,6 +6,8 @@
 `state_files`      from handles to files, wherever the snapshot is now
 `meta_info`        what a keyed file says of its states
 `unified`          the unified format of keyed state, a window at a time
+`heap_native`      the heap backend's own format
+`rocksdb_native`   RocksDB's files: `rocksdb_tables` merges what `sst_file` reads of each
 `keyed_layout`     entries to typed columns and back
 `row_writer`       rows back into bytes
 `keyed_states`     from meta info to layout

@@ -2,9 +2,10 @@
 
 A handle lists the files of a RocksDB instance, shared ones and private ones, and a meta file that
 holds the keyed header alone. One column family a state; keys and values are the bytes of the
-unified format without its flag. What compaction has not yet removed (overwritten and deleted
-entries, list elements not yet merged) is RocksDB's business, so RocksDB itself reads them; the
-files may hold key groups of other subtasks, which are left out.
+unified format without its flag. The files may hold key groups of other subtasks, which are left
+out. RocksDB opens the instance, which settles what belongs to it; entries are then read from the
+files themselves by `rocksdb_tables`, or, of a column family with anything that is not read there,
+by RocksDB too.
 
 Nothing of the snapshot is opened in place: files are linked or copied into a directory of their
 own. Its options file is left out: one damaged byte there is enough to end the process, and all that
@@ -19,28 +20,32 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
-from rocksdict import AccessType, Options, Rdict, ReadOptions
+from rocksdict import AccessType, Options, Rdict
 
-from state_core.errors import CorruptSnapshotError, UnsafePathError
-from state_core.filesystem import ByteSource, FileSource
+from state_core.errors import CorruptSnapshotError, StateError, UnsafePathError
+from state_core.filesystem import ByteSource, Directory, FileSource
 from state_core.formats.meta_info import KeyedHeader
+from state_core.formats.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs
+from state_core.formats.rocksdb_tables import FamilyTables, OutputBatch, Runs, open_tables
 from state_core.handles import KeyGroupRange
 from state_core.snapshot import Entries
 
 __all__ = ["RocksDBFiles"]
 
-BATCH_ROWS = 1 << 16
+_Rows: TypeAlias = list[tuple[int, Pairs]]
+
 BLOCK_BYTES = 8 << 20
 LOG_BLOCK = 32768
 LOG_HEAD = 7  # u32 checksum, u16 length (little-endian), u8 type
+PROPERTIES = ("total-sst-files-size", "num-entries-active-mem-table")
 RECYCLED_RECORDS = (5, 6, 7, 8, 11)
 KNOWN_NAME = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-[0-9]+|[0-9]+\.(sst|log|blob)")
 OPTIONS = """
@@ -85,22 +90,30 @@ class RocksDBFiles:
     key_groups: KeyGroupRange
     prefix: int
     lenient: bool = False
+    by_rocksdb: bool = field(default=False, compare=False)
+    _lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
     _held: list[Any] = field(default_factory=list, repr=False, compare=False)
     _families: set[str] = field(default_factory=set, repr=False, compare=False)
+    _sources: dict[str, ByteSource] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:
         """The bytes of all files."""
         return sum(source.size for _, source in self.files)
 
-    @cached_property
+    @property
     def _database(self) -> Rdict:
+        with self._lock:
+            return self._opened
+
+    @cached_property
+    def _opened(self) -> Rdict:
         """The instance, opened read-only from a directory that goes when this does."""
         directory = tempfile.TemporaryDirectory(prefix=DIRECTORY)
         self._held.append(directory)
         try:
             for name, source in self.files:
-                _place(Path(directory.name), name, source)
+                self._sources[name] = _place(Path(directory.name), name, source)
         except OSError as error:  # one name twice, or no space left
             raise self._fault(error) from error
         try:
@@ -163,21 +176,68 @@ class RocksDBFiles:
         if not len(wanted) or not self.files:
             return
         chosen = range(len(self.header.states)) if states is None else states
-        families = [_Family(self, index, wanted) for index in chosen]
-        rows: list[tuple[int, list[tuple[bytes, bytes]]]] = []
+        for index in chosen:
+            self.family(index)
+        with self._lock:
+            tables = {} if self.by_rocksdb else self._tables
+        readers = [self._reader(index, wanted, tables) for index in chosen]
+        out = OutputBatch(self._place)
+        rows: _Rows = []
         count = 0
-        for group in range(wanted.first, wanted.last + 1):
-            for family in families:
-                for batch in family.of_group(group):
-                    rows.append((family.state, batch))
-                    count += len(batch)
-                    if count >= BATCH_ROWS:
-                        yield self._entries(rows)
-                        rows, count = [], 0
+        broken: StateError | None = None
+        try:
+            for group in range(wanted.first, wanted.last + 1):
+                last = wanted.last if len(readers) == 1 else group
+                for reader in readers:
+                    if isinstance(reader, FamilyTables):
+                        if rows:
+                            yield self._entries(rows)
+                            rows, count = [], 0
+                        while not reader.fill(out, last):
+                            if out.rows:
+                                yield out.entries()
+                        continue
+                    for batch in reader.of_group(group):
+                        if out.rows:
+                            yield out.entries()
+                        rows.append((reader.state, batch))
+                        count += len(batch)
+                        if count >= BATCH_ROWS:
+                            yield self._entries(rows)
+                            rows, count = [], 0
+        except StateError as error:
+            broken = error
         if rows:
             yield self._entries(rows)
+        if out.rows:
+            yield out.entries()
+        if broken is not None:
+            raise broken
 
-    def _entries(self, rows: list[tuple[int, list[tuple[bytes, bytes]]]]) -> Entries:
+    def _reader(self, state: int, wanted: KeyGroupRange, tables: dict[str, Runs]) -> Any:
+        runs = tables.get(self.header.states[state].name)
+        if runs is None:
+            return IteratedFamily(self.family(state), state, wanted, self.prefix, self._fault)
+        return FamilyTables(runs, state, wanted, self.prefix)
+
+    @cached_property
+    def _tables(self) -> dict[str, Runs]:
+        """The column families whose table files can be read here."""
+        database, sizes = self._database, {}
+        try:
+            for name in self._families:
+                family = database.get_column_family(name)
+                size, pending = (family.property_int_value(f"rocksdb.{one}") for one in PROPERTIES)
+                if size is not None and pending == 0:
+                    sizes[name] = size
+            live = database.live_files()
+        except Exception as error:
+            raise self._fault(error) from error
+        if any(name.endswith(".blob") for name, _ in self.files):
+            return {}
+        return open_tables(live, self._sources, sizes, self.prefix)
+
+    def _entries(self, rows: _Rows) -> Entries:
         """Keys and values in one buffer, in their order."""
         pairs = [pair for _, batch in rows for pair in batch]
         data = np.frombuffer(b"".join([part for pair in pairs for part in pair]), np.uint8)
@@ -215,91 +275,24 @@ class RocksDBFiles:
         return f"{name}, which is {paths[0]}" if paths else name
 
 
-class _Family:
-    """One state's column family, read from front to back."""
+@dataclass(frozen=True)
+class _CopiedSource(FileSource):
+    """A copy, which messages call by what it is a copy of."""
 
-    def __init__(self, files: RocksDBFiles, state: int, wanted: KeyGroupRange) -> None:
-        self.files = files
-        self.state = state
-        self.prefix = files.prefix
-        self.family: Any = files.family(state)
-        self.last = wanted.first.to_bytes(self.prefix, "big")
-        self.behind = (wanted.last + 1).to_bytes(self.prefix + 1, "big")
-        options = ReadOptions()
-        if self.behind[0] == 0:  # else the range ends where all key groups end
-            options.set_iterate_upper_bound(self.behind[1:])
-        try:
-            self.items: Any = self.family.items(from_key=self.last, read_opt=options)
-        except Exception as error:
-            raise files._fault(error) from error  # noqa: SLF001 - a part of it
-        self.held: list[tuple[bytes, bytes]] = []
-        self.error: Exception | None = None
+    original: str
 
-    def of_group(self, group: int) -> Iterator[list[tuple[bytes, bytes]]]:
-        """The entries of one key group, in batches."""
-        behind = (group + 1).to_bytes(self.prefix + 1, "big")[-self.prefix :]
-        last = group + 1 >= 1 << 8 * self.prefix
-        while True:
-            if not self.held:
-                self.held = self._next()
-                if not self.held:
-                    return
-            if last or self.held[-1][0] < behind:
-                yield self.held
-                self.held = []
-                continue
-            cut = _first_from(self.held, behind)
-            if cut:
-                yield self.held[:cut]
-                self.held = self.held[cut:]
-            return
-
-    def _next(self) -> list[tuple[bytes, bytes]]:
-        """The next entries; those before a break come before the error that tells of it."""
-        if self.error is not None:
-            raise self.files._fault(self.error) from self.error  # noqa: SLF001 - a part of it
-        found: list[tuple[bytes, bytes]] = []
-        try:
-            found = list(islice(self.items, BATCH_ROWS))
-            if found:
-                self.last = found[-1][0]
-            if len(found) < BATCH_ROWS:
-                self._check_end()
-        except Exception as error:
-            if not found:
-                raise self.files._fault(error) from error  # noqa: SLF001 - the same
-            self.error = error
-        return found
-
-    def _check_end(self) -> None:
-        """Items just end where a block can't be read; go there again, and ask why nothing follows.
-
-        Raises:
-            Exception: RocksDB's own, or ours if there is more after all.
-        """
-        again = self.family.iter()
-        again.seek(self.last)
-        if again.valid() and again.key() == self.last:
-            again.next()
-        again.status()
-        if again.valid() and (self.behind[0] != 0 or again.key() < self.behind[1:]):
-            raise CorruptSnapshotError("reading ended before the last entry")
+    @property
+    def name(self) -> str:
+        """The path of the original."""
+        return self.original
 
 
-def _first_from(rows: list[tuple[bytes, bytes]], key: bytes) -> int:
-    """The first row whose key is not before `key`."""
-    low, high = 0, len(rows)
-    while low < high:
-        middle = (low + high) // 2
-        if rows[middle][0] < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def _place(directory: Path, name: str, source: ByteSource) -> ByteSource:
+    """Put a file where RocksDB expects it: a link to a whole local file, or else a copy.
 
-
-def _place(directory: Path, name: str, source: ByteSource) -> None:
-    """Put a file where RocksDB expects it: a link to a whole local file, or else a copy."""
+    Returns:
+        What to read its bytes from.
+    """
     if not KNOWN_NAME.fullmatch(name):
         raise UnsafePathError(
             f"a RocksDB file called {name!r}",
@@ -309,19 +302,20 @@ def _place(directory: Path, name: str, source: ByteSource) -> None:
     if name.startswith("MANIFEST"):
         _check_manifest(source)
     if name.startswith("OPTIONS"):
-        return
+        return source
     target = directory / name
     local = isinstance(source, FileSource) and source.directory.local and source.start == 0
     if local and name.endswith(".sst") and isinstance(source, FileSource):
         path = source.directory.full(source.path)
         if Path(path).stat().st_size == source.size:
             target.symlink_to(os.path.realpath(path))
-            return
+            return source
     with target.open("wb") as file:
         for at in range(0, source.size, BLOCK_BYTES):
             block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
             source.read_into(at, block)
             file.write(block.data)
+    return _CopiedSource(Directory(directory), name, 0, source.size, source.name)
 
 
 def _options(lenient: bool) -> tuple[Options, Options]:

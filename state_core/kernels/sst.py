@@ -1,0 +1,281 @@
+"""Blocks of RocksDB's table files: checksums, Snappy, where entries end, and the index.
+
+A block is `entries, u32 restart points, [hash index], u32 count of restarts`, compressed as one,
+and has a trailer of a byte for the compression and a checksum of both. Entries are `varint shared,
+varint unshared, varint value length, unshared bytes of the key, value`; an index may leave the
+length out, and say of a block only how its size differs from that of the block before.
+
+Source: `table/format.cc`, `table/block_based/block.cc`, `data_block_hash_index.cc` of RocksDB 8.10.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+from state_core.kernels.compiler import I64, I64R, U8, U8R, U32R, kernel
+from state_core.kernels.frames import CRC_TABLE
+
+__all__ = [
+    "CRC_TABLES",
+    "NO_COMPRESSION",
+    "SNAPPY",
+    "TRAILER",
+    "block_crcs",
+    "entries_end",
+    "read_index",
+    "snappy_sizes",
+    "unpack_blocks",
+]
+
+TRAILER = 5
+NO_COMPRESSION, SNAPPY = 0, 1
+ONES, MASK_ROTATION, MASK_DELTA = 0xFFFFFFFF, 15, 0xA282EAD8
+HASH_INDEX = 0x80000000
+HASH_INDEX_LIMIT = 1 << 16
+SNAPPY_RATIO = 22  # three bytes of a copy become at most 64
+SLACK = 8
+
+
+def _tables():
+    """Tables for eight bytes at a time, one behind the other."""
+    tables = [CRC_TABLE]
+    for _ in range(7):
+        last = tables[-1]
+        tables.append((last >> 8) ^ CRC_TABLE[last & 0xFF])
+    return np.concatenate(tables).astype(np.uint32)
+
+
+CRC_TABLES = _tables()
+
+
+@njit(inline="always")
+def _u8(data, at):
+    return types.int64(data[types.uintp(at)])
+
+
+@njit(inline="always")
+def _u32(data, at):
+    low = _u8(data, at) | _u8(data, at + 1) << 8
+    return low | _u8(data, at + 2) << 16 | _u8(data, at + 3) << 24
+
+
+@njit
+def _varint(data, at, end):
+    """The number at `at`, and where it ends: behind `end` if it is none."""
+    value = types.int64(0)
+    for shift in range(0, 64, 7):
+        if at >= end:
+            break
+        byte = _u8(data, at)
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    return types.int64(0), end + 1
+
+
+@kernel(types.void(U8R, I64R, I64R, U32R, I64))
+def block_crcs(raw, starts, ends, tables, out):
+    """The masked CRC-32C of each block and the byte behind it."""
+    for index in range(starts.size):
+        crc = types.int64(ONES)
+        at = types.int64(starts[index])
+        end = types.int64(ends[index]) + 1
+        while at + 8 <= end:
+            low = _u32(raw, at) ^ crc
+            high = _u32(raw, at + 4)
+            crc = types.int64(
+                tables[types.uintp(0x700 + (low & 0xFF))]
+                ^ tables[types.uintp(0x600 + (low >> 8 & 0xFF))]
+                ^ tables[types.uintp(0x500 + (low >> 16 & 0xFF))]
+                ^ tables[types.uintp(0x400 + (low >> 24 & 0xFF))]
+                ^ tables[types.uintp(0x300 + (high & 0xFF))]
+                ^ tables[types.uintp(0x200 + (high >> 8 & 0xFF))]
+                ^ tables[types.uintp(0x100 + (high >> 16 & 0xFF))]
+                ^ tables[types.uintp(high >> 24 & 0xFF)]
+            )
+            at += 8
+        while at < end:
+            crc = types.int64(tables[types.uintp((crc ^ _u8(raw, at)) & 0xFF)]) ^ (crc >> 8)
+            at += 1
+        crc ^= ONES
+        crc = (crc >> MASK_ROTATION | crc << (32 - MASK_ROTATION)) & ONES
+        out[index] = (crc + MASK_DELTA) & ONES
+
+
+@kernel(types.void(U8R, I64R, I64R, I64))
+def snappy_sizes(raw, starts, ends, sizes):
+    """What each Snappy block says it holds, or -1 if it can't be."""
+    for index in range(starts.size):
+        start, end = types.int64(starts[index]), types.int64(ends[index])
+        size, at = _varint(raw, start, end)
+        fits = at <= end and size >= 0 and size <= SNAPPY_RATIO * (end - start)
+        sizes[index] = size if fits else types.int64(-1)
+
+
+@njit
+def _copy(data, at, out, to, size):
+    """Copy forward, eight bytes at a time; up to seven more are written behind."""
+    done = types.int64(0)
+    while done < size:
+        for step in range(8):
+            out[types.uintp(to + done + step)] = data[types.uintp(at + done + step)]
+        done += 8
+
+
+@njit
+def _snappy(data, at, end, out, to, limit):
+    """Decompress one block to exactly `to` up to `limit`; whether it could be done.
+
+    There are 8 bytes more behind `limit` in `out`, and behind `end` in `data`.
+    """
+    first = to
+    size, at = _varint(data, at, end)
+    if at > end or size != limit - to:
+        return False
+    while at < end:
+        tag = _u8(data, at)
+        at += 1
+        kind = tag & 3
+        length = (tag >> 2) + 1
+        if kind == 0:
+            if length > 60:
+                extra = length - 60
+                if at + extra > end:
+                    return False
+                length = types.int64(0)
+                for step in range(extra):
+                    length |= _u8(data, at + step) << (8 * step)
+                length += 1
+                at += extra
+            if length > end - at or length > limit - to:
+                return False
+            _copy(data, at, out, to, length)
+            at += length
+            to += length
+            continue
+        width = types.int64(4) if kind == 3 else kind
+        if at + width > end:
+            return False
+        if kind == 1:
+            length = (tag >> 2 & 7) + 4
+            offset = (tag >> 5) << 8 | _u8(data, at)
+        else:
+            offset = types.int64(0)
+            for step in range(width):
+                offset |= _u8(data, at + step) << (8 * step)
+        at += width
+        if offset <= 0 or offset > to - first or length > limit - to:
+            return False
+        if offset >= 8:
+            _copy(out, to - offset, out, to, length)
+        else:
+            for step in range(length):
+                out[types.uintp(to + step)] = out[types.uintp(to + step - offset)]
+        to += length
+    return to == limit
+
+
+@kernel(types.int64(U8R, I64R, I64R, U8, I64R, I64R))
+def unpack_blocks(raw, starts, ends, out, to, behind):
+    """Write each block out that is Snappy's or not compressed.
+
+    Args:
+        raw: Blocks; there are 8 bytes more behind the last.
+        starts, ends: Where each lies; the byte behind says how it is compressed.
+        out: Where they go; there are 8 bytes more behind the last.
+        to, behind: Where each goes there, ascending.
+
+    Returns:
+        The first block that is not what it says it is, or -1.
+    """
+    for index in range(starts.size):
+        start, end = types.int64(starts[index]), types.int64(ends[index])
+        kind = _u8(raw, end)
+        first, limit = types.int64(to[index]), types.int64(behind[index])
+        if kind == SNAPPY:
+            if not _snappy(raw, start, end, out, first, limit):
+                return types.int64(index)
+        elif kind == NO_COMPRESSION:
+            if end - start != limit - first:
+                return types.int64(index)
+            _copy(raw, start, out, first, end - start)
+    return types.int64(-1)
+
+
+@kernel(types.int64(U8R, I64R, I64R, I64))
+def entries_end(data, starts, ends, found):
+    """Where the entries of each block end; returns the first block that is none, or -1."""
+    for index in range(starts.size):
+        start, end = types.int64(starts[index]), types.int64(ends[index]) - 4
+        if end < start:
+            return types.int64(index)
+        restarts = _u32(data, end)
+        if end + 4 - start <= HASH_INDEX_LIMIT and restarts & HASH_INDEX:
+            restarts ^= HASH_INDEX
+            end -= 2
+            if end < start:
+                return types.int64(index)
+            end -= _u8(data, end) | _u8(data, end + 1) << 8
+        end -= 4 * restarts
+        if restarts == 0 or end < start:
+            return types.int64(index)
+        found[index] = end
+    return types.int64(-1)
+
+
+@kernel(types.int64(U8R, types.int64, types.int64, types.int64, types.int64, I64, I64, I64))
+def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
+    """The blocks that an index lists.
+
+    Args:
+        data: The index block.
+        end: Where its entries end.
+        tail: Bytes behind the user key in each key.
+        delta: Whether values are differences, and have no length.
+        prefix: Bytes of the key group in front of a key.
+        key_groups: Filled: that of each block's last key, or a later one; at least a third as
+            long as `data`, like the rest.
+        offsets, sizes: Filled: where each block lies, and its size without the trailer.
+
+    Returns:
+        How many there are, or -1 if this is no index.
+    """
+    at = types.int64(0)
+    count = types.int64(0)
+    key_size = types.int64(0)
+    head = np.zeros(8, np.uint8)
+    while at < end:
+        shared, at = _varint(data, at, end)
+        fresh, at = _varint(data, at, end)
+        value_size = types.int64(0)
+        if not delta:
+            value_size, at = _varint(data, at, end)
+        if at > end or shared < 0 or shared > key_size or fresh < 0 or fresh > end - at:
+            return types.int64(-1)
+        key_size = shared + fresh
+        for position in range(shared, min(key_size, types.int64(prefix))):
+            head[types.uintp(position)] = data[types.uintp(at + position - shared)]
+        group = types.int64(0)
+        for position in range(prefix):
+            group <<= 8
+            if position < key_size - tail:
+                group |= _u8(head, position)
+        at += fresh
+        behind = at + value_size
+        if delta and shared:
+            change, at = _varint(data, at, end)
+            change = (change >> 1 & 0x7FFFFFFFFFFFFFFF) ^ -(change & 1)
+            offset = offsets[count - 1] + sizes[count - 1] + TRAILER
+            size = sizes[count - 1] + change
+        else:
+            offset, at = _varint(data, at, end)
+            size, at = _varint(data, at, end)
+        if at > end or (not delta and at != behind) or offset < 0 or size < 0:
+            return types.int64(-1)
+        key_groups[count] = group
+        offsets[count] = offset
+        sizes[count] = size
+        count += 1
+    return count

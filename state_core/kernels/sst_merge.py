@@ -1,0 +1,390 @@
+"""Runs of RocksDB's blocks merged: entry after entry by key, the newest version of each.
+
+A run is a sequence of blocks whose keys ascend. Each has a cursor into its blocks, and the key that
+it stands at; `order` has the runs that stand at an entry, the smallest key first, of one key the
+newest first. What is put out is key and value of the newest version, unless that is a deletion, or
+elements that were appended to a list: these go behind what older versions say, oldest first.
+
+Source: `db/dbformat.h`, `db/db_iter.cc`, `utilities/merge_operators/string_append/stringappend2.cc`
+of RocksDB 8.10.
+"""
+
+from __future__ import annotations
+
+from numba import njit, types
+
+from state_core.kernels.compiler import I16, I64, I64R, U8, U8R, kernel
+
+__all__ = [
+    "AT",
+    "BLOCK",
+    "BLOCKS_BEHIND",
+    "CURSOR",
+    "DONE",
+    "END",
+    "FAULT",
+    "FULL",
+    "GROUP",
+    "GROWING_KEYS",
+    "GROWING_PIECES",
+    "KEY_BEHIND",
+    "KEY_START",
+    "LIVE",
+    "NO_ENTRY",
+    "NO_KEY",
+    "OPEN",
+    "PIECES",
+    "POSITION",
+    "ROWS",
+    "RUN",
+    "SCRATCH",
+    "STATE_CELLS",
+    "UNKNOWN_KIND",
+    "UNORDERED",
+    "WAITING",
+    "WANTED",
+    "WANTING",
+    "WHY",
+    "merge_runs",
+]
+
+DELETION, VALUE, MERGE, SINGLE_DELETION = 0, 1, 2, 7
+DELIMITER = 44
+TAG_BYTES = 8
+
+# cells of a cursor: where it is in its run's data, where the block's entries end, that block and
+# the one behind the last, the user key's size, its version, its value, whether it waits for blocks
+AT, END, BLOCK, BLOCKS_BEHIND, KEY_SIZE, TAG, VALUE_START, VALUE_END, WAITING = range(9)
+CURSOR = 9
+
+# cells of the state: runs that stand at an entry; rows and bytes put out; the current key there and
+# what is known of it; elements held and their bytes; the next key group; of a status, the run, what
+# is wrong with it, how much is wanted
+LIVE, ROWS, POSITION, KEY_START, KEY_BEHIND, OPEN = range(6)
+PIECES, SCRATCH, GROUP, RUN, WHY, WANTED = range(6, 12)
+STATE_CELLS = 12
+
+NOTHING, DECIDED, COLLECTING, COLLECTED = range(4)  # what is known of the current key
+DONE, WANTING, FULL, GROWING_KEYS, GROWING_PIECES, FAULT = range(6)
+NO_ENTRY, NO_KEY, UNKNOWN_KIND, UNORDERED = range(4)
+READY = -1
+
+
+@njit(inline="always")
+def _u8(data, at):
+    return types.int64(data[types.uintp(at)])
+
+
+@njit(inline="always")
+def _u64(data, at):
+    """Eight bytes, the first one highest, so that they compare as they do one by one."""
+    value = types.uint64(0)
+    for step in range(8):
+        value = value << types.uint64(8) | types.uint64(data[types.uintp(at + step)])
+    return value
+
+
+@njit
+def _varint(data, at, end):
+    """The number of up to 32 bits at `at`, and where it ends: behind `end` if it is none."""
+    if at < end:
+        byte = _u8(data, at)
+        if byte < 0x80:
+            return byte, at + 1
+    value = types.int64(0)
+    for shift in range(0, 35, 7):
+        if at >= end:
+            break
+        byte = _u8(data, at)
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    return types.int64(0), end + 1
+
+
+@njit
+def _compare(left, left_at, left_size, right, right_at, right_size):
+    """Less than 0, 0 or more, as the left key is before, at or behind the right one."""
+    size = min(left_size, right_size)
+    done = types.int64(0)
+    while done + 8 <= size:
+        one, other = _u64(left, left_at + done), _u64(right, right_at + done)
+        if one != other:
+            return types.int64(-1) if one < other else types.int64(1)
+        done += 8
+    while done < size:
+        change = _u8(left, left_at + done) - _u8(right, right_at + done)
+        if change:
+            return change
+        done += 1
+    return left_size - right_size
+
+
+@njit
+def _copy(data, at, out, to, size):
+    """Copy forward, eight bytes at a time as long as there are as many."""
+    done = types.int64(0)
+    while done + 8 <= size:
+        for step in range(8):
+            out[types.uintp(to + done + step)] = data[types.uintp(at + done + step)]
+        done += 8
+    while done < size:
+        out[types.uintp(to + done)] = data[types.uintp(at + done)]
+        done += 1
+
+
+@njit
+def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state):
+    """Move a cursor to its next entry: `READY`, or what is missing."""
+    cursor = run * CURSOR
+    at, end = cursors[cursor + AT], cursors[cursor + END]
+    key_size = cursors[cursor + KEY_SIZE] + TAG_BYTES
+    while at >= end:
+        block = cursors[cursor + BLOCK] + 1
+        if block >= cursors[cursor + BLOCKS_BEHIND]:
+            return types.int64(WANTING)
+        at, end = starts[run * blocks + block], ends[run * blocks + block]
+        key_size = types.int64(0)
+        cursors[cursor + BLOCK] = block
+        cursors[cursor + AT] = at
+        cursors[cursor + END] = end
+        cursors[cursor + KEY_SIZE] = -TAG_BYTES
+    base = run * room
+    at += base
+    end += base
+    shared, at = _varint(data, at, end)
+    fresh, at = _varint(data, at, end)
+    length, at = _varint(data, at, end)
+    if at > end or shared > key_size or fresh > end - at or length > end - at - fresh:
+        state[WHY] = NO_ENTRY
+        return types.int64(FAULT)
+    size = shared + fresh - TAG_BYTES
+    if size < 0:
+        state[WHY] = NO_ENTRY
+        return types.int64(FAULT)
+    if size + TAG_BYTES > key_room:
+        state[WANTED] = size + TAG_BYTES
+        return types.int64(GROWING_KEYS)
+    key = run * key_room
+    _copy(data, at, keys, key + shared, fresh)
+    tag = types.int64(0)
+    for step in range(TAG_BYTES):
+        tag |= _u8(keys, key + size + step) << (8 * step)
+    at += fresh
+    cursors[cursor + KEY_SIZE] = size
+    cursors[cursor + TAG] = tag
+    cursors[cursor + VALUE_START] = at - base
+    cursors[cursor + VALUE_END] = at - base + length
+    cursors[cursor + AT] = at - base + length
+    return types.int64(READY)
+
+
+@njit
+def _before(one, other, cursors, keys, key_room):
+    """Whether one run's entry comes before another's."""
+    change = _compare(
+        keys, one * key_room, cursors[one * CURSOR + KEY_SIZE],
+        keys, other * key_room, cursors[other * CURSOR + KEY_SIZE],
+    )  # fmt: skip
+    if change:
+        return change < 0
+    return cursors[one * CURSOR + TAG] > cursors[other * CURSOR + TAG]
+
+
+@njit
+def _insert(run, first, live, order, cursors, keys, key_room):
+    """Put a run where it belongs among those from `first` on, all behind one place that is free."""
+    low, high = first, live
+    if low < high and _before(run, order[low], cursors, keys, key_room):
+        high = low
+    elif low < high:
+        low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if _before(order[middle], run, cursors, keys, key_room):
+            low = middle + 1
+        else:
+            high = middle
+    for place in range(first, low):
+        order[place - 1] = order[place]
+    order[low - 1] = run
+
+
+@kernel(
+    types.int64(
+        U8R, types.int64, I64R, I64R, types.int64, I64, U8, types.int64, I64, I64, U8, I64,
+        types.int64, types.int64, types.int64, types.int64, U8, I16, I64, I64, I64, I64,
+    )
+)  # fmt: skip
+def merge_runs(
+    data, room, starts, ends, blocks, cursors, keys, key_room, order, state, scratch, pieces,
+    prefix, first, last, label, out, state_of, group_of, key_start, value_start, value_end,
+):  # fmt: skip
+    """Put entries out until a status says why no more.
+
+    Args:
+        data: The blocks of each run, decompressed, in `room` bytes a run.
+        room: How many.
+        starts, ends: Where the entries of each block begin and end there, `blocks` a run.
+        blocks: How many.
+        cursors: `CURSOR` cells a run.
+        keys: The key that each cursor stands at, with its tag, in `key_room` bytes a run.
+        key_room: How many.
+        order: Runs that stand at an entry.
+        state: `STATE_CELLS` cells.
+        scratch: Elements of the current key's list, newest first.
+        pieces: How long each is.
+        prefix: Bytes of the key group in front of a key.
+        first: Entries of key groups before it are left out.
+        last: The last key group that is wanted now.
+        label: What `state_of` gets.
+        out: Keys and values, one entry behind the other.
+        state_of, group_of, key_start, value_start, value_end: Filled, per row; a key begins behind
+            its key group, and its value where it ends.
+
+    Returns:
+        `DONE` where the next key group (or -1, at the end) is behind the last; `WANTING` where a
+        run has no blocks left (it is marked as waiting); `FULL`; `GROWING_KEYS` and
+        `GROWING_PIECES` where there is too little room for these; `FAULT`.
+    """
+    for run in range(order.size):
+        if cursors[run * CURSOR + WAITING]:
+            state[RUN] = run
+            status = _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state)
+            if status != READY:
+                return status
+            cursors[run * CURSOR + WAITING] = 0
+            live = state[LIVE]
+            for place in range(live, 0, -1):
+                order[place] = order[place - 1]
+            state[LIVE] = live + 1
+            _insert(run, types.int64(1), live + 1, order, cursors, keys, key_room)
+    live = state[LIVE]
+    rows, at = state[ROWS], state[POSITION]
+    status = types.int64(DONE)
+    while True:
+        run = types.int64(0)
+        size = types.int64(0)
+        key = types.int64(0)
+        group = types.int64(-1)
+        fresh = True
+        if live:
+            run = order[0]
+            key = run * key_room
+            size = cursors[run * CURSOR + KEY_SIZE]
+            if size < prefix:
+                state[RUN] = run
+                state[WHY] = NO_KEY
+                status = types.int64(FAULT)
+                break
+            group = types.int64(0)
+            for step in range(prefix):
+                group = group << 8 | _u8(keys, key + step)
+            if state[OPEN] != NOTHING:
+                begin = state[KEY_START]
+                change = _compare(keys, key, size, out, begin, state[KEY_BEHIND] - begin)
+                if change < 0:
+                    state[RUN] = run
+                    state[WHY] = UNORDERED
+                    status = types.int64(FAULT)
+                    break
+                fresh = change != 0
+        if fresh and state[OPEN] >= COLLECTING:
+            # all versions of a list were seen: its elements follow its key
+            count = state[PIECES]
+            begin = state[KEY_BEHIND]
+            size = state[SCRATCH] + count - 1
+            if rows == state_of.size or begin + size > out.size:
+                state[WANTED] = begin - state[KEY_START] + size
+                status = types.int64(FULL)
+                break
+            to = begin
+            piece_end = state[SCRATCH]
+            for piece in range(count - 1, -1, -1):
+                if piece < count - 1:
+                    out[types.uintp(to)] = DELIMITER
+                    to += 1
+                piece_start = piece_end - pieces[piece]
+                _copy(scratch, piece_start, out, to, piece_end - piece_start)
+                to += piece_end - piece_start
+                piece_end = piece_start
+            state_of[rows] = label
+            held = types.int64(0)
+            for step in range(prefix):
+                held = held << 8 | _u8(out, state[KEY_START] + step)
+            group_of[rows] = held
+            key_start[rows] = state[KEY_START] + prefix
+            value_start[rows] = begin
+            value_end[rows] = to
+            rows += 1
+            at = to
+            state[PIECES] = 0
+            state[SCRATCH] = 0
+            state[OPEN] = DECIDED
+            continue
+        if not live or group > last:
+            state[OPEN] = NOTHING
+            status = types.int64(DONE)
+            break
+        if group >= first:
+            cursor = run * CURSOR
+            kind = cursors[cursor + TAG] & 0xFF
+            begin = cursors[cursor + VALUE_START] + run * room
+            length = cursors[cursor + VALUE_END] + run * room - begin
+            if kind != VALUE and kind != MERGE and kind != DELETION and kind != SINGLE_DELETION:
+                state[RUN] = run
+                state[WHY] = UNKNOWN_KIND
+                status = types.int64(FAULT)
+                break
+            if fresh:
+                gathered = kind == MERGE
+            else:
+                gathered = state[OPEN] == COLLECTING and (kind == MERGE or kind == VALUE)
+            count, held = state[PIECES], state[SCRATCH]
+            if gathered and (count == pieces.size or held + length > scratch.size):
+                state[WANTED] = held + length
+                status = types.int64(GROWING_PIECES)
+                break
+            if fresh:
+                if rows == state_of.size or at + size + length > out.size:
+                    state[WANTED] = size + length
+                    status = types.int64(FULL)
+                    break
+                _copy(keys, key, out, at, size)
+                state[KEY_START] = at
+                state[KEY_BEHIND] = at + size
+                state[OPEN] = COLLECTING if gathered else DECIDED
+                if kind == VALUE:
+                    state_of[rows] = label
+                    group_of[rows] = group
+                    key_start[rows] = at + prefix
+                    at += size
+                    value_start[rows] = at
+                    _copy(data, begin, out, at, length)
+                    at += length
+                    value_end[rows] = at
+                    rows += 1
+            elif state[OPEN] == COLLECTING and kind != MERGE:
+                state[OPEN] = COLLECTED
+            if gathered:
+                _copy(data, begin, scratch, held, length)
+                pieces[count] = length
+                state[PIECES] = count + 1
+                state[SCRATCH] = held + length
+        status = _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state)
+        if status == READY:
+            if live > 1:
+                _insert(run, types.int64(1), live, order, cursors, keys, key_room)
+        else:
+            for place in range(1, live):
+                order[place - 1] = order[place]
+            live -= 1
+            cursors[run * CURSOR + WAITING] = 1
+            state[RUN] = run
+            break
+    state[LIVE] = live
+    state[ROWS] = rows
+    state[POSITION] = at
+    state[GROUP] = group if live else types.int64(-1)
+    return status
