@@ -59,8 +59,7 @@ class HeldState:
         if self.meta.kind is BackendStateType.OPERATOR:
             mode = self.meta.options.get(DISTRIBUTION_MODE, "")
             return f"{mode.removesuffix('_DISTRIBUTE')} list"
-        kind = self.meta.options.get(KEYED_STATE_TYPE, "UNKNOWN").lower()
-        return f"keyed {'aggregating' if kind == 'folding' else kind}"
+        return f"keyed {self.meta.options.get(KEYED_STATE_TYPE, 'UNKNOWN').lower()}"
 
     def snapshot(self, role: str) -> TypeSerializerSnapshot | None:
         """A serializer's snapshot by its role, if it has one."""

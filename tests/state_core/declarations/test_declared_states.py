@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -205,6 +206,26 @@ def test_a_function_inside_a_function_is_refused() -> None:
 
     with pytest.raises(DeclarationError, match="top level"):
         FunctionReference.of(inner, "")
+
+
+def test_a_function_that_another_took_the_name_of_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its name would give the other; and what runs as a script is no module for anyone else."""
+    first = larger
+    monkeypatch.setattr(sys.modules[__name__], "larger", max)
+    with pytest.raises(DeclarationError, match=r"larger of .* can't be found by its name"):
+        FunctionReference.of(first, "")
+    monkeypatch.undo()
+    monkeypatch.setattr(larger, "__module__", "__main__")
+    with pytest.raises(DeclarationError, match="larger of __main__ can't be found"):
+        FunctionReference.of(larger, "")
+
+
+def test_a_reference_is_its_own() -> None:
+    """Given again, it is kept."""
+    reference = FunctionReference("os", "getpid")
+    assert FunctionReference.of(reference, "") is reference
 
 
 @pytest.mark.parametrize(

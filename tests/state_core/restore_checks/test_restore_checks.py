@@ -38,7 +38,8 @@ from state_core.formats.meta_info import (
 )
 from state_core.held_states import HeldOperator, HeldState, held_operators
 from state_core.operator_ids import operator_id_of_uid
-from state_core.restore_checks import check_restore
+from state_core.restore_checks import _Check, check_restore
+from state_core.serializers.compatibility import unknown
 from state_core.serializers.type_spec import parse_type
 from state_core.wire import DataOutput
 from tests.declared_jobs import KINDS, OPERATORS
@@ -244,6 +245,29 @@ def test_a_namespace_is_no_declared_states() -> None:
     (found,) = check(declared(of.value_state("s", int)), held(meta))
     assert (found.fault, found.rule) == (True, "type")
     assert "namespace" in found.problem
+
+
+def test_a_kind_that_is_not_told_is_not_compared() -> None:
+    """Old savepoints do not say what a keyed state was; its type is compared as ever."""
+    state = of.reducing_state("s", int, "operator:add")
+    meta = replace(held_state(state).meta, options={KEYED_STATE_TYPE: "UNKNOWN"})
+    assert check(declared(state), held(HeldState(encoded(meta)))) == []
+    other = check(declared(of.value_state("s", str)), held(HeldState(encoded(meta))))
+    assert said(other) == [("fault", "type", "s")]
+    folding = replace(meta, options={KEYED_STATE_TYPE: "FOLDING"})
+    aggregating = of.aggregating_state("s", "a:b", int)
+    assert said(check(declared(aggregating), held(HeldState(encoded(folding))))) == [
+        ("fault", "kind", "s")
+    ]
+
+
+def test_what_only_code_could_say_is_a_warning() -> None:
+    """A serializer whose rules are elsewhere neither passes in silence nor stops the job."""
+    state = of.value_state("s", int)
+    judge = _Check(declared(state), held(), 0)
+    (found,) = judge.judged("type", unknown("a", "b", "the class decides"), "remedy", state)
+    assert (found.severity, found.state, found.remedy) == (Severity.WARNING, "s", "")
+    assert found.problem == "not to be told from here: a → b: the class decides"
 
 
 def test_time_to_live_comes_and_goes_by_migration() -> None:
