@@ -1,4 +1,4 @@
-"""The golden answers about declared states are what Flink's DataStream V2 says today."""
+"""The golden answers about declared states are what Flink's own classes say today."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, 
 pytestmark = pytest.mark.flink
 
 
-def test_flink_says_the_same_again() -> None:
-    """The program that wrote the golden file writes it again, byte by byte."""
+@pytest.mark.parametrize(
+    ("program", "golden"),
+    [("LegalityVectors", "legality.jsonl"), ("RestoreVectors", "restore.jsonl")],
+)
+def test_flink_says_the_same_again(program: str, golden: str) -> None:
+    """The program that wrote a golden file writes it again, byte by byte."""
     jars = flink_jars("2.3.0", ["flink-datastream"])
-    sources = [JAVA_SOURCES / name for name in ("LegalityVectors.java", "Json.java")]
+    sources = [JAVA_SOURCES / f"{program}.java", JAVA_SOURCES / "Json.java"]
     classes = compiled(sources, jars, "legality-2.3.0")
     path = ":".join(map(str, [classes, *jars]))
     done = subprocess.run(
-        [java_command(), "-Xmx512m", *OPENS, "-cp", path, "LegalityVectors"],
+        [java_command(), "-Xmx512m", *OPENS, "-cp", path, program],
         capture_output=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout == (GOLDEN / "vectors" / "legality.jsonl").read_bytes()
+    assert done.stdout == (GOLDEN / "vectors" / golden).read_bytes()

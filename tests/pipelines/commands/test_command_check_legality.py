@@ -66,9 +66,11 @@ def test_for_people_there_is_a_table(capsys: pytest.CaptureFixture[str]) -> None
     """With a headline that counts, the operator with its function, and what would be legal."""
     assert run(f"{HERE}:ILLEGAL") == 1
     said = capsys.readouterr().out
-    assert said.startswith("9 faults, 0 warnings\n")
+    assert said.startswith("9 faults, no warnings\n")
     assert "kinds (Kinds)" in said
     assert "→ declare a list state with redistribute_by" in " ".join(said.split())
+    assert run(f"{HERE}:KINDS") == 0
+    assert capsys.readouterr().out == "no faults, no warnings\n"
 
 
 @pytest.mark.parametrize(("job", "name"), [("kinds", "KINDS"), ("operator", "OPERATORS")])
