@@ -43,7 +43,8 @@ class IteratedFamily:
         self.fault = fault
         self.last = wanted.first.to_bytes(self.prefix, "big")
         self.behind = (wanted.last + 1).to_bytes(self.prefix + 1, "big")
-        options = ReadOptions()
+        # kept as long as the iterator, which points into it
+        self.options = options = ReadOptions()
         if self.behind[0] == 0:  # else the range ends where all key groups end
             options.set_iterate_upper_bound(self.behind[1:])
         try:

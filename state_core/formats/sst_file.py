@@ -51,6 +51,7 @@ LZ4, LZ4HC, ZSTD = 4, 5, 7
 LARGEST_RATIO = {LZ4: 256, LZ4HC: 256, ZSTD: 1 << 15}
 COMPARATOR = b"leveldb.BytewiseComparator"
 BINARY_SEARCH, TWO_LEVELS = 0, 2
+COMPRESSIONS = {b"NoCompression", b"Snappy", b"LZ4", b"LZ4HC", b"ZSTD"}
 PROPERTIES = b"rocksdb.properties"
 MAX_VARINT = 10
 
@@ -349,6 +350,7 @@ def _index_type(properties: dict[bytes, bytes]) -> int | None:
     kind = int.from_bytes(stored, "little")
     plain = (
         kind in {BINARY_SEARCH, TWO_LEVELS}
+        and properties.get(b"rocksdb.compression") in COMPRESSIONS
         and properties.get(b"rocksdb.comparator") == COMPARATOR
         and not _number(properties, b"rocksdb.num.range-deletions")
         and _number({b"": properties.get(b"rocksdb.user.defined.timestamps.persisted", b"\1")}, b"")
