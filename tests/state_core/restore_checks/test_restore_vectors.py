@@ -1,4 +1,4 @@
-"""Every form of state restored as every form: what Flink's own backends do, and what is said of it."""
+"""Every form of state restored as every form: what Flink's own backends do, and what we say."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PAIRS = [(before, after) for before in FORMS for after in FORMS]
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_a_form_restored_as_another(before: str, after: str) -> None:
-    """Kept: nothing is said. Refused by Flink, or begun empty in silence: a fault that says which."""
+    """Kept: nothing is said. Refused, or begun empty in silence: a fault that says which."""
     (line,) = (one for one in lines() if (one.get("before"), one.get("after")) == (before, after))
     if line.get("found") == 1:
         assert found(before, after) == []
