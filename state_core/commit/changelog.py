@@ -184,7 +184,7 @@ class _FileChangelog:
         with self._lock:
             segments = list(self._segments)
         behind = [*(int(one.stem) for one in segments[1:]), None]
-        for segment, following in zip(segments, behind, strict=True):
+        for segment, following in zip(segments, behind, strict=False):
             if following is not None and following <= start:
                 continue
             for _, changes in _batches(segment, segments[-1:]):

@@ -11,6 +11,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from threading import Lock
 from typing import Protocol
 
 from state_core.commit.clocks import now_millis
@@ -89,17 +90,18 @@ class FileCheckpointLog:
         self.clock = clock
         self.keep = keep
         self._writer = uuid.uuid4().hex[:12]
+        self._lock = Lock()
 
     def append(self, key: bytes, message: bytes) -> None:
         """Add a record."""
-        names = self._names()
-        number = self._offset(names[-1]) + 1 if names else 0
-        at = self.clock()
-        rest = _HEAD.pack(0, at, len(key))[4:] + key + message
+        rest = _HEAD.pack(0, self.clock(), len(key))[4:] + key + message
         data = struct.pack(">I", zlib.crc32(rest)) + rest
-        self.directory.write(f"{number:020}-{self._writer}{_SUFFIX}", data)
-        if len(names) >= self.keep:
-            self.compact()
+        with self._lock:  # the tasks of a container append at once
+            names = self._names()
+            number = self._offset(names[-1]) + 1 if names else 0
+            self.directory.write(f"{number:020}-{self._writer}{_SUFFIX}", data)
+            if len(names) >= self.keep:
+                self.compact()
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
         """The records behind an offset.

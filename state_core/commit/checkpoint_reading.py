@@ -87,7 +87,7 @@ class CheckpointManager:
         grouper: str,
         *,
         read_versions: Iterable[int] = (2, 1),
-        write_versions: Iterable[int] = (1, 2),
+        write_versions: Iterable[int] = (2,),
         validate: bool = True,
         live_max_age: int = LIVE_CHECKPOINT_MAX_AGE_MS,
     ) -> None:

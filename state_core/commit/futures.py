@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["Pool", "all_of", "done", "mapped", "then"]
+__all__ = ["Pool", "all_of", "done", "mapped", "then", "wait_for"]
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -18,6 +18,16 @@ class Pool(Protocol):
 
     def submit(self, function: Callable[[], _T], /) -> Future[_T]:
         """Run a function at some time; its result or its error."""
+
+
+def wait_for(future: Future[Any], seconds: float) -> None:
+    """Wait for a result or an error, without taking it.
+
+    Raises:
+        TimeoutError: Neither came in time.
+    """
+    if wait([future], seconds).not_done:
+        raise TimeoutError
 
 
 def done(value: _T) -> Future[_T]:

@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Event
+from typing import Any
 
 from state_core.commit.clocks import now_nanos
-from state_core.commit.futures import Pool
+from state_core.commit.futures import Pool, wait_for
 from state_core.commit.measures import CommitMeasures
 from state_core.commit.records import Checkpoint, CheckpointId, SystemStreamPartition
 from state_core.commit.task_stores import TaskStores
@@ -50,6 +51,7 @@ class TaskContext:
         task: The task's name.
         stores: Its stores on this host.
         pool: Runs what is done beside processing.
+        wait: Waits so many seconds for a result of the pool, or raises TimeoutError.
         clock: Nanoseconds since 1970.
         changelogs: The partition that a store's changes are appended to, for those that have one.
         measures: Where bytes and times are counted.
@@ -60,6 +62,7 @@ class TaskContext:
     task: str
     stores: TaskStores
     pool: Pool
+    wait: Callable[[Future[Any], float], None] = wait_for
     clock: Callable[[], int] = now_nanos
     changelogs: Mapping[str, SystemStreamPartition] = field(default_factory=dict)
     measures: CommitMeasures = field(default_factory=CommitMeasures)

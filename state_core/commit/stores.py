@@ -145,21 +145,20 @@ class SegmentStore(PersistentStore):
         """Write what changed since the last flush as one more file, or all as the only one."""
         if not self._changed and self._segments:
             return
-        old: list[tuple[str, int]] = []
-        if len(self._segments) >= self._max:
-            old, self._segments, keys = self._segments, [], sorted(self._values)
-        else:
-            keys = sorted(self._changed)
+        full = len(self._segments) >= self._max
+        keys = sorted(self._values if full else self._changed)
         data = b"".join(_frame(key, self._values.get(key)) for key in keys)
         name = f"{self._next:06}.seg"
         self._disk.write(join(self._path, name), data)
-        self._next += 1
-        self._segments.append((name, zlib.crc32(data)))
-        listed = {"segments": self._segments, "next": self._next}
+        segments = [*([] if full else self._segments), (name, zlib.crc32(data))]
+        listed = {"segments": segments, "next": self._next + 1}
         self._disk.write(join(self._path, MANIFEST), json.dumps(listed).encode())
+        # only now: a flush that failed is made again, with all that it had to write
+        gone = self._segments if full else []
+        self._segments, self._next = segments, self._next + 1
         self._changed.clear()
-        for gone, _ in old:
-            self._disk.remove(join(self._path, gone))
+        for old, _ in gone:
+            self._disk.remove(join(self._path, old))
 
     def checkpoint(self, target: str) -> None:
         """Link every file into a new directory."""

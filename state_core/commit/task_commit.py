@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Protocol
 
 from state_core.commit.checkpoint_reading import CheckpointManager
@@ -141,8 +140,8 @@ class TaskCommit:
         """
         if self._pending is not None:
             try:
-                self._pending.exception(self.settings.commit_timeout / 1000)
-            except FutureTimeoutError as error:
+                self.context.wait(self._pending, self.settings.commit_timeout / 1000)
+            except TimeoutError as error:
                 raise CommitFailedError(
                     f"the commit did not end within {self.settings.commit_timeout} ms",
                     place=f"task {self.context.task}",

@@ -119,7 +119,9 @@ class TaskStart:
         if last is None:
             self.context.stores.drop_checkpoints(None)
         else:
-            commits.finish(done(last)).result(self.settings.commit_timeout / 1000)
+            cleaned = commits.finish(done(last))
+            self.context.wait(cleaned, self.settings.commit_timeout / 1000)
+            cleaned.result()
         return StartedTask(commits, {} if last is None else last.input_offsets, decisions)
 
     def _validate(self) -> None:

@@ -71,6 +71,7 @@ class TaskStores:
         self.task = task
         self.specs = {spec.name: spec for spec in specs}
         self._open: dict[str, KeyValueStore] = {}
+        self._folder = f"task={quote(task, safe='')}"
 
     @property
     def names(self) -> list[str]:
@@ -85,7 +86,7 @@ class TaskStores:
     def directory(self, store: str, checkpoint: CheckpointId | None = None) -> str:
         """Where a store, or one of its local checkpoints, lies."""
         last = "current" if checkpoint is None else str(checkpoint)
-        return join(store, f"task={quote(self.task, safe='')}", last)
+        return join(store, self._folder, last)
 
     def open(self, store: str) -> KeyValueStore:
         """A store to work on; the same one until it is closed or discarded."""
@@ -135,6 +136,8 @@ class TaskStores:
         for store in self.persistent:
             for one in self._checkpoints(store):
                 if one != keep:
+                    # the mark goes first: what a crash leaves of the rest must not look whole
+                    self.disk.remove(join(self.directory(store, one), CHECKPOINT_FILE))
                     self.disk.remove(self.directory(store, one))
 
     def close(self) -> None:
