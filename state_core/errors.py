@@ -17,6 +17,7 @@
     ├── PluginError                   code of a user's that can't be loaded
     ├── DeclarationError              a state's or a job's declaration that can't be
     ├── LegalityError                 a declaration, or an access to state, against the rules
+    ├── ProcessError                  a process function of a user's failed
     ├── CommitError                   a commit of state, or a restore of one, that can't be
     │   ├── CommitFailedError         the part that ran beside processing failed: the task is over
     │   ├── CommitOrderError          a backend that is called before its turn, or after its end
@@ -57,6 +58,7 @@ __all__ = [
     "NotASnapshotError",
     "NotFoundError",
     "PluginError",
+    "ProcessError",
     "RestoreInterruptedError",
     "SnapshotError",
     "StateError",
@@ -164,6 +166,10 @@ class DeclarationError(StateError):
 
 class LegalityError(StateError):
     """A declaration, or an access to a state, that the tables of legality forbid."""
+
+
+class ProcessError(StateError):
+    """A process function of a user's failed."""
 
 
 class IncompatibleError(StateError):

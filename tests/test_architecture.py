@@ -48,6 +48,7 @@ RANKS = {
     "state_core.held_states": 7,
     "state_core.restore_checks": 8,
     "state_core.backends": 7,
+    "state_core.process": 8,
     "state_core": 9,
     "pipelines.engine": 10,
     "pipelines.flink_conf": 10,

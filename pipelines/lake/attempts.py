@@ -22,7 +22,7 @@ from pipelines.lake.catalog import Lake
 from pipelines.lake.tables import DATA_DIRECTORY, StateTable, files_of
 from state_core.errors import StateError
 
-__all__ = ["DROP", "UNDO", "Attempt", "attempt_tokens", "leaned_on", "recover_attempts"]
+__all__ = ["DROP", "UNDO", "Attempt", "attempt_tokens", "is_alive", "leaned_on", "recover_attempts"]
 
 NOTES = "_statelake/attempts"
 PRESUMED_DEAD_SECONDS = 24 * 3600
@@ -84,7 +84,7 @@ def recover_attempts(lake: Lake, job: str) -> list[str]:
     """Undo what crashed attempts on a job's tables left, and say which snapshots they were for."""
     undone = []
     for token, note in _notes(lake):
-        if note["job"] == job and not _alive(note):
+        if note["job"] == job and not is_alive(note):
             _undo(lake, token, note)
             lake.directory.delete(f"{NOTES}/{token}.json")
             undone.append(note["snapshot_id"])
@@ -114,7 +114,8 @@ def _notes(lake: Lake) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def _alive(note: dict[str, Any]) -> bool:
+def is_alive(note: dict[str, Any]) -> bool:
+    """Whether the process that wrote a note may still be at work."""
     if time.time() - note["started"] > PRESUMED_DEAD_SECONDS:
         return False
     if note["host"] != socket.gethostname():

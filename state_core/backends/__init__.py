@@ -21,6 +21,7 @@ from state_core.backends.backend import KeyedStateBackend
 from state_core.backends.configuration import BackendConfiguration
 from state_core.backends.descriptors import StateDescriptor, TimeToLive
 from state_core.backends.heap import heap_backend
+from state_core.backends.operator_state import OperatorStateBackend
 from state_core.backends.restoring import restore_backend
 from state_core.backends.snapshots import SnapshotTarget, SnapshotTask
 from state_core.backends.timers import InternalTimerService, Timer
@@ -30,6 +31,7 @@ __all__ = [
     "InternalTimerService",
     "KeyedStateBackend",
     "SnapshotTarget",
+    "OperatorStateBackend",
     "SnapshotTask",
     "StateDescriptor",
     "TimeToLive",

@@ -1,0 +1,217 @@
+"""An attempt at a run: operator after operator, in a directory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipelines.engine import Engine, Progress
+from pipelines.runtime.exchange import Channel, Exchanged, ExchangeTask, exchange
+from pipelines.runtime.run_log import Plan, Prepared
+from pipelines.runtime.sinks import OUTPUT_DIRECTORY
+from pipelines.runtime.sources import Split
+from pipelines.runtime.subtasks import (
+    OutputFile,
+    OutputTarget,
+    Restored,
+    SubtaskResult,
+    SubtaskTask,
+    run_subtask,
+)
+from state_core import open_snapshot
+from state_core.declarations.jobs import StreamKind
+from state_core.filesystem import Directory
+from state_core.formats.metadata import CheckpointMetadata, OperatorState, SubtaskState
+from state_core.formats.writer import SavepointDirectory
+from state_core.operator_ids import operator_id_of_uid
+from state_core.process import Job
+from state_core.process.jobs import OperatorNode, SourceNode
+
+__all__ = ["Attempt", "output_directory"]
+
+METADATA_VERSION = 6
+SAVEPOINT = "savepoint"
+
+
+def output_directory(job: str, run: int) -> str:
+    """What the directories of a run's attempts in a sink's table begin with."""
+    return f"{job}-{run:08d}"
+
+
+@dataclass
+class Attempt:
+    """One attempt.
+
+    Attributes:
+        job: The job.
+        plan: The run.
+        directory: Where everything but output lies.
+        name: Its own name.
+        backend: For the working state.
+        compressed: Whether state is written compressed.
+        engine: Where subtasks run.
+        progress: Told of finished subtasks.
+    """
+
+    job: Job
+    plan: Plan
+    directory: Directory
+    name: str
+    backend: str
+    compressed: bool
+    engine: Engine
+    progress: Progress | None = None
+    _restored: dict[str, list[Restored]] = field(default_factory=dict)
+    _results: dict[str, list[SubtaskResult]] = field(default_factory=dict)
+    _latest: dict[str, int] = field(default_factory=dict)
+    _watermark: int | None = None
+    _records: int = 0
+    _files: list[OutputFile] = field(default_factory=list)
+
+    def parallelism(self, operator: OperatorNode) -> int:
+        """Of an operator: a global stream has one partition."""
+        alone = any(one.kind is StreamKind.GLOBAL for one in operator.inputs)
+        return 1 if alone else self.plan.parallelism
+
+    # ------------------------------------------------------------------------- restore
+
+    def restore(self, location: str) -> None:
+        """Begin with a savepoint; with nothing, if none is named."""
+        if not location:
+            return
+        held = {one.operator_id: one for one in open_snapshot(location).metadata.operators}
+        for uid, operator in self.job.operators.items():
+            found = held.get(operator_id_of_uid(uid))
+            subtasks = {} if found is None else found.subtasks or {}
+            keyed = tuple(
+                one.managed_keyed for one in subtasks.values() if one.managed_keyed is not None
+            )
+            self._restored[uid] = [
+                Restored(location, keyed, subtasks.get(index, SubtaskState()).managed_operator)
+                for index in range(self.parallelism(operator))
+            ]
+
+    # ------------------------------------------------------------------------- process
+
+    def process(self, splits: Mapping[str, Sequence[Split]]) -> None:
+        """Exchange the sources' records, then run operator after operator."""
+        self._latest = dict(self.plan.latest)
+        for name in self.job.sources:
+            found = self._exchange(name, 0, splits[name])
+            self._records += sum(one.rows for one in found)
+            times = [one.event_time for one in found if one.event_time is not None]
+            if times:
+                self._latest[name] = max([*times, self._latest.get(name, times[0])])
+        self._watermark = self._advanced()
+        for uid, operator in self.job.operators.items():
+            self._run(operator)
+            for output in range(len(operator.outputs)):
+                self._exchange(uid, output, self._between(uid, output))
+
+    def _advanced(self) -> int | None:
+        """The watermark: as far as the slowest source with event time is."""
+        timed = [one for one in self.job.sources.values() if one.event_time]
+        if not timed or any(one.name not in self._latest for one in timed):
+            return self.plan.watermark
+        reached = min(self._latest[one.name] - one.delay for one in timed)
+        return reached if self.plan.watermark is None else max(reached, self.plan.watermark)
+
+    def _readers(self, node: str, output: int) -> tuple[Channel, ...]:
+        return tuple(
+            Channel(operator, index, self.parallelism(operator))
+            for operator in self.job.operators.values()
+            for index, read in enumerate(operator.inputs)
+            if (read.node, read.output) == (node, output)
+        )
+
+    def _exchange(self, node: str, output: int, splits: Sequence[Split]) -> list[Exchanged]:
+        channels = self._readers(node, output)
+        records = self.directory.full("records")
+        tasks = [
+            ExchangeTask(records, number, split, channels, self.job.max_parallelism)
+            for number, split in enumerate(splits)
+        ]
+        return self._map(exchange, tasks) if tasks else []
+
+    def _run(self, operator: OperatorNode) -> None:
+        parallelism = self.parallelism(operator)
+        restored = self._restored.get(operator.uid)
+        tasks = [
+            SubtaskTask(
+                self.job.name, operator, index, parallelism,
+                operator.declaration.max_parallelism or self.job.max_parallelism,
+                self.plan.processing_time, self.directory.full("records"),
+                self._saved.directory.full(), self.backend,
+                None if restored is None else restored[index],
+                self._targets(operator, index), self.plan.watermark, self._watermark,
+                self.plan.final, self.compressed,
+            )
+            for index in range(parallelism)
+        ]  # fmt: skip
+        self._results[operator.uid] = self._map(run_subtask, tasks)
+        self._files += [file for result in self._results[operator.uid] for file in result.files]
+
+    def _targets(self, operator: OperatorNode, subtask: int) -> tuple[OutputTarget, ...]:
+        found = []
+        for output in range(len(operator.outputs)):
+            path = f"{operator.uid}-{output}-{subtask:05d}.parquet"
+            below = f"{output_directory(self.job.name, self.plan.run)}-{self.name}"
+            found += [
+                OutputTarget(output, name, sink.path, f"{OUTPUT_DIRECTORY}/{below}/{name}-{path}")
+                for name, sink in self.job.sinks.items()
+                if (sink.input.node, sink.input.output) == (operator.uid, output)
+            ]
+            if self._readers(operator.uid, output):
+                found.append(OutputTarget(output, "", self.directory.full("between"), path))
+        return tuple(found)
+
+    def _between(self, uid: str, output: int) -> list[Split]:
+        """What other operators read of an operator's output, subtask after subtask."""
+        source = SourceNode(uid, self.directory.full("between"), "parquet")
+        return [
+            Split(source, file.target.location, file.target.path)
+            for result in self._results[uid]
+            for file in result.files
+            if file.target.output == output and not file.target.name
+        ]
+
+    def _map(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        return self.engine.map(function, tasks, self.progress)
+
+    # ------------------------------------------------------------------------- finish
+
+    def __post_init__(self) -> None:
+        self._saved = SavepointDirectory(self.directory.full(SAVEPOINT))
+
+    def finish(self) -> Prepared:
+        """Make the state a savepoint, and say what came of everything."""
+        self._saved.commit(
+            CheckpointMetadata(
+                METADATA_VERSION,
+                self.plan.run,
+                [self._operator_state(one) for one in self.job.operators.values()],
+            )
+        )
+        for name in ("records", "between", "restored"):
+            self.directory.delete_tree(name)
+        outputs: dict[str, list[list[Any]]] = {name: [] for name in self.job.sinks}
+        for file in self._files:
+            if file.target.name:
+                outputs[file.target.name].append([file.target.path, file.size, file.rows])
+        return Prepared(
+            self.name, f"{self.name}/{SAVEPOINT}", self._watermark, self._latest, outputs,
+            self._records,
+        )  # fmt: skip
+
+    def _operator_state(self, operator: OperatorNode) -> OperatorState:
+        results = self._results[operator.uid]
+        subtasks = {
+            index: SubtaskState(managed_operator=one.operator, managed_keyed=one.keyed)
+            for index, one in enumerate(results)
+        }
+        return OperatorState(
+            operator_id_of_uid(operator.uid), len(results),
+            operator.declaration.max_parallelism or self.job.max_parallelism,
+            operator.uid, operator.uid, None, subtasks,
+        )  # fmt: skip

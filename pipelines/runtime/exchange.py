@@ -1,0 +1,234 @@
+"""Records of a split, to the subtasks that are to process them.
+
+Every input of every operator has a directory a subtask, and in it a file a split: read by name,
+they give the records in the order of the source, whatever ran first. Rows of keyed inputs go by
+the key group of their key, as Flink's do, so a record meets its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.runtime.sources import Split, batches_of
+from state_core.declarations.jobs import StreamKind
+from state_core.errors import KeyGroupError, LakeError, StateError
+from state_core.filesystem import Directory
+from state_core.key_groups import key_group_ranges, key_groups_of_hashes
+from state_core.process.jobs import Input, OperatorNode
+from state_core.serializers.base import TypeSerializer
+
+__all__ = ["GROUP", "KEY", "Channel", "ExchangeTask", "Exchanged", "exchange", "records_of"]
+
+# columns that are put before a record's own
+KEY, GROUP = "__key", "__key_group"
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_EPOCH = "ms"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One input of one operator.
+
+    Attributes:
+        operator: The operator.
+        index: Which of its inputs.
+        parallelism: Of the operator.
+    """
+
+    operator: OperatorNode
+    index: int
+    parallelism: int
+
+    @property
+    def input(self) -> Input:
+        """What is read."""
+        return self.operator.inputs[self.index]
+
+    def path(self, subtask: int) -> str:
+        """Where a subtask finds its records."""
+        whole = self.input.kind is StreamKind.BROADCAST
+        return f"{self.operator.uid}/{self.index}/{'all' if whole else subtask}"
+
+
+@dataclass(frozen=True)
+class ExchangeTask:
+    """A split, and who reads it.
+
+    Attributes:
+        directory: Where channels are.
+        number: The split's place among those of its source.
+        split: What is read.
+        channels: For whom.
+        max_parallelism: The number of key groups.
+    """
+
+    directory: str
+    number: int
+    split: Split
+    channels: tuple[Channel, ...]
+    max_parallelism: int
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """What came of a split.
+
+    Attributes:
+        rows: Its records.
+        event_time: The greatest event time in milliseconds; None if there is none.
+    """
+
+    rows: int
+    event_time: int | None
+
+
+def exchange(task: ExchangeTask) -> Exchanged:
+    """Read a split, and write its records to the channels.
+
+    Raises:
+        LakeError: It can't be read, or has no such column.
+        KeyGroupError: A key is null, or its hash can't be derived.
+        EncodeError: A key is not of its type.
+    """
+    writers = [_ChannelWriter(task, one) for one in task.channels]
+    rows, latest = 0, None
+    try:
+        for batch in batches_of(task.split):
+            rows += batch.num_rows
+            latest = _later(latest, _event_time(task.split, batch))
+            for writer in writers:
+                writer.write(batch)
+    except StateError as error:
+        raise error.within(task.split.place) from error
+    finally:
+        for writer in writers:
+            writer.close()
+    return Exchanged(rows, latest)
+
+
+def _later(one: int | None, two: int | None) -> int | None:
+    return two if one is None else one if two is None else max(one, two)
+
+
+def _event_time(split: Split, batch: pa.RecordBatch) -> int | None:
+    name = split.source.event_time
+    if not name:
+        return None
+    column = _column(batch, name)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp(_EPOCH, column.type.tz), safe=False).cast(pa.int64())
+    found = pc.max(column).as_py()
+    if found is not None and not isinstance(found, int):
+        raise LakeError(f"event time {name!r} of type {column.type}", remedy="use a timestamp")
+    return found
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name not in batch.schema.names:
+        raise LakeError(f"no column {name!r}", remedy=f"there are: {', '.join(batch.schema.names)}")
+    return batch.column(name)
+
+
+class _ChannelWriter:
+    """Writes the records of a split for one channel, a file a subtask."""
+
+    def __init__(self, task: ExchangeTask, channel: Channel) -> None:
+        self.task = task
+        self.channel = channel
+        self.directory = Directory(task.directory)
+        self.files: dict[int, tuple[Any, pa.ipc.RecordBatchFileWriter]] = {}
+        self.serializer: TypeSerializer | None = None
+        if channel.input.kind is StreamKind.KEYED and channel.operator.key_type is not None:
+            self.serializer = channel.operator.key_type.serializer()
+        ranges = key_group_ranges(task.max_parallelism, channel.parallelism)
+        self.lasts = np.array([one.last for one in ranges])
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Records, to whom they belong."""
+        if self.serializer is None:
+            spread = self.channel.input.kind is StreamKind.NON_KEYED
+            self._put(self.task.number % self.channel.parallelism if spread else 0, batch)
+            return
+        keys = _keys(self.channel.input, batch, self.serializer)
+        groups = key_groups_of_hashes(
+            self.serializer.hash_codes(keys).astype(np.int32), self.task.max_parallelism
+        )
+        marked = pa.RecordBatch.from_arrays(
+            [keys, pa.array(groups), *batch.columns], [KEY, GROUP, *batch.schema.names]
+        )
+        subtasks = np.searchsorted(self.lasts, groups)
+        if len(self.lasts) == 1:
+            self._put(0, marked)
+            return
+        order = np.argsort(subtasks, kind="stable")
+        sorted_rows = marked.take(pa.array(order))
+        bounds = np.searchsorted(subtasks[order], np.arange(len(self.lasts) + 1))
+        for subtask in np.unique(subtasks).tolist():
+            start, end = int(bounds[subtask]), int(bounds[subtask + 1])
+            self._put(subtask, sorted_rows.slice(start, end - start))
+
+    def close(self) -> None:
+        """Finish the files."""
+        for file, writer in self.files.values():
+            writer.close()
+            file.close()
+
+    def _put(self, subtask: int, batch: pa.RecordBatch) -> None:
+        if subtask not in self.files:
+            name = f"{self.channel.path(subtask)}/{self.task.number:08d}.arrow"
+            file = self.directory.open_output(name)
+            self.files[subtask] = file, pa.ipc.new_file(file, batch.schema, options=_OPTIONS)
+        self.files[subtask][1].write_batch(batch)
+
+
+def _keys(read: Input, batch: pa.RecordBatch, serializer: TypeSerializer) -> pa.Array:
+    """The key of every record."""
+    if callable(read.key):
+        found = [read.key(record) for record in batch.to_pylist()]
+        keys = pa.array(found, serializer.arrow_type)
+    else:
+        column = _column(batch, read.key)
+        try:
+            keys = column if column.type == serializer.arrow_type else column.cast(
+                serializer.arrow_type
+            )  # fmt: skip
+        except pa.ArrowException as error:
+            raise LakeError(
+                f"column {read.key!r} of type {column.type} is no key of type {serializer.name}",
+                remedy="name another type in key_by",
+            ) from error
+    if keys.null_count:
+        row = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
+        raise KeyGroupError(
+            f"the key of {batch.slice(row, 1).to_pylist()[0]} is null",
+            remedy="in Flink no key is: leave such records out before",
+        )
+    return keys
+
+
+def records_of(
+    directory: Directory, channel: Channel, subtask: int
+) -> Iterator[tuple[pa.Array | None, npt.NDArray[np.int32] | None, pa.RecordBatch]]:
+    """The records of a subtask's input, in the order of the source: keys, key groups, columns."""
+    path = channel.path(subtask)
+    if not directory.exists(path):
+        return
+    for name in directory.names(path):
+        with directory.filesystem.open_input_file(directory.full(f"{path}/{name}")) as file:
+            reader = pa.ipc.open_file(file)
+            for index in range(reader.num_record_batches):
+                batch = reader.get_batch(index)
+                if channel.input.kind is not StreamKind.KEYED:
+                    yield None, None, batch
+                    continue
+                rest = pa.RecordBatch.from_arrays(
+                    batch.columns[2:], schema=pa.schema(list(batch.schema)[2:])
+                )
+                yield batch.column(0), batch.column(1).to_numpy(), rest

@@ -1,0 +1,269 @@
+"""`run_job`: from what sources got, over process functions, to output and the next snapshot.
+
+Exactly once: a run is planned (which input, at which time), done in an attempt of its own, prepared
+(output files and state are whole), and then committed: output by a Delta transaction with the
+run's number, state as the lake's snapshot `run-<number>`. Whoever is killed at any step leaves a
+run that the next call repeats or completes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.lake.attempts import is_alive
+from pipelines.lake.catalog import Lake
+from pipelines.lake.exporting import export_snapshot
+from pipelines.lake.importing import import_snapshot
+from pipelines.lake.legality import check_declared, held_of_record
+from pipelines.runtime.attempt import Attempt, output_directory
+from pipelines.runtime.run_log import Plan, Prepared, RunLog
+from pipelines.runtime.sinks import commit_output, discard_attempts
+from pipelines.runtime.sources import latest_offset, splits_between
+from state_core.errors import LegalityError, NotFoundError
+from state_core.process import Job
+
+__all__ = ["STEPS", "RunOptions", "RunResult", "run_job"]
+
+STEPS = (
+    "planned", "restored", "processed", "state written", "prepared", "output committed",
+    "imported", "done",
+)  # fmt: skip
+Observe = Callable[[str], None]
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a job is run.
+
+    Attributes:
+        parallelism: Of its operators; of the run before by default, or 2.
+        backend: `heap` or `rocksdb`, for the working state.
+        engine: `auto`, `spark`, `local`, or an engine.
+        restore: The lake's snapshot that the first run begins with.
+        final: Whether the streams end with this run.
+        compressed: Whether state is written compressed, on its way.
+        always: Whether to run though no source got anything: timers may be due.
+        clock: Says the processing time of the run.
+        observe: Told of each of `STEPS` when it is done.
+        progress: Told of finished subtasks.
+    """
+
+    parallelism: int | None = None
+    backend: str = "heap"
+    engine: Engine | str = "auto"
+    restore: str = ""
+    final: bool = False
+    compressed: bool = False
+    always: bool = False
+    clock: Callable[[], int] = _wall_clock
+    observe: Observe = field(default=lambda _: None)
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run did.
+
+    Attributes:
+        run: Its number; 0 if there was nothing to do.
+        snapshot_id: The snapshot of its state.
+        records: How many came in.
+        rows: Of each sink, how many went out.
+        watermark: Event time behind it.
+        resumed: Whether it was begun before.
+    """
+
+    run: int
+    snapshot_id: str = ""
+    records: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    watermark: int | None = None
+    resumed: bool = False
+
+
+def run_job(job: Job, lake: Lake, options: RunOptions | None = None) -> RunResult:
+    """Run a job over what its sources got since its last run.
+
+    Args:
+        job: The job.
+        lake: Where its state is; output goes to its sinks.
+        options: How.
+
+    Raises:
+        LegalityError: Its declarations are not legal, or not what the snapshot holds.
+        ProcessError: A function failed; nothing was committed.
+        ConflictError: Another process runs it.
+        LakeError: A source can't be read.
+    """
+    given = options or RunOptions()
+    job.build()
+    log = RunLog(lake.directory, job.name)
+    with _alone(log):
+        return _Run(job, lake, log, given).go()
+
+
+def snapshot_of_run(run: int) -> str:
+    """What the snapshot of a run's state is called."""
+    return f"run-{run:08d}"
+
+
+class _Run:
+    def __init__(self, job: Job, lake: Lake, log: RunLog, options: RunOptions) -> None:
+        self.job = job
+        self.lake = lake
+        self.log = log
+        self.options = options
+
+    def go(self) -> RunResult:
+        """The run that was cut off, or the next."""
+        runs = self.log.runs()
+        last = runs[-1] if runs else 0
+        number = last if last and not self.log.done(last) else last + 1
+        plan = self.log.plan(number)
+        resumed = plan is not None
+        if plan is None:
+            plan = self._plan(number)
+            if plan is None:
+                return RunResult(0)
+            self.log.write_plan(plan)
+            self.options.observe("planned")
+        prepared = self.log.prepared(number) or self._prepare(plan)
+        return self._commit(plan, prepared, resumed)
+
+    # ------------------------------------------------------------------------- plan
+
+    def _plan(self, number: int) -> Plan | None:
+        """What the run is of; None if there is nothing to do."""
+        before = self.log.plan(number - 1) if number > 1 else None
+        left = self.log.prepared(number - 1) if number > 1 else None
+        begins = {} if before is None else before.ends
+        ends = {name: latest_offset(one) for name, one in self.job.sources.items()}
+        idle = all(begins.get(name, {}) == end for name, end in ends.items())
+        if idle and not (self.options.final or self.options.always):
+            return None
+        parallelism = self.options.parallelism or (2 if before is None else before.parallelism)
+        restore = self._restored_from(number)
+        return Plan(
+            number, parallelism, self.job.max_parallelism, self.options.clock(),
+            {name: begins.get(name, {}) for name in ends}, ends, restore,
+            None if left is None else left.watermark, {} if left is None else left.latest,
+            self.options.final,
+        )  # fmt: skip
+
+    def _restored_from(self, number: int) -> str:
+        if number > 1:
+            return snapshot_of_run(number - 1)
+        if self.options.restore:
+            return self.lake.snapshot(self.job.name, self.options.restore).snapshot_id
+        if self.lake.exists() and self.lake.summaries(self.job.name):
+            raise NotFoundError(
+                "the job has snapshots in the lake, and never ran here",
+                place=f"job {self.job.name!r}",
+                remedy="say which to begin with (--restore), or give the job another name",
+            )
+        return ""
+
+    # ------------------------------------------------------------------------- prepare
+
+    def _prepare(self, plan: Plan) -> Prepared:
+        """Do the run, in an attempt of its own."""
+        self.log.discard(plan.run)
+        self._check_restore(plan)
+        splits = {
+            name: splits_between(one, plan.begins[name], plan.ends[name])
+            for name, one in self.job.sources.items()
+        }
+        size = sum(one.end - one.start for split in splits.values() for one in split)
+        engine = self.options.engine
+        chosen = choose_engine(engine, size) if isinstance(engine, str) else engine
+        name = f"attempt-{uuid.uuid4().hex[:12]}"
+        attempt = Attempt(
+            self.job, plan, self.log.run_directory(plan.run).child(name), name,
+            self.options.backend, self.options.compressed, chosen, self.options.progress,
+        )  # fmt: skip
+        attempt.restore(self._restore_location(plan, attempt, chosen))
+        self.options.observe("restored")
+        attempt.process(splits)
+        self.options.observe("processed")
+        prepared = attempt.finish()
+        self.options.observe("state written")
+        self.log.write_prepared(plan.run, prepared)
+        self.options.observe("prepared")
+        return prepared
+
+    def _check_restore(self, plan: Plan) -> None:
+        if not plan.restore:
+            return
+        record = self.lake.snapshot(self.job.name, plan.restore)
+        findings = check_declared(self.job.declaration(), held_of_record(record))
+        faults = [one for one in findings if one.fault]
+        if faults:
+            listed = " ".join(f"({at}) {one}." for at, one in enumerate(faults, 1))
+            raise LegalityError(
+                f"the job can't restore it. {listed}", place=f"snapshot {plan.restore!r}"
+            )
+
+    def _restore_location(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
+        """A savepoint at the run's parallelism: the last run's own, or an export."""
+        if not plan.restore:
+            return ""
+        before = self.log.plan(plan.run - 1) if plan.run > 1 else None
+        left = self.log.prepared(plan.run - 1) if plan.run > 1 else None
+        if before is not None and left is not None and before.parallelism == plan.parallelism:
+            directory = self.log.run_directory(plan.run - 1)
+            if directory.is_file(f"{left.savepoint}/_metadata"):
+                return directory.full(left.savepoint)
+        target = attempt.directory.full("restored")
+        export_snapshot(
+            self.lake, self.job.name, plan.restore, target, parallelism=plan.parallelism,
+            engine=engine,
+        )  # fmt: skip
+        return target
+
+    # ------------------------------------------------------------------------- commit
+
+    def _commit(self, plan: Plan, prepared: Prepared, resumed: bool) -> RunResult:
+        for name, sink in self.job.sinks.items():
+            node = self.job.operators[sink.input.node]
+            files = [(path, size, rows) for path, size, rows in prepared.outputs.get(name, [])]
+            commit_output(
+                sink.path, f"{self.job.name}/{name}", plan.run, node.outputs[sink.input.output],
+                files,
+            )  # fmt: skip
+            run = output_directory(self.job.name, plan.run)
+            discard_attempts(sink.path, f"{run}-", f"{run}-{prepared.attempt}")
+        self.options.observe("output committed")
+        snapshot_id = snapshot_of_run(plan.run)
+        location = self.log.run_directory(plan.run).full(prepared.savepoint)
+        import_snapshot(
+            self.lake, location, self.job.name, snapshot_id=snapshot_id,
+            engine=self.options.engine, note=f"run {plan.run}",
+        )  # fmt: skip
+        self.options.observe("imported")
+        self.log.write_done(plan.run, snapshot_id)
+        self.log.forget_before(plan.run)
+        self.options.observe("done")
+        rows = {name: sum(one[2] for one in files) for name, files in prepared.outputs.items()}
+        return RunResult(plan.run, snapshot_id, prepared.records, rows, prepared.watermark, resumed)
+
+
+@contextmanager
+def _alone(log: RunLog) -> Iterator[None]:
+    """Refuse to run what another process runs."""
+    mine = {"host": socket.gethostname(), "process": os.getpid(), "started": time.time()}
+    log.lock(mine, is_alive)
+    try:
+        yield
+    finally:
+        log.unlock(mine)

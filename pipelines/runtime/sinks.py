@@ -1,0 +1,141 @@
+"""What a run gave, committed to Delta tables: once, however often the run is repeated.
+
+Every commit carries the job's name and the run's number as a Delta transaction; a run whose number
+is there already commits nothing. Files of attempts that came to nothing are never in the log.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from pipelines.lake.storage import storage_options
+from state_core.errors import ConflictError, IncompatibleError
+from state_core.filesystem import Directory
+
+__all__ = ["OUTPUT_DIRECTORY", "commit_output", "discard_attempts"]
+
+OUTPUT_DIRECTORY = "_data"
+ATTEMPTS = 20
+
+
+def commit_output(
+    location: str, app: str, run: int, schema: pa.Schema, files: Sequence[tuple[str, int, int]]
+) -> bool:
+    """Append files to a table, unless that run did so before.
+
+    Args:
+        location: The table.
+        app: Who commits: the job and the sink.
+        run: The run's number.
+        schema: The table's columns.
+        files: Path below the table, bytes and rows of each.
+
+    Returns:
+        Whether it was done now.
+
+    Raises:
+        IncompatibleError: The table has other columns.
+        ConflictError: Others kept committing.
+    """
+    directory = Directory(location)
+    options = storage_options(directory)
+    for _ in range(ATTEMPTS):
+        try:
+            table: DeltaTable | None = DeltaTable(directory.uri, storage_options=options)
+        except TableNotFoundError:
+            table = None
+        if table is not None:
+            done = table.transaction_version(app)
+            if done is not None and done >= run:
+                return False
+            _check_columns(table, schema, location)
+        if table is not None and not files:
+            return False
+        try:
+            _commit(directory, table, app, run, schema, files)
+        except CommitFailedError:
+            continue
+        except DeltaError as error:
+            if "already exists" not in str(error):
+                raise
+            continue  # another made the table at this moment
+        return True
+    raise ConflictError(
+        f"others committed {ATTEMPTS} times while this was tried",
+        place=directory.uri,
+        remedy="run again: it goes on where it stopped",
+    )
+
+
+def _commit(
+    directory: Directory,
+    table: DeltaTable | None,
+    app: str,
+    run: int,
+    schema: pa.Schema,
+    files: Sequence[tuple[str, int, int]],
+) -> None:
+    now = int(time.time() * 1000)
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(path, size, {}, now, True, json.dumps({"numRecords": rows}))
+        for path, size, rows in files
+    ]
+    properties = CommitProperties(
+        app_transactions=[Transaction(app, run, now)], max_commit_retries=0
+    )
+    if table is None:
+        create_table_with_add_actions(
+            directory.uri,
+            Schema.from_arrow(schema),
+            [one for one in actions if isinstance(one, AddAction)],
+            mode="error",
+            partition_by=[],
+            storage_options=storage_options(directory),
+            commit_properties=properties,
+        )
+        return
+    table.create_write_transaction(
+        actions,
+        mode="append",
+        schema=Schema.from_arrow(schema),
+        partition_by=[],
+        commit_properties=properties,
+    )
+
+
+def _check_columns(table: DeltaTable, schema: pa.Schema, location: str) -> None:
+    held, wanted = table.schema(), Schema.from_arrow(schema)
+    if held != wanted:
+        raise IncompatibleError(
+            f"the table has columns {_listed(held)}, and the stream {_listed(wanted)}",
+            place=location,
+            remedy="write to another table, or change the operator's output",
+        )
+
+
+def _listed(schema: Schema) -> str:
+    return ", ".join(f"{one.name} {one.type.type}" if hasattr(one.type, "type") else one.name
+                     for one in schema.fields)  # fmt: skip
+
+
+def discard_attempts(location: str, prefix: str, keep: str) -> None:
+    """Remove what other attempts of a run wrote into a table's directory.
+
+    Args:
+        location: The table.
+        prefix: What the directories of the run's attempts begin with.
+        keep: The one that stays.
+    """
+    directory = Directory(location)
+    if not directory.exists(OUTPUT_DIRECTORY):
+        return
+    for name in directory.names(OUTPUT_DIRECTORY):
+        if name.startswith(prefix) and name != keep:
+            directory.delete_tree(f"{OUTPUT_DIRECTORY}/{name}")

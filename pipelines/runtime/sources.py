@@ -1,0 +1,296 @@
+"""What a source has got since the last run: offsets, and the splits between two of them.
+
+A source is only ever added to. Its offset is the version of a Delta table, or the files that were
+there with their sizes; a file of JSON lines may grow, and is read from where it ended before.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from pipelines.lake.storage import storage_options
+from state_core.errors import LakeError, NotALakeError, UnreadableTableError
+from state_core.filesystem import Directory
+from state_core.process.jobs import SourceNode
+
+__all__ = ["Offset", "Split", "batches_of", "latest_offset", "splits_between"]
+
+Offset: TypeAlias = "dict[str, Any]"
+BATCH_ROWS = 1 << 16
+APPEND_ONLY = (
+    "a source is only added to: begin the job anew, or give it a table that keeps its rows"
+)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a source that one task reads.
+
+    Attributes:
+        source: Which.
+        directory: The source's.
+        path: The file's, below it.
+        row_group: Of a Parquet file; -1 for all of it.
+        start: The first byte, of JSON lines.
+        end: Behind the last byte, of JSON lines.
+        partition: Values of the columns that are not in the file, as the log has them.
+        schema: The columns to be read, of Delta tables, or as the job says.
+    """
+
+    source: SourceNode
+    directory: str
+    path: str
+    row_group: int = -1
+    start: int = 0
+    end: int = 0
+    partition: tuple[tuple[str, str | None], ...] = ()
+    schema: pa.Schema | None = None
+
+    @property
+    def place(self) -> str:
+        """What it is called in messages."""
+        return f"source {self.source.name!r}, {self.path}"
+
+
+def latest_offset(source: SourceNode) -> Offset:
+    """How far the source goes now; empty if there is nothing yet."""
+    return _KINDS[source.format][0](source)
+
+
+def splits_between(source: SourceNode, before: Offset, until: Offset) -> list[Split]:
+    """What came between two offsets, in its order.
+
+    Raises:
+        LakeError: Something that was there is gone or another: the source was not only added to.
+    """
+    return _KINDS[source.format][1](source, before, until)
+
+
+def batches_of(split: Split) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, in their order.
+
+    Raises:
+        LakeError: The file can't be read.
+    """
+    directory = Directory(split.directory)
+    try:
+        if split.source.format == "json":
+            yield from _json_batches(split, directory)
+        else:
+            yield from _parquet_batches(split, directory)
+    except (pa.ArrowException, OSError) as error:
+        raise LakeError(
+            f"the file can't be read ({' '.join(str(error).split())[:200]})", place=split.place
+        ) from error
+
+
+# ------------------------------------------------------------------------------- delta
+
+
+def _delta_offset(source: SourceNode) -> Offset:
+    table = _delta(source)
+    return {} if table is None else {"version": table.version()}
+
+
+def _delta(source: SourceNode, version: int | None = None) -> DeltaTable | None:
+    directory = Directory(source.path)
+    try:
+        return DeltaTable(directory.uri, version, storage_options=storage_options(directory))
+    except TableNotFoundError:
+        return None
+
+
+def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Split]:
+    if not until or until == before:
+        return []
+    table = _delta(source, until["version"])
+    if table is None:
+        raise NotALakeError("the Delta table is gone", place=f"source {source.name!r}")
+    features = set(table.protocol().reader_features or ())
+    if "deletionVectors" in features or "columnMapping" in features:
+        raise UnreadableTableError(
+            f"the table uses {', '.join(sorted(features))}",
+            place=f"source {source.name!r}",
+            remedy="ALTER TABLE ... DROP FEATURE it",
+        )
+    directory = Directory(source.path)
+    schema = pa.schema(table.schema().to_arrow())
+    found = []
+    if before:
+        for version in range(before["version"] + 1, until["version"] + 1):
+            found += _added(source, directory, version)
+    else:
+        found = _added_at(table)
+    splits = []
+    for path, partition in found:
+        named = directory.full(path)
+        with directory.filesystem.open_input_file(named) as file:
+            groups = pq.ParquetFile(file).metadata.num_row_groups
+        splits += [
+            Split(source, source.path, path, group, partition=partition, schema=schema)
+            for group in range(groups)
+        ]
+    return splits
+
+
+def _added(
+    source: SourceNode, directory: Directory, version: int
+) -> list[tuple[str, tuple[tuple[str, str | None], ...]]]:
+    """The files that one version added."""
+    path = f"_delta_log/{version:020d}.json"
+    place = f"source {source.name!r}, version {version}"
+    if not directory.is_file(path):
+        raise LakeError(
+            "the log of this version is gone", place=place,
+            remedy="run the job more often than the table's log expires",
+        )  # fmt: skip
+    added = []
+    for action in map(json.loads, directory.read(path).splitlines()):
+        if "remove" in action and action["remove"].get("dataChange", True):
+            raise LakeError("rows were removed or rewritten", place=place, remedy=APPEND_ONLY)
+        add = action.get("add")
+        if add is not None and add.get("dataChange", True):
+            added.append((add["path"], tuple(sorted(add.get("partitionValues", {}).items()))))
+    return added
+
+
+def _added_at(table: DeltaTable) -> list[tuple[str, tuple[tuple[str, str | None], ...]]]:
+    """All files of a version, in the order in which they were made."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = [name for name in actions.schema.names if name.startswith("partition.")]
+    rows = actions.select(["path", "modification_time", *names]).to_pylist()
+    rows.sort(key=lambda row: (row["modification_time"], row["path"]))
+    return [
+        (
+            row["path"],
+            tuple(
+                (name.removeprefix("partition."), None if row[name] is None else str(row[name]))
+                for name in names
+            ),
+        )
+        for row in rows
+    ]
+
+
+# ------------------------------------------------------------------------------- files
+
+
+def _files_offset(source: SourceNode) -> Offset:
+    location, found = _located(source)
+    directory = Directory(location)
+    ending = (".parquet",) if source.format == "parquet" else (".json", ".jsonl", ".ndjson")
+    sizes = {
+        path: size
+        for path, size in found
+        if path.endswith(ending) and not posixpath.basename(path).startswith(("_", "."))
+    }
+    if source.format == "json":  # a line that is still being written belongs to the next run
+        sizes = {path: _last_line(directory, path, size) for path, size in sizes.items()}
+    return {"files": sizes} if sizes else {}
+
+
+def _located(source: SourceNode) -> tuple[str, list[tuple[str, int]]]:
+    """A directory, and the files in it that may belong to the source."""
+    directory = Directory(source.path)
+    parent, name = posixpath.split(source.path)
+    if name and Directory(parent or ".").is_file(name):
+        return parent or ".", [(name, Directory(parent or ".").size(name))]
+    return source.path, directory.files_below() if directory.exists() else []
+
+
+def _last_line(directory: Directory, path: str, size: int) -> int:
+    """Behind the last line that is whole."""
+    at = size
+    with directory.filesystem.open_input_file(directory.full(path)) as file:
+        while at:
+            begin = max(0, at - (1 << 16))
+            file.seek(begin)
+            end: int = file.read(at - begin).rfind(b"\n")
+            if end >= 0:
+                return begin + end + 1
+            at = begin
+    return 0
+
+
+def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Split]:
+    location, _ = _located(source)
+    directory = Directory(location)
+    old: Mapping[str, int] = before.get("files", {})
+    new: Mapping[str, int] = until.get("files", {})
+    for path, size in old.items():
+        if new.get(path, -1) < size or (source.format == "parquet" and new[path] != size):
+            raise LakeError(
+                "the file is gone or another", place=f"source {source.name!r}, {path}",
+                remedy=APPEND_ONLY,
+            )  # fmt: skip
+    splits: list[Split] = []
+    for path in sorted(new):
+        start, end = old.get(path, 0), new[path]
+        if start >= end:
+            continue
+        if source.format == "json":
+            splits.append(Split(source, location, path, -1, start, end, schema=source.schema))
+            continue
+        with directory.filesystem.open_input_file(directory.full(path)) as file:
+            groups = pq.ParquetFile(file).metadata.num_row_groups
+        splits += [
+            Split(source, location, path, group, schema=source.schema) for group in range(groups)
+        ]
+    return splits
+
+
+# ------------------------------------------------------------------------------- rows
+
+
+def _parquet_batches(split: Split, directory: Directory) -> Iterator[pa.RecordBatch]:
+    with directory.filesystem.open_input_file(directory.full(split.path)) as opened:
+        file = pq.ParquetFile(opened)
+        groups = None if split.row_group < 0 else [split.row_group]
+        for batch in file.iter_batches(BATCH_ROWS, groups):
+            yield _completed(split, batch)
+
+
+def _completed(split: Split, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With the columns that the schema has: those of the partition, and nulls for what lacks."""
+    if split.schema is None:
+        return batch
+    partition = dict(split.partition)
+    columns = []
+    for field in split.schema:
+        if field.name in batch.schema.names:
+            columns.append(batch.column(field.name).cast(field.type))
+        else:
+            value = pa.scalar(partition.get(field.name), pa.string())
+            columns.append(pa.repeat(value, batch.num_rows).cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=split.schema)
+
+
+def _json_batches(split: Split, directory: Directory) -> Iterator[pa.RecordBatch]:
+    with directory.filesystem.open_input_file(directory.full(split.path)) as file:
+        file.seek(split.start)
+        data = file.read(split.end - split.start)
+    options = None
+    if split.schema is not None:
+        options = pj.ParseOptions(explicit_schema=split.schema, unexpected_field_behavior="ignore")
+    table = pj.read_json(pa.py_buffer(data), parse_options=options)
+    yield from table.to_batches(BATCH_ROWS)
+
+
+_KINDS: dict[
+    str,
+    tuple[Callable[[SourceNode], Offset], Callable[[SourceNode, Offset, Offset], list[Split]]],
+] = {
+    "delta": (_delta_offset, _delta_splits),
+    "parquet": (_files_offset, _file_splits),
+    "json": (_files_offset, _file_splits),
+}

@@ -1,0 +1,345 @@
+"""One subtask of an operator: restored, run over its records, and its state written.
+
+Everything that a subtask reads and writes lies in files, so it runs anywhere, and again: its output
+and its state are in directories of the attempt, and nobody sees them before the run is committed.
+"""
+
+from __future__ import annotations
+
+import copy
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.runtime.exchange import Channel, records_of
+from state_core.backends import (
+    BackendConfiguration,
+    KeyedStateBackend,
+    OperatorStateBackend,
+    SnapshotTarget,
+    heap_backend,
+    restore_backend,
+    rocksdb_backend,
+)
+from state_core.declarations.jobs import Side, StreamKind
+from state_core.errors import EncodeError, ProcessError, StateError
+from state_core.filesystem import Directory
+from state_core.handles import KeyedHandle, OperatorHandle
+from state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
+from state_core.process.jobs import OperatorNode
+
+__all__ = ["OutputFile", "OutputTarget", "Restored", "SubtaskResult", "SubtaskTask", "run_subtask"]
+
+BACKENDS = {"heap": heap_backend, "rocksdb": rocksdb_backend}
+BATCH_FUNCTION_ROWS = 1 << 20
+FLUSH_RECORDS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a subtask begins with.
+
+    Attributes:
+        location: The savepoint's directory.
+        keyed: Its handles, of all subtasks.
+        operator: This subtask's handle of operator state.
+    """
+
+    location: str
+    keyed: tuple[KeyedHandle, ...] = ()
+    operator: OperatorHandle | None = None
+
+
+@dataclass(frozen=True)
+class OutputTarget:
+    """Where an output goes.
+
+    Attributes:
+        output: Which.
+        name: The sink's name; empty if other operators read it.
+        location: A directory: the sink's table, or one of the run's.
+        path: Below it.
+    """
+
+    output: int
+    name: str
+    location: str
+    path: str
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """What was written of an output."""
+
+    target: OutputTarget
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class SubtaskTask:
+    """A subtask's part of a run.
+
+    Attributes:
+        job: The job's name.
+        operator: The operator.
+        subtask: Its index.
+        parallelism: How many there are.
+        max_parallelism: How many key groups.
+        processing_time: Of the run.
+        records: The directory of the channels.
+        state: The directory that the state is written to.
+        backend: `heap` or `rocksdb`.
+        restored: What it begins with; None at the beginning of all.
+        targets: Where its outputs go.
+        before: Event time when the state was taken.
+        watermark: Event time at the end of this run.
+        final: Whether the streams end with this run.
+        compressed: Whether state is written compressed.
+    """
+
+    job: str
+    operator: OperatorNode
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    processing_time: int
+    records: str
+    state: str
+    backend: str = "heap"
+    restored: Restored | None = None
+    targets: tuple[OutputTarget, ...] = ()
+    before: int | None = None
+    watermark: int | None = None
+    final: bool = False
+    compressed: bool = False
+
+    @property
+    def place(self) -> str:
+        """What it is called in messages."""
+        return f"operator {self.operator.uid!r}, subtask {self.subtask}"
+
+
+@dataclass(frozen=True)
+class SubtaskResult:
+    """What it left.
+
+    Attributes:
+        keyed: The handle of its keyed state.
+        operator: The handle of its operator state.
+        files: Of its outputs.
+        records: How many it processed.
+    """
+
+    keyed: KeyedHandle | None
+    operator: OperatorHandle | None
+    files: tuple[OutputFile, ...]
+    records: int
+
+
+def run_subtask(task: SubtaskTask) -> SubtaskResult:
+    """Restore, process, write.
+
+    Raises:
+        ProcessError: The function failed.
+        StateError: State or records can't be read or written.
+    """
+    try:
+        return _Subtask(task).run()
+    except StateError as error:
+        raise error.within(task.place) from error
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise ProcessError(
+            f"the function failed: {type(error).__name__}: {error} ({where.name}, line"
+            f" {where.lineno} of {where.filename.rpartition('/')[2]})",
+            place=task.place,
+            remedy="nothing was committed: correct it, and run again",
+        ) from error
+
+
+class _Subtask:
+    def __init__(self, task: SubtaskTask) -> None:
+        self.task = task
+        self.directory = Directory(task.state)
+        self.keyed = self._keyed_backend()
+        self.states = OperatorStateBackend(compressed=task.compressed)
+        restored = task.restored
+        if restored is not None and restored.operator is not None:
+            self.states.restore(restored.operator, Directory(restored.location))
+        # threads of one process have the same function; what it keeps is this subtask's alone
+        self.function = copy.deepcopy(task.operator.function)
+        runtime = RuntimeContext(
+            task.job, task.operator.uid, task.subtask, task.parallelism, task.max_parallelism,
+            task.processing_time,
+        )  # fmt: skip
+        self.operator = ProcessOperator(
+            self.function, task.operator.declaration, runtime, Backends(self.states, self.keyed)
+        )
+        self.writers = [
+            _OutputWriter(self.operator.outputs[at], schema, [
+                one for one in task.targets if one.output == at
+            ])
+            for at, schema in enumerate(task.operator.outputs)
+        ]  # fmt: skip
+
+    def _keyed_backend(self) -> KeyedStateBackend | None:
+        task = self.task
+        if task.operator.key_type is None:
+            return None
+        configuration = BackendConfiguration.of_subtask(
+            task.operator.key_type.snapshot(), task.subtask, task.parallelism,
+            task.max_parallelism, compressed=task.compressed, clock=lambda: task.processing_time,
+        )  # fmt: skip
+        backend = BACKENDS[task.backend](configuration)
+        if task.restored is not None:
+            restore_backend(backend, task.restored.keyed, Directory(task.restored.location))
+        return backend
+
+    def run(self) -> SubtaskResult:
+        """From `open` to the handles."""
+        operator, task = self.operator, self.task
+        try:
+            operator.open(task.before)
+            operator.fire_processing_timers()
+            records = sum(self._process(index) for index in range(len(task.operator.inputs)))
+            if task.watermark is not None and task.watermark != task.before:
+                operator.advance_watermark(task.watermark)
+            if task.final:
+                operator.end_input()
+            files = tuple(file for writer in self.writers for file in writer.close())
+            return SubtaskResult(*self._snapshot(), files, records)
+        finally:
+            for writer in self.writers:
+                writer.abandon()
+            operator.close()
+
+    def _process(self, index: int) -> int:
+        """All records of one input; how many there were."""
+        task = self.task
+        sides = (Side.ONLY,) if len(task.operator.inputs) == 1 else (Side.FIRST, Side.SECOND)
+        channel = Channel(task.operator, index, task.parallelism)
+        if channel.input.kind is StreamKind.GLOBAL and task.subtask:
+            return 0
+        count = 0
+        held: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]] = []
+        for keys, groups, batch in records_of(Directory(task.records), channel, task.subtask):
+            count += batch.num_rows
+            if self.operator.batched and keys is not None and groups is not None:
+                held.append((keys, groups, batch))
+                if sum(len(one) for one, _, _ in held) >= BATCH_FUNCTION_ROWS:
+                    self._process_groups(held)
+                    held = []
+                continue
+            found = None if keys is None else keys.to_pylist()
+            self.operator.process(sides[index], batch.to_pylist(), found)
+            self._flush()
+        if held:
+            self._process_groups(held)
+        return count
+
+    def _process_groups(
+        self, held: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]]
+    ) -> None:
+        """Key group by key group, the records of each in their order."""
+        keys = pa.concat_arrays([one for one, _, _ in held])
+        groups = np.concatenate([one for _, one, _ in held])
+        table = pa.Table.from_batches([one for _, _, one in held])
+        order = np.argsort(groups, kind="stable")
+        indices = pa.array(order)
+        keys, table = keys.take(indices), table.take(indices).combine_chunks()
+        (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+        for start, end in _runs(groups[order]):
+            self.operator.process_batch(
+                keys.slice(start, end - start), batch.slice(start, end - start)
+            )
+            self._flush()
+
+    def _flush(self) -> None:
+        for writer in self.writers:
+            writer.flush()
+
+    def _snapshot(self) -> tuple[KeyedHandle | None, OperatorHandle | None]:
+        keyed = None
+        if self.keyed is not None:
+            keyed = self.keyed.snapshot(SnapshotTarget(1, self.directory), savepoint=True).run()
+        return keyed, self.states.snapshot(SnapshotTarget(1, self.directory))
+
+
+def _runs(groups: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:
+    """From where to where each value is the same."""
+    cuts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
+    yield from pairwise(cuts)
+
+
+class _OutputWriter:
+    """Writes one output, into a file for each target."""
+
+    def __init__(
+        self, collector: Collector, schema: pa.Schema, targets: list[OutputTarget]
+    ) -> None:
+        self.collector = collector
+        self.schema = schema
+        self.targets = targets
+        self.rows = 0
+        self.files: list[tuple[Any, pq.ParquetWriter]] = []
+
+    def flush(self, least: int = FLUSH_RECORDS) -> None:
+        """Write what came, if it is worth it."""
+        if self.collector.pending < least:
+            return
+        for found in self.collector.take():
+            batch = self._typed(found)
+            self.rows += batch.num_rows
+            for _, writer in self._opened():
+                writer.write_batch(batch)
+
+    def close(self) -> list[OutputFile]:
+        """Finish the files."""
+        self.flush(1)
+        if not self.rows:
+            return []
+        self.abandon()
+        return [
+            OutputFile(one, Directory(one.location).size(one.path), self.rows)
+            for one in self.targets
+        ]
+
+    def abandon(self) -> None:
+        """Close what is open."""
+        files, self.files = self.files, []
+        for file, writer in files:
+            writer.close()
+            file.close()
+
+    def _opened(self) -> list[tuple[Any, pq.ParquetWriter]]:
+        if not self.files:
+            for one in self.targets:
+                file = Directory(one.location).open_output(one.path)
+                writer = pq.ParquetWriter(file, self.schema, compression="zstd")
+                self.files.append((file, writer))
+        return self.files
+
+    def _typed(self, found: pa.RecordBatch | list[Any]) -> pa.RecordBatch:
+        try:
+            if isinstance(found, list):
+                extra = set(found[0]) - set(self.schema.names)
+                if extra:
+                    raise EncodeError(
+                        f"a record has {', '.join(map(repr, sorted(extra)))}, and its output not",
+                        remedy=f"the output's columns are {', '.join(self.schema.names)}",
+                    )
+                return pa.RecordBatch.from_pylist(found, self.schema)
+            return found.select(self.schema.names).cast(self.schema)
+        except (pa.ArrowException, AttributeError, KeyError, TypeError) as error:
+            raise EncodeError(
+                f"what the function gave is not of its output's columns ({error})",
+                remedy="give dicts, or columns, of the declared types",
+            ) from error

@@ -1,0 +1,47 @@
+"""Process functions: what runs over declared state, record by record or a key group at a time.
+
+==================  ================================================================
+`functions`         what users write: one input, two inputs, two outputs, batches
+`contexts`          what a function is handed: state, timers, the current key
+`state_access`      `StateManager`: declared states, as far as FLIP-433 lets each side
+`operators`         a function in its place: one subtask of an operator, with its state
+`jobs`              sources, streams, operators and sinks, checked when they are built
+==================  ================================================================
+
+Spec: FLIP-433, "State Access on DataStream API V2".
+"""
+
+from state_core.process.contexts import (
+    Collector,
+    NonPartitionedContext,
+    PartitionedContext,
+    RuntimeContext,
+)
+from state_core.process.functions import (
+    OneInputBatchProcessFunction,
+    OneInputStreamProcessFunction,
+    ProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from state_core.process.jobs import Job
+from state_core.process.operators import Backends, ProcessOperator
+from state_core.process.state_access import StateManager
+
+__all__ = [
+    "Backends",
+    "Collector",
+    "Job",
+    "NonPartitionedContext",
+    "OneInputBatchProcessFunction",
+    "OneInputStreamProcessFunction",
+    "PartitionedContext",
+    "ProcessFunction",
+    "ProcessOperator",
+    "RuntimeContext",
+    "StateManager",
+    "TwoInputBroadcastStreamProcessFunction",
+    "TwoInputNonBroadcastStreamProcessFunction",
+    "TwoOutputStreamProcessFunction",
+]

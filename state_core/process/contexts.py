@@ -1,0 +1,191 @@
+"""What a process function is handed: where it runs, its states, timers, and the current key.
+
+Source: `RuntimeContext`, `PartitionedContext`, `NonPartitionedContext`, `Collector` in
+`org.apache.flink.datastream.api`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from state_core.backends import InternalTimerService
+from state_core.errors import LegalityError
+from state_core.process.state_access import StateManager
+
+__all__ = [
+    "Collector",
+    "NonPartitionedContext",
+    "PartitionedContext",
+    "RuntimeContext",
+    "Timers",
+]
+
+
+@dataclass(frozen=True)
+class RuntimeContext:
+    """Where a function runs.
+
+    Attributes:
+        job: The job's name.
+        uid: The operator's uid.
+        subtask: The index of this subtask.
+        parallelism: How many there are.
+        max_parallelism: How many key groups there are.
+        processing_time: The time of the run, in milliseconds: the same for all of its records, so
+            that a run which has to be repeated is repeated exactly.
+    """
+
+    job: str
+    uid: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    processing_time: int
+
+
+class Collector:
+    """Takes what a function gives: records, or columns of them, in their order."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self._batches: list[pa.RecordBatch | list[Any]] = []
+        self.collect: Callable[[Any], None] = self.records.append
+
+    def collect_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Many records, as columns."""
+        self._close_records()
+        self._batches += batch.to_batches() if isinstance(batch, pa.Table) else [batch]
+
+    @property
+    def pending(self) -> int:
+        """How many records wait to be taken."""
+        return len(self.records) + sum(len(batch) for batch in self._batches)
+
+    def take(self) -> list[pa.RecordBatch | list[Any]]:
+        """What has come since the last time."""
+        self._close_records()
+        taken, self._batches = self._batches, []
+        return taken
+
+    def _close_records(self) -> None:
+        if self.records:
+            self._batches.append(self.records)
+            self.records = []
+            self.collect = self.records.append
+
+
+class Timers:
+    """Timers of the current key.
+
+    Args:
+        service: The backend's; None where no stream is keyed.
+        place: The operator, for messages.
+    """
+
+    def __init__(self, service: InternalTimerService | None, place: str) -> None:
+        self._service = service
+        self._place = place
+
+    @property
+    def _keyed(self) -> InternalTimerService:
+        if self._service is None:
+            raise LegalityError(
+                "a timer, and no stream is keyed", place=self._place, remedy="key the stream"
+            )
+        return self._service
+
+    def register_event_time(self, timestamp: int) -> None:
+        """Call `on_event_timer` for this key once the watermark has reached that time."""
+        self._keyed.register_event_time_timer(timestamp)
+
+    def delete_event_time(self, timestamp: int) -> None:
+        """Do not."""
+        self._keyed.delete_event_time_timer(timestamp)
+
+    def register_processing_time(self, timestamp: int) -> None:
+        """Call `on_processing_timer` for this key in the first run at that time or later."""
+        self._keyed.register_processing_time_timer(timestamp)
+
+    def delete_processing_time(self, timestamp: int) -> None:
+        """Do not."""
+        self._keyed.delete_processing_time_timer(timestamp)
+
+
+class PartitionedContext:
+    """What a call about one partition is handed.
+
+    Attributes:
+        runtime: Where it runs.
+        state_manager: Its states.
+        timers: Timers of the current key.
+        watermark: How far event time is; None before there was any.
+    """
+
+    def __init__(
+        self,
+        runtime: RuntimeContext,
+        state_manager: StateManager,
+        timers: Timers,
+        key_of: Callable[[], Any],
+    ) -> None:
+        self.runtime = runtime
+        self.state_manager = state_manager
+        self.get_state = state_manager.get_state
+        self.timers = timers
+        self.watermark: int | None = None
+        self._key_of = key_of
+
+    @property
+    def current_key(self) -> Any:
+        """The key whose record or timer this is.
+
+        Raises:
+            LegalityError: No stream is keyed.
+        """
+        return self._key_of()
+
+    @property
+    def processing_time(self) -> int:
+        """The time of the run, in milliseconds."""
+        return self.runtime.processing_time
+
+
+class NonPartitionedContext:
+    """What a call about no partition in particular is handed.
+
+    Attributes:
+        runtime: Where it runs.
+        state_manager: Its states; those of a partition are out of reach.
+        watermark: How far event time is; None before there was any.
+    """
+
+    def __init__(
+        self,
+        runtime: RuntimeContext,
+        state_manager: StateManager,
+        outputs: Sequence[Collector],
+        for_each_partition: Callable[[Callable[[PartitionedContext], None]], None],
+    ) -> None:
+        self.runtime = runtime
+        self.state_manager = state_manager
+        self.get_state = state_manager.get_state
+        self.watermark: int | None = None
+        self._outputs = outputs
+        self._for_each_partition = for_each_partition
+
+    @property
+    def processing_time(self) -> int:
+        """The time of the run, in milliseconds."""
+        return self.runtime.processing_time
+
+    def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
+        """Call `function(output, ctx)` for each partition of this subtask.
+
+        Over a keyed stream that is each key that has state, in order of key group; else the subtask
+        is the one partition. The keys are those of before: what the function adds is not visited.
+        """
+        self._for_each_partition(lambda ctx: function(*self._outputs, ctx))

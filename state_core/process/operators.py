@@ -1,0 +1,259 @@
+"""A process function in its place: one subtask of an operator, with its state, timers and outputs.
+
+Whoever runs it calls, in this order: `open`; `fire_processing_timers`; `process` for the records of
+each input, the broadcast one first; `advance_watermark`; `end_input` if the stream has ended for
+good; `close`, whatever happened. Snapshots are the backends' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from state_core.backends import KeyedStateBackend, StateDescriptor
+from state_core.declarations.jobs import OperatorDeclaration, Side, StreamKind
+from state_core.declarations.states import RedistributionMode, StateDeclaration
+from state_core.errors import LegalityError
+from state_core.process.contexts import (
+    Collector,
+    NonPartitionedContext,
+    PartitionedContext,
+    RuntimeContext,
+    Timers,
+)
+from state_core.process.functions import OneInputBatchProcessFunction, ProcessFunction
+from state_core.process.state_access import StateManager
+
+__all__ = ["GLOBAL_KEY", "GLOBAL_KEY_TYPE", "Backends", "OperatorStates", "ProcessOperator"]
+
+# the one partition of a global stream, as Flink's NullByteKeySelector has it
+GLOBAL_KEY, GLOBAL_KEY_TYPE = 0, "Byte"
+_FIRST = {Side.ONLY, Side.FIRST}
+Visit = Callable[[PartitionedContext], None]
+
+
+class OperatorStates(Protocol):
+    """The list and broadcast states of a subtask."""
+
+    def declared(self, declaration: StateDeclaration) -> Any:
+        """The state of a declaration, made if there is none of its name."""
+
+
+@dataclass(frozen=True)
+class Backends:
+    """Where an operator's working state is.
+
+    Attributes:
+        operator: Its list and broadcast states.
+        keyed: Its keyed state; None over streams without keys.
+    """
+
+    operator: OperatorStates
+    keyed: KeyedStateBackend | None = None
+
+
+class ProcessOperator:
+    """One subtask of an operator.
+
+    Args:
+        function: What it runs.
+        declaration: The operator, which is legal.
+        runtime: Where it runs.
+        backends: Its state.
+
+    Attributes:
+        outputs: What the function gave, a collector for each output.
+    """
+
+    def __init__(
+        self,
+        function: ProcessFunction,
+        declaration: OperatorDeclaration,
+        runtime: RuntimeContext,
+        backends: Backends,
+    ) -> None:
+        self.function = function
+        self.declaration = declaration
+        self.runtime = runtime
+        self.backends = backends
+        self.outputs = tuple(Collector() for _ in range(declaration.outputs))
+        self.batched = isinstance(function, OneInputBatchProcessFunction)
+        self._states: dict[StateDeclaration, Any] = {}
+        keyed = backends.keyed
+        self._timers = Timers(
+            None if keyed is None or self._global else keyed.timer_service(), declaration.label
+        )
+        sides = (Side.ONLY,) if len(declaration.inputs) == 1 else (Side.FIRST, Side.SECOND)
+        self._contexts = {side: self._context(side) for side in sides}
+        self._apart = {side: self._context_apart(side) for side in sides}
+        self._calls = {side: self._call(side) for side in sides}
+
+    @property
+    def _global(self) -> bool:
+        return StreamKind.GLOBAL in self.declaration.inputs
+
+    # ------------------------------------------------------------------------- states
+
+    def keyed(self, declaration: StateDeclaration) -> Any:
+        """A keyed state; of the whole key group where the function takes batches.
+
+        Raises:
+            LegalityError: No stream is keyed.
+            IncompatibleError: What was restored can't become it.
+        """
+        state = self._states.get(declaration)
+        if state is None:
+            state = self._backend().state(StateDescriptor.from_declaration(declaration))
+            self._states[declaration] = state
+        return state
+
+    def operator(self, declaration: StateDeclaration) -> Any:
+        """A list or broadcast state."""
+        return self.backends.operator.declared(declaration)
+
+    def _backend(self) -> KeyedStateBackend:
+        if self.backends.keyed is None:
+            raise LegalityError("no stream is keyed", place=self.declaration.label)
+        return self.backends.keyed
+
+    def _current_key(self) -> Any:
+        if self._global or self.backends.keyed is None:
+            raise LegalityError(
+                f"a key, over {self.declaration.streams}, which has none",
+                place=self.declaration.label,
+            )
+        return self.backends.keyed.current_key
+
+    # ------------------------------------------------------------------------- contexts
+
+    def _context(self, side: Side, *, in_apply: bool = False) -> PartitionedContext:
+        states = StateManager(self.declaration, side, self, partitioned=True, in_apply=in_apply)
+        return PartitionedContext(self.runtime, states, self._timers, self._current_key)
+
+    def _context_apart(self, side: Side) -> NonPartitionedContext:
+        states = StateManager(self.declaration, side, self, partitioned=False)
+        within = self._context(side, in_apply=True)
+
+        def each(visit: Visit) -> None:
+            within.watermark = self._contexts[side].watermark
+            self._for_each_partition(within, visit)
+
+        return NonPartitionedContext(self.runtime, states, self.outputs, each)
+
+    def _for_each_partition(self, ctx: PartitionedContext, visit: Visit) -> None:
+        if self.backends.keyed is None or self._global:
+            visit(ctx)
+            return
+        backend = self.backends.keyed
+        for key in self._keys(backend):
+            backend.set_current_key(key)
+            visit(ctx)
+
+    def _keys(self, backend: KeyedStateBackend) -> list[Any]:
+        """All keys that have state, by key group."""
+        found: dict[tuple[int, bytes], Any] = {}
+        for state in backend.registry.states:
+            for key, _ in backend.keys_and_namespaces(state):
+                found.setdefault(backend.context.locate(key), key)
+        return [found[at] for at in sorted(found)]
+
+    def _call(self, side: Side) -> Callable[..., None]:
+        names = {
+            Side.ONLY: "process_batch" if self.batched else "process_record",
+            Side.FIRST: "process_record_from_first_input",
+            Side.SECOND: "process_record_from_second_input",
+        }
+        call: Callable[..., None] = getattr(self.function, names[side])
+        return call
+
+    def _any_context(self) -> PartitionedContext:
+        """The context of what belongs to no input: timers. The last side is never the broadcast."""
+        return self._contexts[next(reversed(self._contexts))]
+
+    # ------------------------------------------------------------------------- a run
+
+    def open(self, watermark: int | None = None) -> None:
+        """Make the states, so that what can't be restored is known before the first record.
+
+        Args:
+            watermark: How far event time was when the state was taken.
+
+        Raises:
+            IncompatibleError: What was restored can't become what is declared.
+        """
+        for state, _ in self.declaration.declared:
+            if state.redistribution_mode is RedistributionMode.NONE:
+                self.keyed(state)
+            else:
+                self.operator(state)
+        if self._global and self.backends.keyed is not None:
+            self.backends.keyed.set_current_key(GLOBAL_KEY)
+        self._set_watermark(watermark)
+        self.function.open(self._apart[next(iter(self._apart))])
+
+    def process(self, side: Side, records: Iterable[Any], keys: Iterable[Any] | None) -> None:
+        """Records of one input, in their order, with their keys where it is keyed."""
+        call, outputs = self._calls[side], self.outputs
+        broadcast = side in _FIRST and self.declaration.inputs[0] is StreamKind.BROADCAST
+        ctx: Any = self._apart[side] if broadcast else self._contexts[side]
+        if keys is None:
+            for record in records:
+                call(record, *outputs, ctx)
+            return
+        set_key = self._backend().set_current_key
+        if len(outputs) == 1:  # the same as below, quicker
+            (output,) = outputs
+            for key, record in zip(keys, records, strict=True):
+                set_key(key)
+                call(record, output, ctx)
+            return
+        for key, record in zip(keys, records, strict=True):
+            set_key(key)
+            call(record, *outputs, ctx)
+
+    def process_batch(self, keys: pa.Array, records: pa.RecordBatch) -> None:
+        """Records of one key group, for a function that takes batches."""
+        self._calls[Side.ONLY](keys, records, *self.outputs, self._contexts[Side.ONLY])
+
+    def fire_processing_timers(self) -> None:
+        """Call the function for each timer of processing time that is due."""
+        backend = self.backends.keyed
+        if backend is None or self._global:
+            return
+        due = backend.timer_service().advance_processing_time(self.runtime.processing_time)
+        for timer in due:
+            self.function.on_processing_timer(timer.timestamp, *self.outputs, self._any_context())
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Let event time go on: call the function for each timer that is due, then for itself."""
+        self._set_watermark(watermark)
+        backend = self.backends.keyed
+        if backend is not None and not self._global:
+            for timer in backend.timer_service().advance_watermark(watermark):
+                self.function.on_event_timer(timer.timestamp, *self.outputs, self._any_context())
+        self.function.on_watermark(watermark, *self.outputs, self._last_apart())
+
+    def end_input(self) -> None:
+        """The stream has ended for good."""
+        self.function.end_input(*self.outputs, self._last_apart())
+
+    def close(self) -> None:
+        """Give everything back."""
+        try:
+            self.function.close()
+        finally:
+            if self.backends.keyed is not None:
+                self.backends.keyed.close()
+
+    def _last_apart(self) -> NonPartitionedContext:
+        return self._apart[next(reversed(self._apart))]
+
+    def _set_watermark(self, watermark: int | None) -> None:
+        contexts: Sequence[PartitionedContext | NonPartitionedContext] = [
+            *self._contexts.values(), *self._apart.values(),
+        ]  # fmt: skip
+        for one in contexts:
+            one.watermark = watermark

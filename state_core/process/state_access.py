@@ -1,0 +1,130 @@
+"""`StateManager`: a function's way to its states, as far as FLIP-433 lets the side that asks.
+
+An undeclared state and an illegal access are errors. A state that is declared and legal, but of
+which there is none here, is None: one of a partition where no partition is the current one.
+
+Source: `org.apache.flink.datastream.api.context.StateManager`; the rules are `state_core.legality`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from state_core.declarations.jobs import OperatorDeclaration, Side
+from state_core.declarations.states import RedistributionMode, StateDeclaration
+from state_core.errors import LegalityError
+from state_core.legality import Access, access, refusal
+
+__all__ = ["ReadOnlyBroadcastState", "StateManager", "States"]
+
+
+class States(Protocol):
+    """Where states are had from."""
+
+    def keyed(self, declaration: StateDeclaration) -> Any:
+        """A state of the current key."""
+
+    def operator(self, declaration: StateDeclaration) -> Any:
+        """A list or broadcast state of the subtask."""
+
+
+class StateManager:
+    """The states of one side of one operator.
+
+    Args:
+        operator: Whose function asks.
+        side: Whose record is being processed.
+        states: Where they are had from.
+        partitioned: Whether a partition is the current one.
+        in_apply: Whether this is for `apply_to_all_partitions`.
+    """
+
+    def __init__(
+        self,
+        operator: OperatorDeclaration,
+        side: Side,
+        states: States,
+        *,
+        partitioned: bool,
+        in_apply: bool = False,
+    ) -> None:
+        self._operator = operator
+        self._side = side
+        self._states = states
+        self._partitioned = partitioned
+        self._in_apply = in_apply
+        # by identity, which is quicker than a hash; the declaration is kept so that it stays one
+        self._found: dict[int, tuple[StateDeclaration, Any]] = {}
+
+    def get_state(self, declaration: StateDeclaration) -> Any:
+        """The state that was declared; the same object whatever the current key is.
+
+        Returns:
+            The state, read-only where it may only be read; None where there is none here.
+
+        Raises:
+            LegalityError: It was not declared, or this side may not touch it here.
+        """
+        found = self._found.get(id(declaration))
+        if found is None:
+            found = self._found[id(declaration)] = declaration, self._resolve(declaration)
+        return found[1]
+
+    def _resolve(self, declaration: StateDeclaration) -> Any:
+        refused = refusal(self._operator, self._side, declaration, Access.READ, self._in_apply)
+        if refused is not None:
+            raise refused
+        mode = declaration.redistribution_mode
+        if mode is RedistributionMode.NONE:
+            return self._states.keyed(declaration) if self._partitioned else None
+        state = self._states.operator(declaration)
+        if access(self._operator.inputs, self._side, mode, self._in_apply) is Access.WRITE:
+            return state
+        return ReadOnlyBroadcastState(state, lambda: self._read_only(declaration))
+
+    def _read_only(self, declaration: StateDeclaration) -> LegalityError:
+        refused = refusal(self._operator, self._side, declaration, Access.WRITE, self._in_apply)
+        return refused or LegalityError("the state is read-only", place=declaration.place)
+
+
+class ReadOnlyBroadcastState:
+    """A broadcast state as the other side sees it: `ReadOnlyBroadcastState` of Flink."""
+
+    def __init__(self, state: Any, error: Callable[[], LegalityError]) -> None:
+        self._state = state
+        self._error = error
+
+    def get(self, user_key: Any) -> Any:
+        """The value of a key; None if there is none."""
+        return self._state.get(user_key)
+
+    def contains(self, user_key: Any) -> bool:
+        """Whether there is a key."""
+        found: bool = self._state.contains(user_key)
+        return found
+
+    def entries(self) -> list[tuple[Any, Any]]:
+        """All entries."""
+        return list(self._state.entries())
+
+    def keys(self) -> list[Any]:
+        """All keys."""
+        return [key for key, _ in self._state.entries()]
+
+    def values(self) -> list[Any]:
+        """All values."""
+        return [value for _, value in self._state.entries()]
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return iter(self.entries())
+
+    def put(self, *_: Any) -> None:
+        """Refused.
+
+        Raises:
+            LegalityError: Always.
+        """
+        raise self._error()
+
+    put_all = remove = clear = put
