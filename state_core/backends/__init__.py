@@ -23,6 +23,7 @@ from state_core.backends.descriptors import StateDescriptor, TimeToLive
 from state_core.backends.heap import heap_backend
 from state_core.backends.operator_state import OperatorStateBackend
 from state_core.backends.restoring import restore_backend
+from state_core.backends.rocksdb import rocksdb_backend
 from state_core.backends.snapshots import SnapshotTarget, SnapshotTask
 from state_core.backends.timers import InternalTimerService, Timer
 
@@ -30,12 +31,13 @@ __all__ = [
     "BackendConfiguration",
     "InternalTimerService",
     "KeyedStateBackend",
-    "SnapshotTarget",
     "OperatorStateBackend",
+    "SnapshotTarget",
     "SnapshotTask",
     "StateDescriptor",
     "TimeToLive",
     "Timer",
     "heap_backend",
     "restore_backend",
+    "rocksdb_backend",
 ]

@@ -85,8 +85,6 @@ def restore_backend(
             and storage.adopt(handle, files)
         )
         restore_file(backend.registry, opened, key_groups, with_entries=not adopted)
-        if adopted and isinstance(handle, IncrementalHandle):
-            backend.checkpoints.notify_checkpoint_complete(handle.checkpoint_id)
 
 
 def restore_file(
