@@ -118,10 +118,11 @@ def read_bootstrap_spec(given: str | Path | Mapping[str, Any]) -> BootstrapSpec:
     if isinstance(given, Mapping):
         return _Reader("the spec", given, SpecLines({})).spec(".")
     path = str(given)
+    held: Mapping[str, Any]
     if path.endswith(".py"):
         module = vars(load_plugin(path))
-        held = {name: module[name] for name in ("operators", *DEFAULTS) if name in module}
-        lines = SpecLines({})
+        names = [name for name in ("operators", *DEFAULTS) if name in module]
+        held, lines = {name: module[name] for name in names}, SpecLines({})
     else:
         held, lines = read_yaml(path)
     return _Reader(path, held, lines).spec(str(Path(path).parent))

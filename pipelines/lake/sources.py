@@ -137,13 +137,15 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
     """
     opened = Lake(lake)
     record = opened.snapshot(job, snapshot)
-    found = {}
+    found: dict[str, tuple[str, int]] = {}
     for operator in record.operators:
         versions = {one.path: one.version for one in operator.tables}
-        keyed = [one for one in operator.states if one.kind != "timers"]  # they share a table
-        for one in (*keyed, *operator.operator_states):
-            for label in (operator.label, operator.operator_id):
-                found.setdefault(f"{label}/{one.name}", (one.table, versions[one.table]))
+        tables = {one.name: one.table for one in operator.operator_states}
+        # timers share one table, of which none is a state's alone
+        tables |= {one.name: one.table for one in operator.states if one.kind != "timers"}
+        for label in (operator.label, operator.operator_id):
+            for one, path in tables.items():
+                found.setdefault(f"{label}/{one}", (path, versions[path]))
     if state not in found:
         raise NotFoundError(
             f"snapshot {snapshot} has no state {state}", place=name,
@@ -202,7 +204,8 @@ def _parquet_pieces(source: FileSource, table: Any) -> list[Piece]:
     """Row groups, put together to about `PIECE_BYTES`."""
     found = []
     for fragment in table.get_fragments():
-        groups, size, first, at = [], 0, 0, 0
+        groups: list[int] = []
+        size = first = at = 0
         for group in fragment.row_groups:
             if groups and size + group.total_byte_size > PIECE_BYTES:
                 found.append(_piece(source, table, fragment, groups, first, size))
