@@ -29,7 +29,6 @@ from state_core.formats.rocksdb_native import KNOWN_NAME, RocksDBFiles
 from state_core.formats.sst_file import SstFile, read_varint
 from state_core.handles import KeyGroupRange
 
-
 __all__ = ["Row", "Settings", "appended", "opened", "read", "tables_in", "write"]
 
 Row = tuple[int, int, bytes, bytes]  # state, key group, key, value

@@ -56,11 +56,15 @@ class Kernel:
     Args:
         function: The Python source of the kernel.
         signature: Its Numba signature.
+        counted: Whether references to arrays are counted.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Any], signature: Any, *, counted: bool = True
+    ) -> None:
         self.function = function
         self.signature = signature
+        self.options = _OPTIONS if counted else {**_OPTIONS, "_nrt": False}
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self._compiled: Callable[..., Any] | None = None
@@ -75,18 +79,26 @@ class Kernel:
         with _compile_lock:
             if self._compiled is None:
                 try:
-                    self._compiled = njit([self.signature], cache=True, **_OPTIONS)(self.function)
+                    self._compiled = njit([self.signature], cache=True, **self.options)(
+                        self.function
+                    )
                 except RuntimeError as error:
                     if "cannot cache" not in str(error):
                         raise
                     _say_once()
-                    self._compiled = njit([self.signature], **_OPTIONS)(self.function)
+                    self._compiled = njit([self.signature], **self.options)(self.function)
             return self._compiled
 
 
-def kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
-    """Decorate a function as a kernel of this signature."""
-    return lambda function: Kernel(function, signature)
+def kernel(signature: Any, *, counted: bool = True) -> Callable[[Callable[..., Any]], Kernel]:
+    """Decorate a function as a kernel of this signature.
+
+    Args:
+        signature: Its Numba signature.
+        counted: Whether references to arrays are counted, which one that makes arrays needs. Where
+            helpers are inlined, counting can take most of the time: it is atomic, at every call.
+    """
+    return lambda function: Kernel(function, signature, counted=counted)
 
 
 def _say_once() -> None:

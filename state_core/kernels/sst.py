@@ -60,7 +60,7 @@ def _u32(data, at):
     return low | _u8(data, at + 2) << 16 | _u8(data, at + 3) << 24
 
 
-@njit
+@njit(inline="always")
 def _varint(data, at, end):
     """The number at `at`, and where it ends: behind `end` if it is none."""
     value = types.int64(0)
@@ -75,7 +75,7 @@ def _varint(data, at, end):
     return types.int64(0), end + 1
 
 
-@kernel(types.void(U8R, I64R, I64R, U32R, I64))
+@kernel(types.void(U8R, I64R, I64R, U32R, I64), counted=False)
 def block_crcs(raw, starts, ends, tables, out):
     """The masked CRC-32C of each block and the byte behind it."""
     for index in range(starts.size):
@@ -104,7 +104,7 @@ def block_crcs(raw, starts, ends, tables, out):
         out[index] = (crc + MASK_DELTA) & ONES
 
 
-@kernel(types.void(U8R, I64R, I64R, I64))
+@kernel(types.void(U8R, I64R, I64R, I64), counted=False)
 def snappy_sizes(raw, starts, ends, sizes):
     """What each Snappy block says it holds, or -1 if it can't be."""
     for index in range(starts.size):
@@ -114,17 +114,26 @@ def snappy_sizes(raw, starts, ends, sizes):
         sizes[index] = size if fits else types.int64(-1)
 
 
-@njit
+@njit(inline="always")
+def _move8(data, at, out, to):
+    """Eight bytes: all are read first, so LLVM makes one load and one store of it."""
+    value = types.uint64(0)
+    for step in range(8):
+        value |= types.uint64(data[types.uintp(at + step)]) << types.uint64(8 * step)
+    for step in range(8):
+        out[types.uintp(to + step)] = types.uint8(value >> types.uint64(8 * step) & 0xFF)
+
+
+@njit(inline="always")
 def _copy(data, at, out, to, size):
     """Copy forward, eight bytes at a time; up to seven more are written behind."""
     done = types.int64(0)
     while done < size:
-        for step in range(8):
-            out[types.uintp(to + done + step)] = data[types.uintp(at + done + step)]
+        _move8(data, at + done, out, to + done)
         done += 8
 
 
-@njit
+@njit(inline="always")
 def _snappy(data, at, end, out, to, limit):
     """Decompress one block to exactly `to` up to `limit`; whether it could be done.
 
@@ -177,7 +186,7 @@ def _snappy(data, at, end, out, to, limit):
     return to == limit
 
 
-@kernel(types.int64(U8R, I64R, I64R, U8, I64R, I64R))
+@kernel(types.int64(U8R, I64R, I64R, U8, I64R, I64R), counted=False)
 def unpack_blocks(raw, starts, ends, out, to, behind):
     """Write each block out that is Snappy's or not compressed.
 
@@ -204,7 +213,7 @@ def unpack_blocks(raw, starts, ends, out, to, behind):
     return types.int64(-1)
 
 
-@kernel(types.int64(U8R, I64R, I64R, I64))
+@kernel(types.int64(U8R, I64R, I64R, I64), counted=False)
 def entries_end(data, starts, ends, found):
     """Where the entries of each block end; returns the first block that is none, or -1."""
     for index in range(starts.size):
@@ -225,7 +234,10 @@ def entries_end(data, starts, ends, found):
     return types.int64(-1)
 
 
-@kernel(types.int64(U8R, types.int64, types.int64, types.int64, types.int64, I64, I64, I64))
+@kernel(
+    types.int64(U8R, types.int64, types.int64, types.int64, types.int64, I64, I64, I64),
+    counted=False,
+)
 def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
     """The blocks that an index lists.
 
@@ -245,7 +257,7 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
     at = types.int64(0)
     count = types.int64(0)
     key_size = types.int64(0)
-    head = np.zeros(8, np.uint8)
+    head = types.int64(0)  # the first bytes of the key, as far as a key group has any
     while at < end:
         shared, at = _varint(data, at, end)
         fresh, at = _varint(data, at, end)
@@ -255,13 +267,17 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
         if at > end or shared < 0 or shared > key_size or fresh < 0 or fresh > end - at:
             return types.int64(-1)
         key_size = shared + fresh
-        for position in range(shared, min(key_size, types.int64(prefix))):
-            head[types.uintp(position)] = data[types.uintp(at + position - shared)]
         group = types.int64(0)
         for position in range(prefix):
-            group <<= 8
-            if position < key_size - tail:
-                group |= _u8(head, position)
+            byte = head >> (8 * (prefix - 1 - position)) & 0xFF
+            if position >= key_size:
+                byte = types.int64(0)
+            elif position >= shared:
+                byte = _u8(data, at + position - shared)
+            group = group << 8 | byte
+        head = group
+        for position in range(max(key_size - tail, types.int64(0)), prefix):
+            group &= ~(types.int64(0xFF) << (8 * (prefix - 1 - position)))
         at += fresh
         behind = at + value_size
         if delta and shared:

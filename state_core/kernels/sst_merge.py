@@ -84,7 +84,7 @@ def _u64(data, at):
     return value
 
 
-@njit
+@njit(inline="always")
 def _varint(data, at, end):
     """The number of up to 32 bits at `at`, and where it ends: behind `end` if it is none."""
     if at < end:
@@ -103,7 +103,7 @@ def _varint(data, at, end):
     return types.int64(0), end + 1
 
 
-@njit
+@njit(inline="always")
 def _compare(left, left_at, left_size, right, right_at, right_size):
     """Less than 0, 0 or more, as the left key is before, at or behind the right one."""
     size = min(left_size, right_size)
@@ -121,20 +121,29 @@ def _compare(left, left_at, left_size, right, right_at, right_size):
     return left_size - right_size
 
 
-@njit
+@njit(inline="always")
+def _move8(data, at, out, to):
+    """Eight bytes: all are read first, so LLVM makes one load and one store of it."""
+    value = types.uint64(0)
+    for step in range(8):
+        value |= types.uint64(data[types.uintp(at + step)]) << types.uint64(8 * step)
+    for step in range(8):
+        out[types.uintp(to + step)] = types.uint8(value >> types.uint64(8 * step) & 0xFF)
+
+
+@njit(inline="always")
 def _copy(data, at, out, to, size):
     """Copy forward, eight bytes at a time as long as there are as many."""
     done = types.int64(0)
     while done + 8 <= size:
-        for step in range(8):
-            out[types.uintp(to + done + step)] = data[types.uintp(at + done + step)]
+        _move8(data, at + done, out, to + done)
         done += 8
     while done < size:
         out[types.uintp(to + done)] = data[types.uintp(at + done)]
         done += 1
 
 
-@njit
+@njit(inline="always")
 def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state):
     """Move a cursor to its next entry: `READY`, or what is missing."""
     cursor = run * CURSOR
@@ -180,7 +189,7 @@ def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, sta
     return types.int64(READY)
 
 
-@njit
+@njit(inline="always")
 def _before(one, other, cursors, keys, key_room):
     """Whether one run's entry comes before another's."""
     change = _compare(
@@ -192,7 +201,7 @@ def _before(one, other, cursors, keys, key_room):
     return cursors[one * CURSOR + TAG] > cursors[other * CURSOR + TAG]
 
 
-@njit
+@njit(inline="always")
 def _insert(run, first, live, order, cursors, keys, key_room):
     """Put a run where it belongs among those from `first` on, all behind one place that is free."""
     low, high = first, live
@@ -215,7 +224,8 @@ def _insert(run, first, live, order, cursors, keys, key_room):
     types.int64(
         U8R, types.int64, I64R, I64R, types.int64, I64, U8, types.int64, I64, I64, U8, I64,
         types.int64, types.int64, types.int64, types.int64, U8, I16, I64, I64, I64, I64,
-    )
+    ),
+    counted=False,
 )  # fmt: skip
 def merge_runs(
     data, room, starts, ends, blocks, cursors, keys, key_room, order, state, scratch, pieces,
