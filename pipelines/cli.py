@@ -36,6 +36,7 @@ COMMANDS = {
     "rescale": "pipelines.commands.compare:rescale",
     "compress": "pipelines.commands.compress:compress",
     "export": "pipelines.commands.export:export",
+    "run": "pipelines.commands.run:run",
     "bootstrap": "pipelines.commands.bootstrap:bootstrap_command",
     "demo": "pipelines.commands.demo:demo",
 }

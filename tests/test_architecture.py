@@ -55,6 +55,7 @@ RANKS = {
     "pipelines.shown": 10,
     "pipelines.lake": 11,
     "pipelines.spark": 12,
+    "pipelines.runtime": 12,
     "pipelines.pictures": 12,
     "pipelines.partitions": 12,
     "pipelines.bootstrap": 13,

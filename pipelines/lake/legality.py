@@ -15,10 +15,11 @@ from state_core.declarations.findings import Finding
 from state_core.errors import DeclarationError
 from state_core.held_states import HeldOperator, HeldState
 from state_core.legality import check_job
+from state_core.process.jobs import Job
 from state_core.restore_checks import check_restore
 from state_core.serializers.plugins import load_plugin
 
-__all__ = ["check_declared", "held_of_record", "load_job"]
+__all__ = ["check_declared", "held_of_record", "load_job", "load_runnable"]
 
 _REMEDY = "name it MODULE:JOB, FILE.py:JOB, or a file of JSON that ends in .json"
 
@@ -43,19 +44,50 @@ def load_job(named: str) -> JobDeclaration:
             return job_from_json(text)
         except DeclarationError as error:
             raise error.within(named) from error
+    found = declared_object(named)
+    if isinstance(found, Job):
+        found = found.declaration()
+    if not isinstance(found, JobDeclaration):
+        raise DeclarationError(
+            f"it is {_article(found)}, not a JobDeclaration", place=named, remedy=_REMEDY
+        )
+    return found
+
+
+def load_runnable(named: str) -> Job:
+    """The job of process functions that a module or a Python file has.
+
+    Args:
+        named: `acme.jobs:ORDERS` or `jobs.py:ORDERS`: a `Job`, or a function that gives one.
+
+    Raises:
+        DeclarationError: It is not there, or no job that can be run.
+        PluginError: The module fails when it is imported.
+    """
+    found = declared_object(named)
+    if not isinstance(found, Job):
+        raise DeclarationError(
+            f"it is {_article(found)}, not a Job", place=named,
+            remedy="name a state_core.process.Job, or a function that gives one",
+        )  # fmt: skip
+    return found
+
+
+def declared_object(named: str) -> Any:
+    """What `MODULE:NAME` or `FILE.py:NAME` names; what it gives, if it is a function.
+
+    Raises:
+        DeclarationError: It names nothing.
+        PluginError: The module fails when it is imported.
+    """
     module, colon, name = named.rpartition(":")
     if not colon or not module or not name:
         raise DeclarationError(f"{named!r} names no job", remedy=_REMEDY)
     found: Any = load_plugin(module)
     for part in name.split("."):
         found = getattr(found, part, None)
-    if not isinstance(found, JobDeclaration) and callable(found):
-        found = _called(found, named)
-    if not isinstance(found, JobDeclaration):
-        raise DeclarationError(
-            f"it is {_article(found)}, not a JobDeclaration", place=named, remedy=_REMEDY
-        )
-    return found
+    given = isinstance(found, Job | JobDeclaration) or not callable(found)
+    return found if given else _called(found, named)
 
 
 def _called(function: Callable[[], Any], named: str) -> Any:

@@ -6,10 +6,12 @@ Python worker loads it before its first task.
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from pipelines.engine import Progress
@@ -51,7 +53,12 @@ class SparkEngine:
         if not tasks:
             return []
         context = self.session.sparkContext
-        slices = context.parallelize(list(enumerate(tasks)), len(tasks))
+        # as bytes: what a task holds may be of a module that the worker has yet to load
+        packed = [
+            (index, cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
+            for index, task in enumerate(tasks)
+        ]
+        slices = context.parallelize(packed, len(tasks))
         done = threading.Event()
         if progress is not None:
             threading.Thread(
@@ -90,11 +97,11 @@ class _Guarded(Generic[Task, Result]):
         self.plugins = plugins
 
     def __call__(
-        self, tasks: Iterable[tuple[int, Task]]
+        self, tasks: Iterable[tuple[int, bytes]]
     ) -> Iterator[tuple[int, Result | StateError]]:
         for index, task in tasks:
             try:
                 restore_plugins(self.plugins)
-                yield index, self.function(task)
+                yield index, self.function(pickle.loads(task))  # noqa: S301 - the driver's own
             except StateError as error:  # noqa: PERF203 - each task has its own outcome
                 yield index, error

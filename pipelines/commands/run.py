@@ -1,0 +1,85 @@
+"""`statelake run`: process functions over what their sources got, exactly once."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from pipelines.commands.plugins import plugins_option
+from pipelines.commands.terminal import as_json, console, json_option, print_table, progress_bar
+from pipelines.lake.catalog import Lake
+from pipelines.lake.legality import load_runnable
+from pipelines.runtime import RunOptions, RunResult, run_job
+
+__all__ = ["run"]
+
+
+@click.command()
+@click.argument("runnable", metavar="MODULE:JOB")
+@click.option("--lake", required=True, help="The lake that has the job's state.")
+@click.option("--parallelism", type=int, help="Of its operators; as before, if not given.")
+@click.option(
+    "--backend", type=click.Choice(["heap", "rocksdb"]), default="heap", show_default=True,
+    help="Where state is while the job runs.",
+)  # fmt: skip
+@click.option("--restore", default="", help="The snapshot that the very first run begins with.")
+@click.option("--final", is_flag=True, help="The streams end with this run.")
+@click.option("--always", is_flag=True, help="Run without new input too: timers may be due.")
+@click.option(
+    "--engine", type=click.Choice(["auto", "spark", "local"]), default="auto", show_default=True,
+    help="Where to run; auto takes Spark for what is large.",
+)  # fmt: skip
+@plugins_option
+@json_option
+def run(
+    runnable: str,
+    lake: str,
+    parallelism: int | None,
+    backend: str,
+    restore: str,
+    final: bool,
+    always: bool,
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Run a job of process functions over what its sources got since its last run.
+
+    Output is appended to the job's tables, state becomes the lake's snapshot run-NUMBER; both
+    once, wherever an earlier call was cut off. Call it again and again, or let Dagster.
+
+    \b
+    Examples:
+      statelake run examples/alerts.py:JOB --lake lake
+      statelake run acme.jobs:ORDERS --lake lake --parallelism 8 --backend rocksdb
+      statelake run acme.jobs:ORDERS --lake lake --restore savepoint-5f1e2c
+    """
+    if str(Path.cwd()) not in sys.path:
+        # as `python -m` has it: modules of the directory that the command is called in
+        sys.path.insert(0, str(Path.cwd()))
+    job = load_runnable(runnable)
+    with progress_bar("running", quiet=as_json_) as progress:
+        options = RunOptions(
+            parallelism, backend, engine, restore, final, always=always, progress=progress
+        )
+        done = run_job(job, Lake(lake), options)
+    if as_json_:
+        as_json(asdict(done))
+    else:
+        _print(done)
+
+
+def _print(done: RunResult) -> None:
+    if not done.run:
+        console().print("nothing new: no source has got anything since the last run")
+        return
+    again = ", begun before" if done.resumed else ""
+    console().print(
+        f"run [bold]{done.run}[/bold]{again}: {done.records:,} records in;"
+        f" state is snapshot {done.snapshot_id}",
+        soft_wrap=True,
+    )
+    rows = [(name, f"{count:,}") for name, count in done.rows.items()]
+    print_table("", ("<sink", ">rows"), rows)
