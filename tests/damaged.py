@@ -32,10 +32,12 @@ class Damaged:
     """A copy of a snapshot, to be damaged.
 
     Attributes:
-        path: Its directory.
+        origin: The snapshot that is copied.
+        path: The copy's directory.
         uid: The operator that is damaged.
     """
 
+    origin: Path
     path: Path
     uid: str
 
@@ -150,7 +152,7 @@ class Damaged:
 def damaged(golden: GoldenCase, to: Path, uid: str = "") -> Damaged:
     """A copy of a golden snapshot; of its first operator with state, unless another is named."""
     shutil.copytree(golden.snapshot, to)
-    one = Damaged(to, uid)
+    one = Damaged(golden.snapshot, to, uid)
     if uid:
         return one
     metadata = one.metadata
@@ -159,4 +161,4 @@ def damaged(golden: GoldenCase, to: Path, uid: str = "") -> Damaged:
         for operator in metadata.operators
         if any(s.managed_keyed or s.managed_operator for s in (operator.subtasks or {}).values())
     )
-    return Damaged(to, found.uid or found.operator_id)
+    return replace(one, uid=found.uid or found.operator_id)
