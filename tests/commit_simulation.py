@@ -270,7 +270,11 @@ class Schedule:
         changelogs = plan.settings.changelogs(3)
 
         def whole(store: str) -> dict[bytes, bytes]:
-            changes = self.remote.changelogs.changes.get(changelogs[store], [])
+            changes = (
+                self.remote.changelogs.changes.get(changelogs[store], [])
+                if store in changelogs
+                else []
+            )
             said = {key: value for _, key, value in changes}
             return {key: value for key, value in said.items() if value is not None}
 
