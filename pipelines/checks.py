@@ -10,17 +10,19 @@ from pipelines.metadata import findings_metadata, verdicts_metadata
 from pipelines.partitions import snapshot_partitions
 from pipelines.resources import Locations
 from state_core.formats import open_snapshot
+from state_core.integrity import check_snapshot
 
 __all__ = ["all_checks"]
 
 
 @dg.asset_check(asset=state_tables, partitions_def=snapshot_partitions, blocking=True)
 def integrity(context: dg.AssetCheckExecutionContext, locations: Locations) -> dg.AssetCheckResult:
-    """Every state has as many entries in each key group as the savepoint, and so has its table."""
+    """The savepoint is sound, and every state has as many entries in each key group of the lake."""
     lake = locations.open_lake()
     record = lake.snapshot(locations.job_name, context.partition_key)
-    snapshot = open_snapshot(locations.savepoint(context.partition_key))
-    faults = count_faults(lake, record, snapshot)
+    location = locations.savepoint(context.partition_key)
+    faults = [str(fault) for fault in check_snapshot(location).faults]
+    faults = faults or count_faults(lake, record, open_snapshot(location))
     return dg.AssetCheckResult(
         passed=not faults,
         metadata={

@@ -13,7 +13,6 @@ from pipelines.commands.terminal import (
     bytes_text,
     console,
     json_option,
-    print_table,
     progress_bar,
 )
 from pipelines.lake.catalog import Lake
@@ -176,7 +175,7 @@ def _plain_salvage(done: SalvageReport) -> dict[str, Any]:
 
 def _print(report: IntegrityReport) -> None:
     checked, out = report.checked, console()
-    verdict = f"[red]{len(report.faults)} faults[/red]" if report.faults else "[green]sound[/green]"
+    verdict = _verdict(len(report.faults))
     out.print(
         f"{verdict}: {checked.handles} handles, {checked.files} files, {bytes_text(checked.size)},"
         f" {checked.key_groups} key groups; {checked.entries} entries"
@@ -184,21 +183,27 @@ def _print(report: IntegrityReport) -> None:
         f" {checked.elements} elements of operator state",
         soft_wrap=True,
     )
-    if report.faults:
-        rows = [
-            (one.kind.value, escape(str(one.where)), escape(_what(one)), escape(one.remedy))
-            for one in report.faults[:SHOWN]
-        ]
-        print_table("", ("<kind", "<where", "<what", "<remedy"), rows)
-        if len(report.faults) > SHOWN:
-            out.print(f"... and {len(report.faults) - SHOWN} more: --json lists all")
-    for one in report.unchecked:
-        out.print(f"not checked: {one}", soft_wrap=True, markup=False)
+    for one in report.faults[:SHOWN]:
+        out.print(f"\n[bold]{one.kind.value}[/bold]  {escape(str(one.where))}", soft_wrap=True)
+        said = [_what(one), one.place.removeprefix(f"{report.location}/"), f"-> {one.remedy}"]
+        for line in filter(None, said):
+            out.print(f"    {line}", soft_wrap=True, markup=False)
+    if len(report.faults) > SHOWN:
+        out.print(f"... and {len(report.faults) - SHOWN} more: --json lists all")
+    if report.faults or report.unchecked:
+        out.print()
+    for skipped in report.unchecked:
+        out.print(f"not checked: {skipped}", soft_wrap=True, markup=False)
+
+
+def _verdict(faults: int) -> str:
+    many = "fault" if faults == 1 else "faults"
+    return f"[red]{faults} {many}[/red]" if faults else "[green]sound[/green]"
 
 
 def _what(fault: Fault) -> str:
-    many = f" ({fault.entries} entries)" if fault.entries is not None and fault.entries > 1 else ""
-    return f"{fault.problem}{many}\n{fault.place}" if fault.place else fault.problem + many
+    many = fault.entries is not None and fault.entries > 1
+    return f"{fault.problem} ({fault.entries} entries)" if many else fault.problem
 
 
 def _print_salvage(done: SalvageReport) -> None:
@@ -207,28 +212,25 @@ def _print_salvage(done: SalvageReport) -> None:
         out.print("nothing can be salvaged: without `_metadata` nobody knows what the files are")
         return
     out.print(
-        f"wrote [bold]{done.path}[/bold]: {done.entries} entries, {done.elements} elements of"
+        f"wrote [bold]{escape(done.path)}[/bold]: {done.entries} entries, {done.elements} elements of"
         f" operator state; {'lost:' if done.lost else 'nothing is lost'}",
         soft_wrap=True,
     )
-    if done.lost:
-        rows = [
-            (escape(str(one.where)), _amount(one), escape(one.why)) for one in done.lost[:SHOWN]
-        ]
-        print_table("", ("<lost", "<at most", "<why"), rows)
-        if len(done.lost) > SHOWN:
-            out.print(f"... and {len(done.lost) - SHOWN} more: --json lists all")
+    for one in done.lost[:SHOWN]:
+        where = str(one.where) or "the snapshot"
+        out.print(f"    {where}: {_amount(one)} ({one.why})", soft_wrap=True, markup=False)
+    if len(done.lost) > SHOWN:
+        out.print(f"... and {len(done.lost) - SHOWN} more: --json lists all")
 
 
 def _amount(loss: Loss) -> str:
     entries = [] if loss.entries is None else [f"{loss.entries} entries"]
-    size = [] if loss.size is None else [bytes_text(loss.size)]
-    return ", ".join([*entries, *size]) or "unknown"
+    size = [] if loss.size is None else [f"at most {bytes_text(loss.size)}"]
+    return ", ".join([*entries, *size]) or "nobody knows how much"
 
 
 def _print_lake(name: str, faults: list[str]) -> None:
     out = console()
-    verdict = f"[red]{len(faults)} faults[/red]" if faults else "[green]sound[/green]"
-    out.print(f"{verdict}: {name}", soft_wrap=True)
+    out.print(f"{_verdict(len(faults))}: {escape(name)}", soft_wrap=True)
     for one in faults:
         out.print(f"  {one}", soft_wrap=True, markup=False)
