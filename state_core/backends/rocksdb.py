@@ -155,8 +155,11 @@ class RocksDBStorage:
 
     def close(self) -> None:
         """End the instance, and remove its directory."""
+        for table in self.tables.values():
+            table.close()
         self.tables = {}
         self.database.database.close()
+        self.database.database = None  # it must have ended before its files go
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

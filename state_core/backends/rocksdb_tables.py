@@ -164,6 +164,10 @@ class _RocksDBTable:
     def flush(self) -> None:
         """Write what waits in memory."""
 
+    def close(self) -> None:
+        """Let RocksDB go, which ends only when nobody has a column family of it."""
+        self.family = self.handle = None
+
     def freeze(self) -> View:
         """A view of the column family as it is now."""
         self.flush()

@@ -278,5 +278,5 @@ def test_any_sequence_agrees_with_the_model(kind: str) -> None:
     machine = type("Machine", (BackendMachine,), {"kind": kind})
     profile = settings()
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine, settings=settings(profile, stateful_step_count=60)
+        machine, settings=settings(max_examples=2 * profile.max_examples, stateful_step_count=60)
     )
