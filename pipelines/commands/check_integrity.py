@@ -212,8 +212,8 @@ def _print_salvage(done: SalvageReport) -> None:
         out.print("nothing can be salvaged: without `_metadata` nobody knows what the files are")
         return
     out.print(
-        f"wrote [bold]{escape(done.path)}[/bold]: {done.entries} entries, {done.elements} elements of"
-        f" operator state; {'lost:' if done.lost else 'nothing is lost'}",
+        f"wrote [bold]{escape(done.path)}[/bold]: {done.entries} entries, {done.elements} elements"
+        f" of operator state; {'lost:' if done.lost else 'nothing is lost'}",
         soft_wrap=True,
     )
     for one in done.lost[:SHOWN]:
