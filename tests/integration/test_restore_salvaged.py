@@ -1,4 +1,4 @@
-"""Real Flink restores what was salvaged of damaged savepoints: all that was not damaged is there."""
+"""Real Flink restores what was salvaged of damaged savepoints: what was not damaged is there."""
 
 from __future__ import annotations
 
