@@ -219,8 +219,11 @@ class _Backup(TaskBackupManager):
         blob = self._blobs.put(folder, name, counted())
         context.measures.add("files_sent")
         context.measures.add("bytes_sent", sent)
-        now = context.millis
-        return FileIndex(name, (FileBlob(blob),), FileMetadata(now, now, sent), checksum)
+        found = context.stores.disk.attributes(local)
+        metadata = FileMetadata(
+            found.created, found.modified, sent, found.owner, found.group, found.permissions
+        )
+        return FileIndex(name, (FileBlob(blob),), metadata, checksum)
 
     def _checksum(self, local: str) -> int:
         checksum = 0

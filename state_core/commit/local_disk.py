@@ -6,19 +6,42 @@ says the same without a file, for tests that kill a host ten thousand times.
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from state_core.errors import MissingFileError, UnsafePathError
 
-__all__ = ["CHUNK", "LocalDisk", "MemoryDisk", "PosixDisk", "join"]
+__all__ = ["CHUNK", "FileAttributes", "LocalDisk", "MemoryDisk", "PosixDisk", "join"]
 
 CHUNK = 1 << 20
 _NOT_THERE = "it was removed by hand, or by another process: restart the task to restore it"
+
+
+@dataclass(frozen=True, slots=True)
+class FileAttributes:
+    """What a disk says of a file.
+
+    Attributes:
+        created: In milliseconds since 1970.
+        modified: In milliseconds since 1970.
+        owner: Never empty.
+        group: Never empty.
+        permissions: As `ls` has them: `rw-r--r--`.
+    """
+
+    created: int = 0
+    modified: int = 0
+    owner: str = "samza"
+    group: str = "samza"
+    permissions: str = "rw-r--r--"
 
 
 class LocalDisk(Protocol):
@@ -49,6 +72,9 @@ class LocalDisk(Protocol):
 
     def files(self, path: str) -> list[tuple[str, int]]:
         """Every file below a directory: its path from there, and its bytes; sorted."""
+
+    def attributes(self, path: str) -> FileAttributes:
+        """Owner, permissions and times of a file."""
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
         """Put every file below one directory into another: linked if it never changes."""
@@ -141,6 +167,18 @@ class PosixDisk:
         found = [one for one in base.rglob("*") if one.is_file() and one.suffix != ".part"]
         return sorted((one.relative_to(base).as_posix(), one.stat().st_size) for one in found)
 
+    def attributes(self, path: str) -> FileAttributes:
+        """Owner, permissions and times of a file, as Java has them."""
+        found = self.path(path).stat()
+        modified = found.st_mtime_ns // 1_000_000
+        return FileAttributes(
+            modified,
+            modified,
+            _name(pwd.getpwuid, found.st_uid),
+            _name(grp.getgrgid, found.st_gid),
+            stat.filemode(found.st_mode & 0o777)[1:],
+        )
+
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
         """Put every file below one directory into another."""
         self.path(target).mkdir(parents=True, exist_ok=True)
@@ -217,6 +255,10 @@ class MemoryDisk:
         found = ((name, len(data)) for name, data in self.contents.items())
         return sorted((name[len(start) :], size) for name, size in found if name.startswith(start))
 
+    def attributes(self, path: str) -> FileAttributes:
+        """The same for every file."""
+        return FileAttributes()
+
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
         """Put every file below one directory into another."""
         for name, _ in self.files(source):
@@ -236,6 +278,13 @@ class MemoryDisk:
         for name, _ in self.files(path):
             del self.contents[join(path, name)]
         self.contents.pop(path, None)
+
+
+def _name(find: Callable[[int], tuple[object, ...]], number: int) -> str:
+    try:
+        return str(find(number)[0])
+    except KeyError:  # a user of another machine has a number alone
+        return str(number)
 
 
 def _missing(path: str, error: Exception) -> MissingFileError:

@@ -62,9 +62,9 @@ class FileMetadata:
     created: int
     modified: int
     size: int
-    owner: str = "samza"
-    group: str = "samza"
-    permissions: str = "rw-r--r--"
+    owner: str
+    group: str
+    permissions: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,7 +300,12 @@ def test_a_file_in_several_blobs_is_put_together(blobs: BlobStore) -> None:
 @pytest.mark.parametrize("name", ["..", "../../x", "a/../../b", "/etc/x", "a\\b", "", "x\0"])
 def test_names_in_an_index_lead_nowhere_else(name: str, blobs: BlobStore) -> None:
     """An index is data."""
-    file = FileIndex(name, (FileBlob(blobs.put("f", "x", [b""])),), FileMetadata(1, 1, 0), 0)
+    file = FileIndex(
+        name,
+        (FileBlob(blobs.put("f", "x", [b""])),),
+        FileMetadata(1, 1, 0, "u", "g", "rw-r--r--"),
+        0,
+    )
     metadata = SnapshotMetadata(CheckpointId(1, 0), "job", "1", "task", "store")
     index = SnapshotIndex(1, metadata, DirIndex("", (file,)))
     marker = blobs.put("f", "index", [write_snapshot_index(index)])
@@ -330,7 +335,7 @@ def test_an_index_says_what_is_there_and_what_is_gone(
     old: dict[str, bytes], new: dict[str, bytes]
 ) -> None:
     """And comes back from its JSON."""
-    size = FileMetadata(1, 1, 1)
+    size = FileMetadata(1, 1, 1, "u", "g", "rw-r--r--")
 
     def indexed(files: dict[str, bytes]) -> dict[str, FileIndex]:
         return {

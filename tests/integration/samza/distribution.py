@@ -1,0 +1,55 @@
+"""Real Samza 1.8: its JARs by their Maven coordinates, and a program that asks its classes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipelines.spark.jars import cache_directory, java_command, require_java, resolve_jars
+from tests.integration.flink.distribution import compiled
+
+VERSION = "1.8.0"
+SOURCE = Path(__file__).parent / "java" / "SamzaOracle.java"
+SECONDS = 300
+
+
+def samza_jars() -> list[Path]:
+    """Samza's JARs, downloaded at the first call."""
+    require_java()
+    target = cache_directory() / f"samza-{VERSION}"
+    if not target.is_dir():
+        part = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
+        part.mkdir(parents=True)
+        resolve_jars([f"org.apache.samza:samza-core_2.12:{VERSION}"], part, transitive=True)
+        # the serde of keys alone is needed, without Kafka
+        resolve_jars([f"org.apache.samza:samza-kafka_2.12:{VERSION}"], part, transitive=False)
+        if target.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.rename(target)
+    return sorted(target.glob("*.jar"))
+
+
+def ask_samza(commands: Iterable[Iterable[str]]) -> list[list[str]]:
+    """What Samza answers to each command; what it refuses begins with `error`."""
+    jars = samza_jars()
+    classes = compiled([SOURCE], jars, f"samza-{VERSION}")
+    lines = ["\t".join(words) for words in commands]
+    done = subprocess.run(
+        [
+            java_command(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8",
+            "-Dstdout.encoding=UTF-8", "-cp", ":".join(map(str, [classes, *jars])), "SamzaOracle",
+        ],
+        input="".join(f"{line}\n" for line in lines).encode(),
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+    )  # fmt: skip
+    told = done.stdout.decode().splitlines()
+    answers = [line.split("\t")[1:] for line in told if line.startswith("answer\t")]
+    if done.returncode or len(answers) != len(lines):
+        raise RuntimeError(f"Samza ended with {done.returncode}: {done.stderr.decode()[-2000:]}")
+    return answers
