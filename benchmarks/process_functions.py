@@ -1,7 +1,7 @@
-"""A keyed running sum against Spark's `transformWithState`: `python -m benchmarks.process_functions`.
+"""A keyed running sum against Spark's: `python -m benchmarks.process_functions`.
 
-The same Parquet input and keys, one micro-batch: every record adds to the sum of its key. Spark has
-a form by rows and one over pandas; each keeps state in RocksDB, the only store that there is for it.
+The same Parquet input and keys, one micro-batch: every record adds to the sum of its key. The peer
+is `transformWithState`, by rows and over pandas, with RocksDB, the only store there is for it.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from state_core.backends import KeyedStateBackend, StateDescriptor
 from state_core.declarations.jobs import OperatorDeclaration, Side, StreamKind
 from state_core.declarations.states import RedistributionMode, StateDeclaration
 from state_core.errors import LegalityError
+from state_core.process.batch_states import BatchState
 from state_core.process.contexts import (
     Collector,
     NonPartitionedContext,
@@ -98,7 +99,7 @@ class ProcessOperator:
     # ------------------------------------------------------------------------- states
 
     def keyed(self, declaration: StateDeclaration) -> Any:
-        """A keyed state; of the whole key group where the function takes batches.
+        """A keyed state; of many keys at once where the function takes batches.
 
         Raises:
             LegalityError: No stream is keyed.
@@ -106,7 +107,10 @@ class ProcessOperator:
         """
         state = self._states.get(declaration)
         if state is None:
-            state = self._backend().state(StateDescriptor.from_declaration(declaration))
+            backend = self._backend()
+            state = backend.state(StateDescriptor.from_declaration(declaration))
+            if self.batched:
+                state = BatchState(backend, state)
             self._states[declaration] = state
         return state
 
