@@ -11,6 +11,7 @@ order of subtasks. So lists are the same up to that, and exactly those that the 
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.flink
 PARALLELISMS = (1, 2, 3, 5, 7)
 EVERY_RUN = (3, 5)
 KEYS = 120
+WRITTEN_AT = 3
+SPLIT, UNION = ("split", "offsets", "lone"), ("union", "rare")
 GOLDEN = golden_cases("operator", form="canonical")
 
 
@@ -51,8 +54,8 @@ def exported(savepoint: Path, to: Path, **options: Any) -> Path:
 def mixed(flink: FlinkOracle, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A savepoint of keyed, broadcast, split and union state in one operator, at 3, compressed."""
     return flink.generate(
-        "mixed", tmp_path_factory.mktemp("mixed"), keys=KEYS, parallelism=3, compression="true",
-        backend="rocksdb",
+        "mixed", tmp_path_factory.mktemp("mixed"), keys=KEYS, parallelism=WRITTEN_AT,
+        compression="true", backend="rocksdb",
     )  # fmt: skip
 
 
@@ -63,9 +66,9 @@ def assert_same(found: list[Any], wanted: list[Any], made: Path, parallelism: in
              for lines in (found, wanted)]  # fmt: skip
     assert set(lists[0]) == set(lists[1]) == set(range(parallelism))
     held = elements(made)
-    for name in ("split", "offsets", "union"):
+    for name in (*SPLIT, *UNION):
         by_subtask = [[line[name] for _, line in sorted(one.items())] for one in lists]
-        if name == "union":
+        if name in UNION:
             united = [value for subtask in range(parallelism) for value in held[name][subtask]]
             alone = len(held[name]) == 1  # else Flink merges, in an order of its own
             assert all(one == united for one in by_subtask[0] if alone)
@@ -74,6 +77,24 @@ def assert_same(found: list[Any], wanted: list[Any], made: Path, parallelism: in
         assert by_subtask[0] == [held[name][subtask] for subtask in range(parallelism)]
         assert [len(one) for one in by_subtask[0]] == [len(one) for one in by_subtask[1]]
         everything = [sorted(value for one in lines for value in one) for lines in by_subtask]
+        assert everything[0] == everything[1]
+
+
+def assert_alike(found: list[Any], wanted: list[Any], parallelism: int) -> None:
+    """The same, where Flink itself may have dealt out the lists in another order."""
+    assert sorted_lines(map(settled, found)) == sorted_lines(map(settled, wanted))
+    lists = [{line["subtask"]: line for line in lines if "split" in line}
+             for lines in (found, wanted)]  # fmt: skip
+    assert set(lists[0]) == set(lists[1]) == set(range(parallelism))
+    for name in UNION:
+        assert len({json.dumps(sorted(line[name])) for one in lists for line in one.values()}) == 1
+    for name in SPLIT:
+        counts = [[len(one[subtask][name]) for subtask in range(parallelism)] for one in lists]
+        assert max(counts[0]) - min(counts[0]) <= 1
+        # at its own parallelism, the original's subtasks keep what they had
+        assert counts[0] == counts[1] or parallelism == WRITTEN_AT
+        everything = [sorted(value for line in one.values() for value in line[name])
+                      for one in lists]  # fmt: skip
         assert everything[0] == everything[1]
 
 
@@ -117,8 +138,38 @@ def test_beside_keyed_state(
     wanted = flink.restore("mixed", mixed, **options)
     assert len([line for line in wanted if line.get("length")]) == KEYS
     assert {len(line["union"]) for line in wanted if "union" in line} == {1 + 4 + 7}
+    assert {len(line["rare"]) for line in wanted if "rare" in line} == {2}
+    assert sum(len(line["lone"]) for line in wanted if "lone" in line) == 5
     found = flink.restore("mixed", made, **options, backend="hashmap")
     assert_same(found, wanted, made, parallelism)
+
+
+@at_each((1, 7))
+def test_an_export_is_rescaled_by_flink(
+    mixed: Path, parallelism: int, flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """Written for 5 subtasks, an export restores at any parallelism, as the original does."""
+    made = exported(mixed, tmp_path, parallelism=5)
+    options = {"parallelism": parallelism, "keys": KEYS}
+    wanted = flink.restore("mixed", mixed, **options)
+    assert_alike(flink.restore("mixed", made, **options), wanted, parallelism)
+
+
+@at_each((2,))
+def test_rescaled_again_and_again(
+    mixed: Path, parallelism: int, flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """Exports of exports, for more and for fewer subtasks: no copy, and no element, is lost."""
+    made = mixed
+    for step, subtasks in enumerate((7, 1, 5, parallelism)):
+        made = exported(made, tmp_path / str(step), parallelism=subtasks)
+    options = {"parallelism": parallelism, "keys": KEYS}
+    wanted = flink.restore("mixed", mixed, **options)
+    found = flink.restore("mixed", made, **options)
+    assert_alike(found, wanted, parallelism)
+    rules = [line["rules"] for line in found if "rules" in line]
+    assert len(rules) == parallelism
+    assert all(len(one) == 28 and one == rules[0] for one in rules)
 
 
 @at_each((2,))

@@ -75,6 +75,8 @@ class OperatorJobs {
         final ListState<Long> split;
         final ListState<Tuple2<String, Integer>> offsets;
         final ListState<String> union;
+        final ListState<Long> lone;
+        final ListState<String> rare;
         private final List<Long> seen = new ArrayList<>();
         private final int subtask;
 
@@ -87,6 +89,10 @@ class OperatorJobs {
                     "offsets", Types.TUPLE(Types.STRING, Types.INT)));
             union = context.getOperatorStateStore()
                     .getUnionListState(new ListStateDescriptor<>("union", Types.STRING));
+            lone = context.getOperatorStateStore()
+                    .getListState(new ListStateDescriptor<>("lone", Types.LONG));
+            rare = context.getOperatorStateStore()
+                    .getUnionListState(new ListStateDescriptor<>("rare", Types.STRING));
             if (restoring) {
                 Map<String, Object> line = new TreeMap<>();
                 line.put("subtask", subtask);
@@ -97,6 +103,8 @@ class OperatorJobs {
                 }
                 line.put("offsets", pairs);
                 line.put("union", list(union.get()));
+                line.put("lone", list(lone.get()));
+                line.put("rare", list(rare.get()));
                 Jobs.LINES.add(Json.of(line));
             }
         }
@@ -111,7 +119,10 @@ class OperatorJobs {
             seen.add(number);
         }
 
-        /** Lists of unequal lengths: a union longer the later the subtask, offsets for one in two. */
+        /**
+         * Lists of unequal lengths: a union longer the later the subtask, offsets for one in two,
+         * and two that the second subtask alone has elements of.
+         */
         void save() throws Exception {
             split.update(seen);
             List<Tuple2<String, Integer>> pairs = new ArrayList<>();
@@ -124,6 +135,8 @@ class OperatorJobs {
                 names.add("subtask-" + subtask + "-" + i);
             }
             union.update(names);
+            lone.update(subtask == 1 ? List.of(11L, 7L, 5L, 3L, 2L) : List.of());
+            rare.update(subtask == 1 ? List.of("only", "here") : List.of());
         }
     }
 
