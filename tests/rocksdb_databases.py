@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,10 +85,13 @@ class Settings:
 Step = tuple[str, int, bytes, bytes]  # what, column family, key, value
 
 
-def write(directory: Path, settings: Settings, steps: Sequence[Step]) -> None:
+def write(
+    directory: Path, settings: Settings, steps: Sequence[Step], *, copied: Path | None = None
+) -> None:
     """Put, delete, delete up to a key, flush and compact; all is flushed in the end.
 
-    A `hold` keeps all versions that are there from being dropped by what follows.
+    A `hold` keeps all versions that are there from being dropped by what follows. What is only
+    logged by then is only logged in the directory that is `copied`.
     """
     options = settings.options
     database = Rdict(str(directory), options)
@@ -107,6 +111,8 @@ def write(directory: Path, settings: Settings, steps: Sequence[Step]) -> None:
             family.flush()
         else:
             family.compact_range(None, None)
+    if copied is not None:
+        shutil.copytree(directory, copied)
     for family in families:
         family.flush()
     del held

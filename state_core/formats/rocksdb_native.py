@@ -45,7 +45,11 @@ _Rows: TypeAlias = list[tuple[int, Pairs]]
 BLOCK_BYTES = 8 << 20
 LOG_BLOCK = 32768
 LOG_HEAD = 7  # u32 checksum, u16 length (little-endian), u8 type
-PROPERTIES = ("total-sst-files-size", "num-entries-active-mem-table")
+PROPERTIES = (
+    "total-sst-files-size",
+    "num-entries-active-mem-table",
+    "num-entries-imm-mem-tables",
+)
 RECYCLED_RECORDS = (5, 6, 7, 8, 11)
 KNOWN_NAME = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-[0-9]+|[0-9]+\.(sst|log|blob)")
 OPTIONS = """
@@ -227,8 +231,8 @@ class RocksDBFiles:
         try:
             for name in self._families:
                 family = database.get_column_family(name)
-                size, pending = (family.property_int_value(f"rocksdb.{one}") for one in PROPERTIES)
-                if size is not None and pending == 0:
+                size, *logged = (family.property_int_value(f"rocksdb.{one}") for one in PROPERTIES)
+                if size is not None and not any(logged):
                     sizes[name] = size
             live = database.live_files()
         except Exception as error:

@@ -132,12 +132,13 @@ class SstFile:
         delta = _number(properties, b"rocksdb.index.value.is.delta.encoded")
         layout = (0 if user_key else 8, delta, prefix)
         index = reader.index(handles[2], handles[3], *layout)
+        reader.check_order(index)
         if kind == TWO_LEVELS:
             spots = zip(index[1].tolist(), index[2].tolist(), strict=True)
             parts = [reader.index(*spot, *layout) for spot in spots]
             empty = np.zeros(0, np.int64)
             index = tuple(np.concatenate([empty, *(part[i] for part in parts)]) for i in range(3))
-        reader.check_order(index)
+            reader.check_order(index)
         family = properties.get(b"rocksdb.column.family.name", b"")
         return cls(source, data[0], family, *index)
 
@@ -305,7 +306,7 @@ class _Reader:
         groups, offsets, sizes = index
         behind = np.minimum(sizes, self.source.size) + offsets + TRAILER
         if (
-            (sizes > self.source.size).any()
+            (np.maximum(offsets, sizes) > self.source.size).any()
             or (behind > self.source.size).any()
             or (offsets[1:] < behind[:-1]).any()
             or (np.diff(groups) < 0).any()

@@ -12,7 +12,7 @@ its entry before a byte behind it is touched, and the first row that does not fi
 `encode`       the reverse, into a buffer at given positions
 `binary_rows`  Flink SQL's rows, with `binary_values`; `binary_rows_encode` is the reverse
 `frames`       Snappy-framed streams, without decompressing them
-`sst`          blocks of RocksDB's table files; `sst_merge` merges their entries by key
+`sst`          blocks of RocksDB's tables; `sst_merge` merges entries; `bytes_at` is inlined
 `hashing`      Java hash codes, murmur key groups, order-free content fingerprints
 =============  ====================================================================
 

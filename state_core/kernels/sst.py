@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
+from state_core.kernels.bytes_at import move8, u8, u32, varint
 from state_core.kernels.compiler import I64, I64R, U8, U8R, U32R, kernel
 from state_core.kernels.frames import CRC_TABLE
 
@@ -49,32 +50,6 @@ def _tables():
 CRC_TABLES = _tables()
 
 
-@njit(inline="always")
-def _u8(data, at):
-    return types.int64(data[types.uintp(at)])
-
-
-@njit(inline="always")
-def _u32(data, at):
-    low = _u8(data, at) | _u8(data, at + 1) << 8
-    return low | _u8(data, at + 2) << 16 | _u8(data, at + 3) << 24
-
-
-@njit(inline="always")
-def _varint(data, at, end):
-    """The number at `at`, and where it ends: behind `end` if it is none."""
-    value = types.int64(0)
-    for shift in range(0, 64, 7):
-        if at >= end:
-            break
-        byte = _u8(data, at)
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    return types.int64(0), end + 1
-
-
 @kernel(types.void(U8R, I64R, I64R, U32R, I64), counted=False)
 def block_crcs(raw, starts, ends, tables, out):
     """The masked CRC-32C of each block and the byte behind it."""
@@ -83,8 +58,8 @@ def block_crcs(raw, starts, ends, tables, out):
         at = types.int64(starts[index])
         end = types.int64(ends[index]) + 1
         while at + 8 <= end:
-            low = _u32(raw, at) ^ crc
-            high = _u32(raw, at + 4)
+            low = u32(raw, at) ^ crc
+            high = u32(raw, at + 4)
             crc = types.int64(
                 tables[types.uintp(0x700 + (low & 0xFF))]
                 ^ tables[types.uintp(0x600 + (low >> 8 & 0xFF))]
@@ -97,7 +72,7 @@ def block_crcs(raw, starts, ends, tables, out):
             )
             at += 8
         while at < end:
-            crc = types.int64(tables[types.uintp((crc ^ _u8(raw, at)) & 0xFF)]) ^ (crc >> 8)
+            crc = types.int64(tables[types.uintp((crc ^ u8(raw, at)) & 0xFF)]) ^ (crc >> 8)
             at += 1
         crc ^= ONES
         crc = (crc >> MASK_ROTATION | crc << (32 - MASK_ROTATION)) & ONES
@@ -109,27 +84,17 @@ def snappy_sizes(raw, starts, ends, sizes):
     """What each Snappy block says it holds, or -1 if it can't be."""
     for index in range(starts.size):
         start, end = types.int64(starts[index]), types.int64(ends[index])
-        size, at = _varint(raw, start, end)
+        size, at = varint(raw, start, end)
         fits = at <= end and size >= 0 and size <= SNAPPY_RATIO * (end - start)
         sizes[index] = size if fits else types.int64(-1)
 
 
 @njit(inline="always")
-def _move8(data, at, out, to):
-    """Eight bytes: all are read first, so LLVM makes one load and one store of it."""
-    value = types.uint64(0)
-    for step in range(8):
-        value |= types.uint64(data[types.uintp(at + step)]) << types.uint64(8 * step)
-    for step in range(8):
-        out[types.uintp(to + step)] = types.uint8(value >> types.uint64(8 * step) & 0xFF)
-
-
-@njit(inline="always")
-def _copy(data, at, out, to, size):
+def _copy_over(data, at, out, to, size):
     """Copy forward, eight bytes at a time; up to seven more are written behind."""
     done = types.int64(0)
     while done < size:
-        _move8(data, at + done, out, to + done)
+        move8(data, at + done, out, to + done)
         done += 8
 
 
@@ -140,11 +105,11 @@ def _snappy(data, at, end, out, to, limit):
     There are 8 bytes more behind `limit` in `out`, and behind `end` in `data`.
     """
     first = to
-    size, at = _varint(data, at, end)
+    size, at = varint(data, at, end)
     if at > end or size != limit - to:
         return False
     while at < end:
-        tag = _u8(data, at)
+        tag = u8(data, at)
         at += 1
         kind = tag & 3
         length = (tag >> 2) + 1
@@ -155,12 +120,12 @@ def _snappy(data, at, end, out, to, limit):
                     return False
                 length = types.int64(0)
                 for step in range(extra):
-                    length |= _u8(data, at + step) << (8 * step)
+                    length |= u8(data, at + step) << (8 * step)
                 length += 1
                 at += extra
             if length > end - at or length > limit - to:
                 return False
-            _copy(data, at, out, to, length)
+            _copy_over(data, at, out, to, length)
             at += length
             to += length
             continue
@@ -169,16 +134,16 @@ def _snappy(data, at, end, out, to, limit):
             return False
         if kind == 1:
             length = (tag >> 2 & 7) + 4
-            offset = (tag >> 5) << 8 | _u8(data, at)
+            offset = (tag >> 5) << 8 | u8(data, at)
         else:
             offset = types.int64(0)
             for step in range(width):
-                offset |= _u8(data, at + step) << (8 * step)
+                offset |= u8(data, at + step) << (8 * step)
         at += width
         if offset <= 0 or offset > to - first or length > limit - to:
             return False
         if offset >= 8:
-            _copy(out, to - offset, out, to, length)
+            _copy_over(out, to - offset, out, to, length)
         else:
             for step in range(length):
                 out[types.uintp(to + step)] = out[types.uintp(to + step - offset)]
@@ -201,7 +166,7 @@ def unpack_blocks(raw, starts, ends, out, to, behind):
     """
     for index in range(starts.size):
         start, end = types.int64(starts[index]), types.int64(ends[index])
-        kind = _u8(raw, end)
+        kind = u8(raw, end)
         first, limit = types.int64(to[index]), types.int64(behind[index])
         if kind == SNAPPY:
             if not _snappy(raw, start, end, out, first, limit):
@@ -209,7 +174,7 @@ def unpack_blocks(raw, starts, ends, out, to, behind):
         elif kind == NO_COMPRESSION:
             if end - start != limit - first:
                 return types.int64(index)
-            _copy(raw, start, out, first, end - start)
+            _copy_over(raw, start, out, first, end - start)
     return types.int64(-1)
 
 
@@ -220,13 +185,13 @@ def entries_end(data, starts, ends, found):
         start, end = types.int64(starts[index]), types.int64(ends[index]) - 4
         if end < start:
             return types.int64(index)
-        restarts = _u32(data, end)
+        restarts = u32(data, end)
         if end + 4 - start <= HASH_INDEX_LIMIT and restarts & HASH_INDEX:
             restarts ^= HASH_INDEX
             end -= 2
             if end < start:
                 return types.int64(index)
-            end -= _u8(data, end) | _u8(data, end + 1) << 8
+            end -= u8(data, end) | u8(data, end + 1) << 8
         end -= 4 * restarts
         if restarts == 0 or end < start:
             return types.int64(index)
@@ -259,11 +224,11 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
     key_size = types.int64(0)
     head = types.int64(0)  # the first bytes of the key, as far as a key group has any
     while at < end:
-        shared, at = _varint(data, at, end)
-        fresh, at = _varint(data, at, end)
+        shared, at = varint(data, at, end)
+        fresh, at = varint(data, at, end)
         value_size = types.int64(0)
         if not delta:
-            value_size, at = _varint(data, at, end)
+            value_size, at = varint(data, at, end)
         if at > end or shared < 0 or shared > key_size or fresh < 0 or fresh > end - at:
             return types.int64(-1)
         key_size = shared + fresh
@@ -273,7 +238,7 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
             if position >= key_size:
                 byte = types.int64(0)
             elif position >= shared:
-                byte = _u8(data, at + position - shared)
+                byte = u8(data, at + position - shared)
             group = group << 8 | byte
         head = group
         for position in range(max(key_size - tail, types.int64(0)), prefix):
@@ -281,13 +246,13 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
         at += fresh
         behind = at + value_size
         if delta and shared:
-            change, at = _varint(data, at, end)
+            change, at = varint(data, at, end)
             change = (change >> 1 & 0x7FFFFFFFFFFFFFFF) ^ -(change & 1)
             offset = offsets[count - 1] + sizes[count - 1] + TRAILER
             size = sizes[count - 1] + change
         else:
-            offset, at = _varint(data, at, end)
-            size, at = _varint(data, at, end)
+            offset, at = varint(data, at, end)
+            size, at = varint(data, at, end)
         if at > end or (not delta and at != behind) or offset < 0 or size < 0:
             return types.int64(-1)
         key_groups[count] = group

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from numba import njit, types
 
+from state_core.kernels.bytes_at import compare, copy, u8, varint
 from state_core.kernels.compiler import I16, I64, I64R, U8, U8R, kernel
 
 __all__ = [
@@ -71,79 +72,6 @@ READY = -1
 
 
 @njit(inline="always")
-def _u8(data, at):
-    return types.int64(data[types.uintp(at)])
-
-
-@njit(inline="always")
-def _u64(data, at):
-    """Eight bytes, the first one highest, so that they compare as they do one by one."""
-    value = types.uint64(0)
-    for step in range(8):
-        value = value << types.uint64(8) | types.uint64(data[types.uintp(at + step)])
-    return value
-
-
-@njit(inline="always")
-def _varint(data, at, end):
-    """The number of up to 32 bits at `at`, and where it ends: behind `end` if it is none."""
-    if at < end:
-        byte = _u8(data, at)
-        if byte < 0x80:
-            return byte, at + 1
-    value = types.int64(0)
-    for shift in range(0, 35, 7):
-        if at >= end:
-            break
-        byte = _u8(data, at)
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    return types.int64(0), end + 1
-
-
-@njit(inline="always")
-def _compare(left, left_at, left_size, right, right_at, right_size):
-    """Less than 0, 0 or more, as the left key is before, at or behind the right one."""
-    size = min(left_size, right_size)
-    done = types.int64(0)
-    while done + 8 <= size:
-        one, other = _u64(left, left_at + done), _u64(right, right_at + done)
-        if one != other:
-            return types.int64(-1) if one < other else types.int64(1)
-        done += 8
-    while done < size:
-        change = _u8(left, left_at + done) - _u8(right, right_at + done)
-        if change:
-            return change
-        done += 1
-    return left_size - right_size
-
-
-@njit(inline="always")
-def _move8(data, at, out, to):
-    """Eight bytes: all are read first, so LLVM makes one load and one store of it."""
-    value = types.uint64(0)
-    for step in range(8):
-        value |= types.uint64(data[types.uintp(at + step)]) << types.uint64(8 * step)
-    for step in range(8):
-        out[types.uintp(to + step)] = types.uint8(value >> types.uint64(8 * step) & 0xFF)
-
-
-@njit(inline="always")
-def _copy(data, at, out, to, size):
-    """Copy forward, eight bytes at a time as long as there are as many."""
-    done = types.int64(0)
-    while done + 8 <= size:
-        _move8(data, at + done, out, to + done)
-        done += 8
-    while done < size:
-        out[types.uintp(to + done)] = data[types.uintp(at + done)]
-        done += 1
-
-
-@njit(inline="always")
 def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state):
     """Move a cursor to its next entry: `READY`, or what is missing."""
     cursor = run * CURSOR
@@ -162,9 +90,9 @@ def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, sta
     base = run * room
     at += base
     end += base
-    shared, at = _varint(data, at, end)
-    fresh, at = _varint(data, at, end)
-    length, at = _varint(data, at, end)
+    shared, at = varint(data, at, end)
+    fresh, at = varint(data, at, end)
+    length, at = varint(data, at, end)
     if at > end or shared > key_size or fresh > end - at or length > end - at - fresh:
         state[WHY] = NO_ENTRY
         return types.int64(FAULT)
@@ -176,10 +104,10 @@ def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, sta
         state[WANTED] = size + TAG_BYTES
         return types.int64(GROWING_KEYS)
     key = run * key_room
-    _copy(data, at, keys, key + shared, fresh)
+    copy(data, at, keys, key + shared, fresh)
     tag = types.int64(0)
     for step in range(TAG_BYTES):
-        tag |= _u8(keys, key + size + step) << (8 * step)
+        tag |= u8(keys, key + size + step) << (8 * step)
     at += fresh
     cursors[cursor + KEY_SIZE] = size
     cursors[cursor + TAG] = tag
@@ -192,7 +120,7 @@ def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, sta
 @njit(inline="always")
 def _before(one, other, cursors, keys, key_room):
     """Whether one run's entry comes before another's."""
-    change = _compare(
+    change = compare(
         keys, one * key_room, cursors[one * CURSOR + KEY_SIZE],
         keys, other * key_room, cursors[other * CURSOR + KEY_SIZE],
     )  # fmt: skip
@@ -218,6 +146,15 @@ def _insert(run, first, live, order, cursors, keys, key_room):
     for place in range(first, low):
         order[place - 1] = order[place]
     order[low - 1] = run
+
+
+@njit(inline="always")
+def _first_waiting(cursors, runs):
+    """A run that waits for blocks, or -1."""
+    for run in range(runs):
+        if cursors[run * CURSOR + WAITING]:
+            return types.int64(run)
+    return types.int64(-1)
 
 
 @kernel(
@@ -258,22 +195,36 @@ def merge_runs(
         run has no blocks left (it is marked as waiting); `FULL`; `GROWING_KEYS` and
         `GROWING_PIECES` where there is too little room for these; `FAULT`.
     """
-    for run in range(order.size):
-        if cursors[run * CURSOR + WAITING]:
-            state[RUN] = run
-            status = _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state)
-            if status != READY:
-                return status
-            cursors[run * CURSOR + WAITING] = 0
-            live = state[LIVE]
-            for place in range(live, 0, -1):
-                order[place] = order[place - 1]
-            state[LIVE] = live + 1
-            _insert(run, types.int64(1), live + 1, order, cursors, keys, key_room)
     live = state[LIVE]
     rows, at = state[ROWS], state[POSITION]
     status = types.int64(DONE)
+    moving = _first_waiting(cursors, order.size)
     while True:
+        if moving >= 0:
+            # a run that waited, or the one that was first
+            cursor = moving * CURSOR
+            joins = cursors[cursor + WAITING] != 0
+            status = _advance(
+                moving, data, room, starts, ends, blocks, cursors, keys, key_room, state
+            )
+            if status != READY:
+                if not joins:
+                    for place in range(1, live):
+                        order[place - 1] = order[place]
+                    live -= 1
+                    cursors[cursor + WAITING] = 1
+                state[RUN] = moving
+                break
+            if joins:
+                cursors[cursor + WAITING] = 0
+                for place in range(live, 0, -1):
+                    order[place] = order[place - 1]
+                live += 1
+            if live > 1 or joins:
+                _insert(moving, types.int64(1), live, order, cursors, keys, key_room)
+            moving = _first_waiting(cursors, order.size) if joins else types.int64(-1)
+            if moving >= 0:
+                continue
         run = types.int64(0)
         size = types.int64(0)
         key = types.int64(0)
@@ -290,10 +241,10 @@ def merge_runs(
                 break
             group = types.int64(0)
             for step in range(prefix):
-                group = group << 8 | _u8(keys, key + step)
+                group = group << 8 | u8(keys, key + step)
             if state[OPEN] != NOTHING:
                 begin = state[KEY_START]
-                change = _compare(keys, key, size, out, begin, state[KEY_BEHIND] - begin)
+                change = compare(keys, key, size, out, begin, state[KEY_BEHIND] - begin)
                 if change < 0:
                     state[RUN] = run
                     state[WHY] = UNORDERED
@@ -316,13 +267,13 @@ def merge_runs(
                     out[types.uintp(to)] = DELIMITER
                     to += 1
                 piece_start = piece_end - pieces[piece]
-                _copy(scratch, piece_start, out, to, piece_end - piece_start)
+                copy(scratch, piece_start, out, to, piece_end - piece_start)
                 to += piece_end - piece_start
                 piece_end = piece_start
             state_of[rows] = label
             held = types.int64(0)
             for step in range(prefix):
-                held = held << 8 | _u8(out, state[KEY_START] + step)
+                held = held << 8 | u8(out, state[KEY_START] + step)
             group_of[rows] = held
             key_start[rows] = state[KEY_START] + prefix
             value_start[rows] = begin
@@ -361,7 +312,7 @@ def merge_runs(
                     state[WANTED] = size + length
                     status = types.int64(FULL)
                     break
-                _copy(keys, key, out, at, size)
+                copy(keys, key, out, at, size)
                 state[KEY_START] = at
                 state[KEY_BEHIND] = at + size
                 state[OPEN] = COLLECTING if gathered else DECIDED
@@ -371,28 +322,18 @@ def merge_runs(
                     key_start[rows] = at + prefix
                     at += size
                     value_start[rows] = at
-                    _copy(data, begin, out, at, length)
+                    copy(data, begin, out, at, length)
                     at += length
                     value_end[rows] = at
                     rows += 1
             elif state[OPEN] == COLLECTING and kind != MERGE:
                 state[OPEN] = COLLECTED
             if gathered:
-                _copy(data, begin, scratch, held, length)
+                copy(data, begin, scratch, held, length)
                 pieces[count] = length
                 state[PIECES] = count + 1
                 state[SCRATCH] = held + length
-        status = _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state)
-        if status == READY:
-            if live > 1:
-                _insert(run, types.int64(1), live, order, cursors, keys, key_room)
-        else:
-            for place in range(1, live):
-                order[place - 1] = order[place]
-            live -= 1
-            cursors[run * CURSOR + WAITING] = 1
-            state[RUN] = run
-            break
+        moving = run
     state[LIVE] = live
     state[ROWS] = rows
     state[POSITION] = at

@@ -175,7 +175,7 @@ pieces = st.one_of(
 
 @given(st.lists(pieces, max_size=6), st.integers(0, 1 << 20), st.integers(0, 255))
 def test_snappy(parts: list[bytes], at: int, to: int) -> None:
-    """What Snappy compressed comes out whole; a changed byte leaves what is behind the end alone."""
+    """What Snappy compressed comes out whole; one changed byte leaves what is behind the end."""
     data = b"".join(parts)
     packed = bytearray(bytes(cramjam.snappy.compress_raw(data)))
     assert _unpacked(packed, len(data)) == data

@@ -159,6 +159,22 @@ def test_what_is_rare_is_left_to_rocksdb(tmp_path: Path, settings: Settings, wha
     assert ("b" in files._tables) == (what != "put")
 
 
+def test_what_only_the_log_has(tmp_path: Path) -> None:
+    """Flink has no log; what another program left in one is read too, by RocksDB."""
+    written: list[Step] = [("put", n, bytes([n % 5]) + b"%d" % n, b"v" * n) for n in range(99)]
+    flushes: list[Step] = [("flush", family, b"", b"") for family in (0, 1)]
+    settings = Settings(families=("a", "b"))
+    logged: Step = ("put", 1, b"\x03logged", b"v")
+    write(tmp_path / "db", settings, [*written, *flushes, logged], copied=tmp_path / "copy")
+    files = opened(tmp_path / "copy", settings)
+    rows, fault = read(files)
+    assert not fault
+    assert (1, 3, b"logged", b"v") in rows
+    assert (rows, "") == read(files, by_rocksdb=True)
+    assert "a" in files._tables
+    assert "b" not in files._tables
+
+
 def test_files_that_lie_elsewhere(tmp_path: Path) -> None:
     """Parts of larger files are copied, and read from the copies."""
     settings = Settings()
