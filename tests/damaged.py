@@ -16,6 +16,7 @@ from state_core.formats.metadata import (
 )
 from state_core.handles import (
     IncrementalHandle,
+    KeyedHandle,
     KeyGroupsHandle,
     OperatorHandle,
     RelativeHandle,
@@ -130,7 +131,7 @@ class Damaged:
         change(metadata, self._operator(metadata))
         (self.path / "_metadata").write_bytes(write_metadata(metadata))
 
-    def set_keyed(self, index: int, handle: KeyGroupsHandle | IncrementalHandle | None) -> None:
+    def set_keyed(self, index: int, handle: KeyedHandle | None) -> None:
         """Give a subtask another keyed handle."""
 
         def change(_: CheckpointMetadata, operator: OperatorState) -> None:

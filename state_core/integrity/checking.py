@@ -23,6 +23,7 @@ from state_core.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,
+    EmptySegmentHandle,
     IncrementalHandle,
     KeyedHandle,
     KeyGroupRange,
@@ -239,7 +240,7 @@ def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: 
     channels = (*subtask.inputs, *subtask.outputs)
     streams += [("in-flight buffers", one.stream) for one in channels]
     for what, stream in streams:
-        if stream is None:
+        if stream is None or isinstance(stream, EmptySegmentHandle):
             continue
         before = len(found.faults)
         open_stream_of(stream, files, where, found)

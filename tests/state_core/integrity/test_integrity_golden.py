@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from state_core import open_snapshot
 from state_core.integrity import check_snapshot, salvage_snapshot
+from tests.checkpoint_chains import golden_chain
+from tests.expected_contents import contents_of, same_lines, tables_of
 from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
 from tests.lakes import entries
 
@@ -51,3 +54,14 @@ def test_old_releases(snapshot: Path, tmp_path: Path) -> None:
     assert again.sound
     assert again.checked.entries == report.checked.entries > 0
     assert [one.why for one in again.unchecked] == [one.why for one in report.unchecked]
+
+
+def test_a_chain_of_incremental_checkpoints(tmp_path: Path) -> None:
+    """Files that generations share, with what was deleted: sound, and saved as Flink saw them."""
+    chain = golden_chain(tmp_path / "chain")
+    for moment in chain.moments:
+        report = check_snapshot(moment.snapshot)
+        assert report.sound
+        target = tmp_path / f"salvaged-{moment.snapshot.name}"
+        assert salvage_snapshot(moment.snapshot, target).lost == ()
+        same_lines(contents_of("chain", tables_of(open_snapshot(target))), moment.held)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from state_core import NewKeyedState, NewOperator, write_snapshot
-from state_core.handles import RelativeHandle
+from state_core.handles import ChangelogByteHandle, ChangelogHandle, RelativeHandle
 from state_core.integrity import check_snapshot, salvage_snapshot
 from tests.damaged import Damaged, damaged
 from tests.judging import said, salvaged
@@ -285,6 +285,21 @@ def test_a_serializer_that_nobody_knows(tmp_path: Path) -> None:
     again = Damaged(one.origin, to, one.uid)
     assert again.file(0).read_bytes() == before
     assert again.keyed(0).offsets == one.keyed(0).offsets
+
+
+def test_a_changelog(tmp_path: Path) -> None:
+    """One without changes is what it wraps; the changes of another are not read."""
+    one = damaged(golden(WORDS), tmp_path / "damaged")
+    log = ChangelogByteHandle(64, 64, 0, 1, ((64, b"x"),), "log")
+    wrapped = [
+        ChangelogHandle(64 * index, 64, -1, (one.keyed(index),), (), 1, 1, "id") for index in (0, 1)
+    ]
+    one.set_keyed(0, wrapped[0])
+    one.set_keyed(1, replace(wrapped[1], changes=(log,)))
+    report = check_snapshot(one.path)
+    assert report.sound
+    assert ["changelog" in unchecked.why for unchecked in report.unchecked] == [True]
+    salvaged(one, *range(64, 128))
 
 
 @pytest.mark.parametrize("at", [11, 20, 40])
