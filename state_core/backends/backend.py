@@ -48,6 +48,7 @@ from state_core.backends.ttl import (
 from state_core.errors import IncompatibleError, NotFoundError
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.new_states import USER_TIMERS, NewKeyedState, TypeOf
+from state_core.handles import KeyedHandle
 from state_core.snapshot import StateKind
 
 __all__ = ["AnyState", "BackendParts", "KeyedStateBackend", "Storage"]
@@ -242,7 +243,9 @@ class KeyedStateBackend:
 
     # ------------------------------------------------------------------------- snapshots
 
-    def snapshot(self, target: SnapshotTarget, *, savepoint: bool = False) -> SnapshotTask:
+    def snapshot(
+        self, target: SnapshotTarget, *, savepoint: bool = False
+    ) -> SnapshotTask[KeyedHandle | None]:
         """Take a snapshot: the synchronous part is done when this returns.
 
         Args:

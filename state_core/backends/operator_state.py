@@ -1,33 +1,32 @@
-"""The operator (non-keyed) state of one subtask: lists that are split or united, broadcast maps.
+"""Operator (non-keyed) state of one subtask: lists that are split or united, and broadcast maps.
 
-Elements and entries are kept as their bytes, so that what is restored and not touched is written
-back exactly; a broadcast state remembers the values that it has read. What every subtask is to have
-after a rescale is decided before (`state_core.redistribution`): here a subtask gets its own.
+It is small, and lies in memory, as bytes; a snapshot copies references and writes the file that
+Flink writes. When a job restarts, `assign_operator_state` says which elements of which old subtask
+each new one gets, and the backend reads just those.
 
-Source: `DefaultOperatorStateBackend`, `PartitionableListState`, `HeapBroadcastState` in
-`org.apache.flink.runtime.state`.
+Source: `DefaultOperatorStateBackend`, `PartitionableListState`, `HeapBroadcastState`,
+`StateAssignmentOperation` in `org.apache.flink.runtime`.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from state_core.backends.snapshots import SnapshotTarget
+from state_core.backends.snapshots import SnapshotTarget, SnapshotTask
 from state_core.backends.states import written
-from state_core.declarations.states import (
-    BroadcastStateDeclaration,
-    ListStateDeclaration,
-    RedistributionMode,
-    StateDeclaration,
+from state_core.errors import EncodeError, IncompatibleError
+from state_core.formats.meta_info import (
+    DISTRIBUTION_MODE,
+    KEY_SERIALIZER,
+    VALUE_SERIALIZER,
+    BackendStateType,
+    StateMetaInfo,
 )
-from state_core.errors import DeclarationError, IncompatibleError
-from state_core.filesystem import Directory
-from state_core.formats.meta_info import BackendStateType, StateMetaInfo
 from state_core.formats.new_states import NewOperatorState, TypeOf
 from state_core.formats.operator_file import (
     CURRENT_VERSION,
@@ -42,159 +41,186 @@ from state_core.formats.operator_states import (
 )
 from state_core.formats.state_files import StateFiles
 from state_core.handles import OperatorHandle, RelativeHandle
+from state_core.redistribution import OperatorPart, plan_operator_state
 from state_core.serializers.base import TypeSerializer
 from state_core.serializers.compatibility import Verdict
+from state_core.serializers.evolution import migrate_value
 from state_core.wire import DataInput
 
-__all__ = ["BroadcastState", "OperatorListState", "OperatorStateBackend"]
+__all__ = [
+    "AssignedElements",
+    "BroadcastState",
+    "OperatorListState",
+    "OperatorStateBackend",
+    "assign_operator_state",
+]
+
+
+@dataclass
+class _Held:
+    """One state: its elements, or a broadcast's entries, as bytes."""
+
+    info: StateMetaInfo
+    layout: OperatorLayout
+    elements: list[bytes] = field(default_factory=list)
+    entries: dict[bytes, bytes] = field(default_factory=dict)
+    restored: bool = False
+
+    def encoded(self) -> list[bytes]:
+        """What a file holds of it: elements, or all entries as one."""
+        if self.layout.key is None:
+            return self.elements.copy()
+        pairs = b"".join(part for pair in self.entries.items() for part in pair)
+        return [len(self.entries).to_bytes(4, "big") + pairs]
 
 
 class OperatorListState:
-    """A list of a subtask, which moves when the job is rescaled."""
+    """A list of this subtask.
 
-    def __init__(self, name: str, serializer: TypeSerializer) -> None:
-        self.name = name
-        self.serializer = serializer
-        self.elements: list[bytes] = []
+    Args:
+        held: Its elements.
+    """
+
+    def __init__(self, held: _Held) -> None:
+        self._held = held
+
+    @property
+    def name(self) -> str:
+        """The state's."""
+        return self._held.info.name
 
     def get(self) -> list[Any]:
-        """All elements, in order."""
-        return [_read(self.serializer, one, self.name) for one in self.elements]
+        """The elements."""
+        read = self._held.layout.value.read
+        return [read(DataInput(one, self.name)) for one in self._held.elements]
 
     def add(self, value: Any) -> None:
-        """Append an element."""
-        self.elements.append(written(self.serializer, value))
+        """Append an element.
+
+        Raises:
+            EncodeError: It is null, or of another type.
+        """
+        self._held.elements.append(self._element(value))
 
     def add_all(self, values: Iterable[Any]) -> None:
         """Append elements."""
-        self.elements += [written(self.serializer, one) for one in values]
+        self._held.elements += [self._element(one) for one in values]
 
     def update(self, values: Iterable[Any]) -> None:
-        """Let these be the elements."""
-        self.elements = [written(self.serializer, one) for one in values]
+        """Replace the list."""
+        self._held.elements = [self._element(one) for one in values]
 
     def clear(self) -> None:
-        """Let there be none."""
-        self.elements = []
+        """Let there be nothing."""
+        self._held.elements = []
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.get())
-
-    def __len__(self) -> int:
-        return len(self.elements)
-
-    def encoded(self) -> pa.LargeBinaryArray:
-        """The elements as they stand in a file."""
-        return pa.array(self.elements, pa.large_binary())
-
-    def load(self, elements: list[bytes]) -> None:
-        """Begin with elements of a file."""
-        self.elements = elements
-
-    def migrate(self, layout: OperatorLayout) -> None:
-        """Write every element as another serializer does."""
-        values = self.get()
-        self.serializer = layout.value
-        self.update(values)
+    def _element(self, value: Any) -> bytes:
+        if value is None:
+            raise EncodeError("a null element, and lists have none", place=f"state {self.name!r}")
+        return written(self._held.layout.value, value)
 
 
 class BroadcastState:
-    """A map of which every subtask has the same copy."""
+    """A map of which every subtask has the same copy, as long as all change it alike.
 
-    def __init__(self, name: str, key: TypeSerializer, value: TypeSerializer) -> None:
-        self.name = name
-        self.key = key
-        self.value = value
-        self._held: dict[bytes, bytes] = {}
-        self._read: dict[bytes, tuple[Any, Any]] = {}
+    Args:
+        held: Its entries.
+    """
 
-    def get(self, user_key: Any) -> Any:
-        """The value of a key; None if there is none."""
-        found = self._entry(written(self.key, user_key))
-        return None if found is None else found[1]
+    def __init__(self, held: _Held) -> None:
+        assert held.layout.key is not None  # noqa: S101 - of every broadcast state
+        self._held = held
+        self._key: TypeSerializer = held.layout.key
 
-    def put(self, user_key: Any, value: Any) -> None:
-        """Set the value of a key."""
-        encoded = written(self.key, user_key)
-        self._held[encoded] = written(self.value, value)
-        self._read.pop(encoded, None)
+    @property
+    def name(self) -> str:
+        """The state's."""
+        return self._held.info.name
+
+    def get(self, key: Any) -> Any:
+        """A key's value; None if there is none."""
+        found = self._held.entries.get(written(self._key, key))
+        return None if found is None else self._value(found)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set a key's value."""
+        self._held.entries[written(self._key, key)] = written(self._held.layout.value, value)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        """Set the values of several keys."""
-        for user_key, value in entries.items() if isinstance(entries, Mapping) else entries:
-            self.put(user_key, value)
+        """Set many values."""
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        for key, value in pairs:
+            self.put(key, value)
 
-    def remove(self, user_key: Any) -> None:
-        """Let a key be gone; nothing happens if it is."""
-        encoded = written(self.key, user_key)
-        self._held.pop(encoded, None)
-        self._read.pop(encoded, None)
+    def remove(self, key: Any) -> None:
+        """Let a key have nothing."""
+        self._held.entries.pop(written(self._key, key), None)
 
-    def contains(self, user_key: Any) -> bool:
-        """Whether there is a key."""
-        return written(self.key, user_key) in self._held
+    def contains(self, key: Any) -> bool:
+        """Whether the key is there."""
+        return written(self._key, key) in self._held.entries
 
     def entries(self) -> list[tuple[Any, Any]]:
-        """All entries, in the order in which they came."""
-        return [self._known(encoded) for encoded in self._held]
-
-    def keys(self) -> list[Any]:
-        """All keys."""
-        return [key for key, _ in self.entries()]
-
-    def values(self) -> list[Any]:
-        """All values."""
-        return [value for _, value in self.entries()]
+        """All keys and values."""
+        return [
+            (self._key.read(DataInput(key, self.name)), self._value(value))
+            for key, value in self._held.entries.items()
+        ]
 
     def clear(self) -> None:
-        """Let there be none."""
-        self._held, self._read = {}, {}
+        """Let there be nothing."""
+        self._held.entries = {}
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return iter(self.entries())
+    def _value(self, data: bytes) -> Any:
+        return self._held.layout.value.read(DataInput(data, self.name))
 
-    def __len__(self) -> int:
-        return len(self._held)
 
-    def encoded(self) -> pa.LargeBinaryArray:
-        """The state as the one element that it is in a file."""
-        entries = b"".join(part for pair in self._held.items() for part in pair)
-        return pa.array([len(self._held).to_bytes(4, "big") + entries], pa.large_binary())
+@dataclass(frozen=True)
+class AssignedElements:
+    """What a new subtask gets of an old one.
 
-    def load(self, elements: list[bytes]) -> None:
-        """Begin with the element of a file."""
-        self.clear()
-        for data in elements:
-            source = DataInput(data, f"state {self.name!r}")
-            for _ in range(source.read_int()):
-                start = source.position
-                self.key.skip(source)
-                middle = source.position
-                self.value.skip(source)
-                self._held[data[start:middle]] = data[middle : source.position]
-            if source.remaining:
-                raise source.fault("bytes behind the last entry of a broadcast state")
+    Attributes:
+        handle: The old one's.
+        elements: By state, from which element to which (excluded).
+    """
 
-    def migrate(self, layout: OperatorLayout) -> None:
-        """Write every entry as other serializers do."""
-        entries = self.entries()
-        self.clear()
-        self.key, self.value = layout.key or self.key, layout.value
-        self.put_all(entries)
+    handle: OperatorHandle
+    elements: Mapping[str, tuple[int, int]]
 
-    def _entry(self, encoded: bytes) -> tuple[Any, Any] | None:
-        return self._known(encoded) if encoded in self._held else None
 
-    def _known(self, encoded: bytes) -> tuple[Any, Any]:
-        found = self._read.get(encoded)
-        if found is None:
-            key = _read(self.key, encoded, self.name)
-            found = self._read[encoded] = key, _read(self.value, self._held[encoded], self.name)
-        return found
+def assign_operator_state(
+    handles: Sequence[OperatorHandle | None], parallelism: int
+) -> list[list[AssignedElements]]:
+    """What every new subtask gets, by the mode of each state.
+
+    Args:
+        handles: Of the old subtasks, in their order.
+        parallelism: The new one.
+    """
+    before = [
+        {}
+        if one is None
+        else {name: OperatorPart(part.mode, len(part.offsets)) for name, part in one.states.items()}
+        for one in handles
+    ]
+    assigned = []
+    for states in plan_operator_state(before, parallelism):
+        by_handle: dict[int, dict[str, tuple[int, int]]] = {}
+        for name, slices in states.items():
+            for one in slices:
+                by_handle.setdefault(one.subtask, {})[name] = one.first, one.last
+        assigned.append(
+            [
+                AssignedElements(handle, elements)
+                for subtask, elements in sorted(by_handle.items())
+                if (handle := handles[subtask]) is not None
+            ]
+        )
+    return assigned
 
 
 class OperatorStateBackend:
-    """The list and broadcast states of one subtask.
+    """The operator state of one subtask.
 
     Args:
         compressed: Whether snapshots are compressed.
@@ -202,129 +228,142 @@ class OperatorStateBackend:
 
     def __init__(self, *, compressed: bool = False) -> None:
         self.compressed = compressed
-        self._states: dict[str, OperatorListState | BroadcastState] = {}
-        self._infos: dict[str, StateMetaInfo] = {}
+        self._states: dict[str, _Held] = {}
 
-    def list_state(self, name: str, value: TypeOf, mode: str = "split") -> OperatorListState:
-        """A list, made if there is none of its name.
+    @property
+    def names(self) -> list[str]:
+        """Of all states, those that were restored and not asked for yet among them."""
+        return list(self._states)
 
-        Args:
-            name: Its name.
-            value: The type of its elements.
-            mode: `split` or `union`.
+    def list_state(self, name: str, value: TypeOf) -> OperatorListState:
+        """A list whose elements are dealt out when the job is rescaled.
 
         Raises:
             IncompatibleError: What was restored can't become it.
         """
-        found = self._state(NewOperatorState(name, (), mode, value).meta_info())
-        assert isinstance(found, OperatorListState)  # noqa: S101 - by its mode
-        return found
+        return OperatorListState(self._registered(NewOperatorState(name, (), "split", value)))
+
+    def union_list_state(self, name: str, value: TypeOf) -> OperatorListState:
+        """A list of which every subtask gets all elements when the job restarts.
+
+        Raises:
+            IncompatibleError: What was restored can't become it.
+        """
+        return OperatorListState(self._registered(NewOperatorState(name, (), "union", value)))
 
     def broadcast_state(self, name: str, key: TypeOf, value: TypeOf) -> BroadcastState:
-        """A broadcast map, likewise."""
-        found = self._state(NewOperatorState(name, (), "broadcast", value, key).meta_info())
-        assert isinstance(found, BroadcastState)  # noqa: S101 - by its mode
-        return found
-
-    def declared(self, declaration: StateDeclaration) -> OperatorListState | BroadcastState:
-        """The state of a declaration that is redistributed.
+        """A map of which every subtask has a copy.
 
         Raises:
-            DeclarationError: It is of mode `NONE`, which is keyed state.
             IncompatibleError: What was restored can't become it.
         """
-        name = declaration.name
-        if isinstance(declaration, BroadcastStateDeclaration):
-            return self.broadcast_state(
-                name, declaration.key_type.snapshot(), declaration.value_type.snapshot()
-            )
-        lists = isinstance(declaration, ListStateDeclaration)
-        if not lists or declaration.redistribution_mode is RedistributionMode.NONE:
-            raise DeclarationError("keyed state is no operator state", place=declaration.place)
-        assert isinstance(declaration, ListStateDeclaration)  # noqa: S101 - as just seen
-        mode = declaration.redistribution_strategy.value.lower()
-        return self.list_state(name, declaration.type.snapshot(), mode)
+        asked = NewOperatorState(name, (), "broadcast", value, key)
+        return BroadcastState(self._registered(asked))
 
-    # ------------------------------------------------------------------------- snapshots
+    def snapshot(self, target: SnapshotTarget) -> SnapshotTask[OperatorHandle | None]:
+        """Take a snapshot: what is there now, written when the task is run."""
+        held = [(one.info, one.encoded()) for one in self._states.values()]
+        return SnapshotTask(lambda: self._written(held, target), held.clear)
 
-    def restore(self, handle: OperatorHandle, directory: Directory | StateFiles) -> None:
-        """Begin with what a handle holds; before any state is asked for.
+    def restore(self, assigned: Iterable[AssignedElements], files: StateFiles) -> None:
+        """Put elements of old subtasks in, behind what is there.
 
         Raises:
-            SnapshotError: The file can't be read.
+            SnapshotError: A file can't be read.
         """
-        files = directory if isinstance(directory, StateFiles) else StateFiles(directory)
-        if handle.stream is None:
-            return
-        file = open_operator_file(files.open(handle.stream), handle)
-        for info in file.states:
-            self._infos[info.name] = info
-            self._states[info.name] = made = _made(info)
-            if info.name in handle.states:
-                made.load(_elements(file, info.name))
+        for one in assigned:
+            if one.handle.stream is None:
+                continue
+            file = open_operator_file(files.open(one.handle.stream), one.handle)
+            for info in file.states:
+                held = self._states.setdefault(
+                    info.name, _Held(info, operator_layout(info), restored=True)
+                )
+                if info.name in one.elements:
+                    _load(held, file, *one.elements[info.name])
 
-    def snapshot(self, target: SnapshotTarget) -> OperatorHandle | None:
-        """Write all states to a file of their own; nothing if there are none."""
-        if not self._states:
+    def _written(
+        self, states: list[tuple[StateMetaInfo, list[bytes]]], target: SnapshotTarget
+    ) -> OperatorHandle | None:
+        if not states:
             return None
-        infos = list(self._infos.values())
-        lists = tuple(one for one in infos if one.kind is BackendStateType.OPERATOR)
-        broadcasts = tuple(one for one in infos if one.kind is BackendStateType.BROADCAST)
-        header = OperatorHeader(CURRENT_VERSION, self.compressed, lists, broadcasts)
-        states = [(one, self._states[one.name].encoded()) for one in (*lists, *broadcasts)]
-        data, offsets = encode_operator_file(header, states)
+        kinds = BackendStateType.OPERATOR, BackendStateType.BROADCAST
+        lists, broadcasts = ([one for one in states if one[0].kind is kind] for kind in kinds)
+        header = OperatorHeader(
+            CURRENT_VERSION,
+            self.compressed,
+            tuple(info for info, _ in lists),
+            tuple(info for info, _ in broadcasts),
+        )
+        data, offsets = encode_operator_file(
+            header,
+            [(info, pa.array(held, pa.large_binary())) for info, held in (*lists, *broadcasts)],
+        )
         name = str(uuid.uuid4())
         with target.directory.open_output(name) as file:
             file.write(data)
         return OperatorHandle(offsets, RelativeHandle(name, len(data)))
 
-    def _state(self, info: StateMetaInfo) -> OperatorListState | BroadcastState:
-        held = self._infos.get(info.name)
+    def _registered(self, asked: NewOperatorState) -> _Held:
+        info = asked.meta_info()
+        held = self._states.get(info.name)
         if held is None:
-            self._states[info.name] = _made(info)
-            self._infos[info.name] = info
-        elif held != info:
+            held = self._states[info.name] = _Held(info, operator_layout(info))
+        elif held.info != info:
             self._succeed(held, info)
-        return self._states[info.name]
+        held.restored = False
+        return held
 
-    def _succeed(self, held: StateMetaInfo, info: StateMetaInfo) -> None:
+    def _succeed(self, held: _Held, info: StateMetaInfo) -> None:
         """Let a restored state be what it is asked to be."""
         place = f"state {info.name!r}"
-        if (held.kind, held.options) != (info.kind, info.options):
+        modes = held.info.options.get(DISTRIBUTION_MODE), info.options.get(DISTRIBUTION_MODE)
+        if modes[0] != modes[1] or not held.restored:
             raise IncompatibleError(
-                "it is redistributed in another way than the snapshot says",
+                f"it was {modes[0]}, and is asked for as {modes[1]}"
+                if modes[0] != modes[1]
+                else "it was asked for before, as another",
                 place=place,
-                remedy="declare it as it was, or under another name",
+                remedy="a state keeps its mode and its types while it is used",
             )
         worst = Verdict.COMPATIBLE_AS_IS
-        for which, entry in info.serializers.items():
-            result = entry.snapshot.resolve_schema_compatibility(held.serializers[which].snapshot)
-            if not result.usable:
-                raise IncompatibleError(
-                    f"its {which.lower().replace('_', ' ')} can't be restored as it is declared",
-                    place=place,
-                    remedy="declare the type that the snapshot has",
-                )
-            worst = max(worst, result.verdict)
+        for role in (KEY_SERIALIZER, VALUE_SERIALIZER):
+            if role in info.serializers:
+                new, old = info.serializers[role].snapshot, held.info.serializers[role].snapshot
+                result = new.resolve_schema_compatibility(old)
+                if not result.usable:
+                    raise IncompatibleError(
+                        f"{old.type_name} can't become {new.type_name}", place=place
+                    )
+                worst = max(worst, result.verdict)
+        layout = operator_layout(info)
         if worst is not Verdict.COMPATIBLE_AS_IS:
-            self._states[info.name].migrate(operator_layout(info))
-        self._infos[info.name] = info
+            _migrate(held, layout)
+        held.info, held.layout = info, layout
 
 
-def _made(info: StateMetaInfo) -> OperatorListState | BroadcastState:
-    layout = operator_layout(info)
-    if layout.key is not None:
-        return BroadcastState(info.name, layout.key, layout.value)
-    return OperatorListState(info.name, layout.value)
+def _load(held: _Held, file: OperatorFile, first: int, last: int) -> None:
+    """Put elements of a file in."""
+    found = file.elements(held.info.name)
+    bounds = zip(found.starts[first:last].tolist(), found.ends[first:last].tolist(), strict=True)
+    if held.layout.key is None:
+        held.elements += [file.content[start:end].tobytes() for start, end in bounds]
+        return
+    for _ in bounds:
+        batch = held.layout.decode(file, held.info.name, 0)
+        held.entries.update(held.layout.pairs(batch))
 
 
-def _elements(file: OperatorFile, state: str) -> list[bytes]:
-    """The bytes of each element of a state."""
-    found = file.elements(state)
-    content = np.ascontiguousarray(file.content).data
-    bounds = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
-    return [bytes(content[start:end]) for start, end in bounds]
+def _migrate(held: _Held, layout: OperatorLayout) -> None:
+    """Read everything as it was, and write it as it is to be."""
+    value = held.layout.value, layout.value
+    held.elements = [_moved(*value, one) for one in held.elements]
+    if held.layout.key is not None and layout.key is not None:
+        key = held.layout.key, layout.key
+        held.entries = {
+            _moved(*key, one): _moved(*value, other) for one, other in held.entries.items()
+        }
 
 
-def _read(serializer: TypeSerializer, data: bytes, state: str) -> Any:
-    return serializer.read(DataInput(data, f"state {state!r}"))
+def _moved(old: TypeSerializer, new: TypeSerializer, data: bytes) -> bytes:
+    return written(new, migrate_value(old, new, old.read(DataInput(data, "operator state"))))

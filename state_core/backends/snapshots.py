@@ -113,7 +113,10 @@ class SnapshotStrategy(Protocol, Generic[Resources]):
         """It will never be."""
 
 
-class SnapshotTask:
+Handle = TypeVar("Handle")
+
+
+class SnapshotTask(Generic[Handle]):
     """The asynchronous part of a snapshot, to be run once, by whichever thread.
 
     Args:
@@ -121,14 +124,12 @@ class SnapshotTask:
         release: Gives the resources back.
     """
 
-    def __init__(
-        self, write: Callable[[], KeyedHandle | None], release: Callable[[], None]
-    ) -> None:
-        self._write: Callable[[], KeyedHandle | None] | None = write
+    def __init__(self, write: Callable[[], Handle], release: Callable[[], None]) -> None:
+        self._write: Callable[[], Handle] | None = write
         self._release = release
         self._lock = Lock()
 
-    def run(self) -> KeyedHandle | None:
+    def run(self) -> Handle:
         """Write the snapshot, and release its resources whatever happens.
 
         Raises:
@@ -147,13 +148,15 @@ class SnapshotTask:
         if self._claim() is not None:
             self._release()
 
-    def _claim(self) -> Callable[[], KeyedHandle | None] | None:
+    def _claim(self) -> Callable[[], Handle] | None:
         with self._lock:
             write, self._write = self._write, None
         return write
 
 
-def take_snapshot(strategy: SnapshotStrategy[Resources], target: SnapshotTarget) -> SnapshotTask:
+def take_snapshot(
+    strategy: SnapshotStrategy[Resources], target: SnapshotTarget
+) -> SnapshotTask[KeyedHandle | None]:
     """The synchronous part of a snapshot; what is left to do comes back."""
     resources = strategy.sync_prepare_resources(target.checkpoint_id)
     return SnapshotTask(lambda: strategy.async_snapshot(resources, target), resources.release)
