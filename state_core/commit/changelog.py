@@ -55,7 +55,10 @@ class Changelog(Protocol):
         """The changes from one offset to another, both included; to the newest without an end."""
 
     def compact(self, end: int) -> None:
-        """Forget changes that a later one of their key replaces, both at or before an offset."""
+        """Forget changes that a later one of their key replaces, both at or before an offset.
+
+        From then on the log says what the state was at this offset and at later ones.
+        """
 
     def close(self) -> None:
         """Let go of it, without flushing."""

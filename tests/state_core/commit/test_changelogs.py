@@ -1,0 +1,261 @@
+"""Changelogs: one contract; what a crash cuts off, what is compacted, and what is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state_core.commit import Changelogs, FileChangelogs, MemoryChangelogs, StoreSpec
+from state_core.commit.changelog import Change
+from state_core.commit.changelog_backend import undoing
+from state_core.commit.records import SystemStreamPartition
+from state_core.errors import CheckpointRecordError, CommitError
+from tests.commit_tasks import Job
+
+LOG = SystemStreamPartition("kafka", "store-changelog", 3)
+CHANGELOG = {"stores.store.changelog": "kafka.store-changelog"}
+KINDS: dict[str, Callable[[Path], Changelogs]] = {
+    "memory": lambda _: MemoryChangelogs(),
+    "files": FileChangelogs,
+    "small segments": lambda path: FileChangelogs(path, segment_bytes=40),
+}
+written = st.lists(st.tuples(st.sampled_from([b"a", b"b", b""]), st.none() | st.binary(max_size=9)))
+
+
+@pytest.fixture(params=KINDS)
+def changelogs(request: pytest.FixtureRequest, tmp_path: Path) -> Changelogs:
+    """Each kind, empty."""
+    return KINDS[request.param](tmp_path / "changelogs")
+
+
+def folded(changes: list[Change]) -> dict[bytes, bytes]:
+    """The state that changes make."""
+    said = {key: value for _, key, value in changes}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def test_changes_come_in_their_order(changelogs: Changelogs) -> None:
+    """With offsets that go on where another writer ended; a part of them by its ends."""
+    expected = []
+    for _ in range(3):
+        log = changelogs.open(LOG)
+        for _ in range(7):
+            value = None if len(expected) % 3 == 0 else b"%d" % len(expected)
+            log.append(b"key", value)
+            expected.append(Change(len(expected), b"key", value))
+            if len(expected) % 2:
+                log.flush()
+        log.flush()
+        assert log.newest() == len(expected) - 1
+        log.close()
+    log = changelogs.open(LOG)
+    assert list(log.read()) == expected
+    for start in range(22):
+        assert list(log.read(start)) == expected[start:]
+        assert list(log.read(5, start)) == expected[5 : start + 1]
+
+
+def test_an_empty_changelog(changelogs: Changelogs) -> None:
+    """Has no newest change."""
+    log = changelogs.open(LOG)
+    log.flush()
+    assert log.newest() is None
+    assert list(log.read()) == []
+    log.compact(0)
+
+
+def test_partitions_are_apart(changelogs: Changelogs) -> None:
+    """Each has its own offsets."""
+    other = SystemStreamPartition("kafka", "store-changelog", 4)
+    for partition, key in ((LOG, b"a"), (other, b"b")):
+        log = changelogs.open(partition)
+        log.append(key, b"1")
+        log.flush()
+        assert list(log.read()) == [Change(0, key, b"1")]
+
+
+def test_what_was_not_flushed_may_be_gone(changelogs: Changelogs) -> None:
+    """And is, where it was only in memory."""
+    log = changelogs.open(LOG)
+    log.append(b"a", b"1")
+    log.flush()
+    log.append(b"a", b"2")
+    assert log.newest() == 0
+    log.close()
+    assert list(changelogs.open(LOG).read()) == [Change(0, b"a", b"1")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(rounds=st.lists(written, max_size=6), data=st.data())
+def test_compaction_keeps_the_state(
+    kind: str, rounds: list[list[tuple[bytes, bytes | None]]], data: st.DataObject
+) -> None:
+    """At every offset from where it ends, also for a reader from the start; and offsets stay."""
+    import tempfile  # noqa: PLC0415 - each example has a directory of its own
+
+    with tempfile.TemporaryDirectory() as path:
+        changelogs = KINDS[kind](Path(path))
+        everything: list[Change] = []
+        end = 0  # committed checkpoints follow each other
+        for changes in rounds:
+            log = changelogs.open(LOG)
+            for key, value in changes:
+                log.append(key, value)
+                everything.append(Change(len(everything), key, value))
+                log.flush()
+            end = data.draw(st.integers(end, max(end, len(everything) - 1)))
+            log.compact(end)
+            for at in range(end, len(everything)):
+                assert folded(list(log.read(0, at))) == folded(everything[: at + 1])
+            assert list(log.read(end + 1)) == everything[end + 1 :]
+            assert log.newest() == (len(everything) - 1 if everything else None)
+            log.close()
+
+
+def test_files_are_compacted(tmp_path: Path) -> None:
+    """So that a log is not as long as its history."""
+    changelogs = FileChangelogs(tmp_path, segment_bytes=1000)
+    log = changelogs.open(LOG)
+    for number in range(2000):
+        log.append(b"%d" % (number % 10), b"x" * 20)
+        if number % 10 == 9:
+            log.flush()
+    before = sum(one.stat().st_size for one in tmp_path.rglob("*.log"))
+    log.compact(1999)
+    after = sum(one.stat().st_size for one in tmp_path.rglob("*.log"))
+    assert before > 60_000
+    assert after < 3_000
+    assert len(folded(list(log.read()))) == 10
+
+
+def batches(path: Path, count: int) -> Path:
+    """A file of so many batches of one change each."""
+    log = FileChangelogs(path).open(LOG)
+    for number in range(count):
+        log.append(b"key", b"%d" % number)
+        log.flush()
+    log.close()
+    (file,) = path.rglob("*.log")
+    return file
+
+
+@given(st.data())
+def test_what_a_crash_cut_off_is_cut_off_for_good(data: st.DataObject) -> None:
+    """Whole batches stay, at any cut; what is appended next follows the last whole one."""
+    import tempfile  # noqa: PLC0415 - each example has a directory of its own
+
+    with tempfile.TemporaryDirectory() as path:
+        file = batches(Path(path), 5)
+        whole = file.read_bytes()
+        cut = data.draw(st.integers(0, len(whole)))
+        tail = data.draw(st.binary(max_size=20))
+        file.write_bytes(whole[:cut] + tail)
+        log = FileChangelogs(path).open(LOG)
+        kept = cut // (len(whole) // 5)
+        expected = [Change(one, b"key", b"%d" % one) for one in range(kept)]
+        found = list(log.read())
+        assert found[:kept] == expected
+        assert len(found) == kept or whole.startswith((whole[:cut] + tail)[: cut + 1])
+        log.append(b"key", b"new")
+        log.flush()
+        log.close()
+        again = list(FileChangelogs(path).open(LOG).read())
+        assert again == [*found, Change(len(found), b"key", b"new")]
+
+
+def test_damage_in_the_middle_is_refused(tmp_path: Path) -> None:
+    """In a segment that others follow nothing can have been cut off."""
+    log = FileChangelogs(tmp_path, segment_bytes=1).open(LOG)
+    for number in range(3):
+        log.append(b"key", b"%d" % number)
+        log.flush()
+    log.close()
+    first = min(tmp_path.rglob("*.log"))
+    data = first.read_bytes()
+    first.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(CheckpointRecordError, match="a batch is damaged"):
+        list(FileChangelogs(tmp_path).open(LOG).read())
+
+
+values = st.none() | st.sampled_from([b"1", b"2"])
+states = st.dictionaries(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([b"1", b"2"]))
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), values)), states)
+def test_undoing_makes_a_log_say_what_a_store_holds(
+    said: list[tuple[bytes, bytes | None]], state: dict[bytes, bytes]
+) -> None:
+    """And appends nothing that it says already."""
+    changes = [Change(at, *one) for at, one in enumerate(said)]
+    held: dict[bytes, bytes | None] = {change.key: None for change in changes}
+    held.update(state)
+    more = list(undoing(changes, held))
+    whole = [*changes, *(Change(len(changes) + at, *one) for at, one in enumerate(more))]
+    assert folded(whole) == state
+    before = {change.key: change.value for change in changes}
+    assert all(before.get(key) != value for key, value in more)
+
+
+def test_uncommitted_changes_are_undone_whoever_restores(tmp_path: Path) -> None:
+    """A changelog stays whole beside a blob store: it may be restored from later."""
+    both = CHANGELOG | {"stores.store.backup.factories": "blob_store,changelog"}
+    with Job(tmp_path, both) as job:
+        task = job.task()
+        task.put(a="1", b="1")
+        task.commit()
+        task.put(a="never committed", b=None, c="never committed")
+        FileChangelogs(tmp_path / "changelogs").open(LOG)
+        for log in task.started.commits.backups.values():
+            for one in getattr(log, "_logs", {}).values():
+                one.flush()
+        task = job.task("elsewhere")
+        assert task.content() == {"a": "1", "b": "1"}
+        task.put(d="1")
+        task.commit()
+        name = "stores.store.restore.factory"
+        assert job.task("third", **{name: "changelog"}).content() == {"a": "1", "b": "1", "d": "1"}
+
+
+def test_a_changelog_is_added_to_a_store_that_has_content(tmp_path: Path) -> None:
+    """It gets every key; also if it has another content from long ago."""
+    log = FileChangelogs(tmp_path / "changelogs").open(LOG)
+    log.append(b"old", b"1")
+    log.append(b"a", b"1")
+    log.flush()
+    log.close()
+    with Job(tmp_path, {"stores.store.backup.factories": "blob_store"}) as job:
+        task = job.task()
+        task.put(a="2", b="2")
+        task.commit()
+        job.config = CHANGELOG | {"stores.store.backup.factories": "changelog,blob_store"}
+        task = job.task()
+        task.commit()
+        name = "stores.store.backup.factories"
+        assert job.task("elsewhere", **{name: "changelog"}).content() == {"a": "2", "b": "2"}
+
+
+def test_without_a_checkpoint_a_store_is_made_of_the_whole_log(tmp_path: Path) -> None:
+    """As the spec has it for a job that had a changelog before it had checkpoints."""
+    log = FileChangelogs(tmp_path / "changelogs").open(LOG)
+    for key, value in ((b"a", b"1"), (b"b", b"1"), (b"a", None)):
+        log.append(key, value)
+    log.flush()
+    with Job(tmp_path, CHANGELOG) as job:
+        assert job.task().content() == {"b": "1"}
+        assert list(log.read()) == list(FileChangelogs(tmp_path / "changelogs").open(LOG).read())
+
+
+def test_a_changelog_that_ends_before_its_marker_is_refused(tmp_path: Path) -> None:
+    """It was made anew: what the checkpoint says is nowhere."""
+    with Job(tmp_path, CHANGELOG, [StoreSpec.in_memory("store")]) as job:
+        task = job.task()
+        task.put(a="1", b="2")
+        task.commit()
+        for file in tmp_path.rglob("*.log"):
+            file.unlink()
+        with pytest.raises(CommitError, match="ends at None, before the checkpoint's 1"):
+            job.task()
