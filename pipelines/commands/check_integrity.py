@@ -226,7 +226,7 @@ def _print_salvage(done: SalvageReport) -> None:
 def _amount(loss: Loss) -> str:
     entries = [] if loss.entries is None else [f"{loss.entries} entries"]
     size = [] if loss.size is None else [f"at most {bytes_text(loss.size)}"]
-    return ", ".join([*entries, *size]) or "nobody knows how much"
+    return ", ".join([*entries, *size]) or "an unknown amount"
 
 
 def _print_lake(name: str, faults: list[str]) -> None:

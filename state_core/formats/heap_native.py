@@ -129,7 +129,8 @@ class _GroupReader:
             if self.broken is None:
                 raise
         if self.broken is not None:
-            raise self.broken.within(f"key group {self.span.group}")
+            place = f"{self.broken.place}, key group {self.span.group}"
+            raise CorruptSnapshotError(self.broken.problem, place=place) from self.broken
 
     def _states(self) -> Iterator[Entries]:
         seen = set()

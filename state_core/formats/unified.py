@@ -156,7 +156,8 @@ class _Scanner:
                 if progress[scan.COUNT]:
                     yield self._table(int(progress[scan.COUNT]))
             if self.broken is not None and status not in _FAULTS:
-                raise self.broken.within(f"key group {self.groups[-1]}")
+                place = f"{self.broken.place}, key group {self.groups[-1]}"
+                raise CorruptSnapshotError(self.broken.problem, place=place) from self.broken
             if self.to_the_end:
                 self._check_ends(int(progress[scan.GROUP]))
             if status in _FAULTS:

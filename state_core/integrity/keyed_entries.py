@@ -82,8 +82,8 @@ def examine(
             found.fault(FaultKind.KEY_GROUP, place, error)
         stored = source.stored(key_groups)
         size = None
-        if stored is not None and not source.header.compressed:
-            size = max(0, stored - pass_.passed)
+        if stored is not None:
+            size = stored if source.header.compressed else max(0, stored - pass_.passed)
         found.lose(place, error.problem, size=size)
     pass_.finish()
     return found
