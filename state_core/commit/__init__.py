@@ -8,7 +8,8 @@
 `memory_backend`        copies in memory: the test double
 `blob_backend`          new files alone, over any file system; `blob_store`, `snapshot_index`
 `changelog_backend`     every put and delete; `changelog`
-`stores`                stores of keys and values, persistent or not; `task_stores`, `local_disk`
+`stores`                stores of keys and values, persistent or not; `rocksdb_store`,
+                        `task_stores`, `local_disk`
 `decisions`             what a commit and a restore decide, as pure functions
 `steps`                 the steps of a commit, and what a crash between them leaves
 `task_start`            a task's restore
