@@ -3,9 +3,16 @@
 import dagster as dg
 
 from pipelines.assets import archive_assets, migrated_tables
-from pipelines.ops import compress
+from pipelines.ops import check_declarations, compress, run_functions
 
-__all__ = ["archive_job", "asset_jobs", "compression_job", "migration_job", "op_jobs"]
+__all__ = [
+    "archive_job",
+    "asset_jobs",
+    "compression_job",
+    "migration_job",
+    "op_jobs",
+    "process_job",
+]
 
 archive_job = dg.define_asset_job(
     "archive_and_export",
@@ -29,5 +36,14 @@ def compression_job() -> None:
     compress()
 
 
+@dg.job(
+    name="run_process_functions",
+    description="A job of process functions over what its sources got: checked, then run once.",
+)
+def process_job() -> None:
+    """The check comes first: nothing that is not legal runs."""
+    run_functions(check_declarations())
+
+
 asset_jobs = [archive_job, migration_job]
-op_jobs = [compression_job]
+op_jobs = [compression_job, process_job]

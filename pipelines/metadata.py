@@ -17,6 +17,7 @@ from pipelines.lake.rescaling import OperatorPlan, group_totals
 from pipelines.lake.table_rows import table_rows
 from pipelines.migrations import Outcome
 from pipelines.pictures import key_group_histogram
+from pipelines.runtime import RunResult
 from pipelines.shown import bytes_text, plain
 from state_core.declarations.findings import Finding
 from state_core.formats.recompression import Recompression
@@ -29,6 +30,7 @@ __all__ = [
     "export_metadata",
     "outcome_metadata",
     "plan_metadata",
+    "run_metadata",
     "savepoint_metadata",
     "tables_metadata",
     "verdicts_metadata",
@@ -206,6 +208,18 @@ def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
     ]  # fmt: skip
     columns = ("operator", "state", "verdict", "why")
     return {"verdicts": dg.MetadataValue.md(_markdown(columns, rows))}
+
+
+def run_metadata(done: RunResult) -> Metadata:
+    """Of a run of process functions."""
+    return {
+        "run": done.run,
+        "records in": done.records,
+        "rows out": done.rows,
+        "snapshot": done.snapshot_id or "none: nothing was new",
+        "begun before": done.resumed,
+        **({} if done.watermark is None else {"watermark": done.watermark}),
+    }
 
 
 def findings_metadata(findings: Iterable[Finding]) -> Metadata:

@@ -1,8 +1,8 @@
-"""The schedule: every night the newest savepoint, whether or not the sensor runs."""
+"""Schedules: the newest savepoint every night, and process functions every quarter of an hour."""
 
 import dagster as dg
 
-from pipelines.jobs import archive_job
+from pipelines.jobs import archive_job, process_job
 from pipelines.partitions import snapshot_partitions
 from pipelines.resources import Locations
 from pipelines.sensors import find_savepoints
@@ -26,4 +26,12 @@ def nightly_archive(
     return dg.RunRequest(run_key=newest, partition_key=newest)
 
 
-all_schedules = [nightly_archive]
+@dg.schedule(job=process_job, cron_schedule="*/15 * * * *")
+def frequent_run(locations: Locations) -> dg.RunRequest | dg.SkipReason:
+    """Runs the declared job of process functions over what its sources got."""
+    if not locations.declared_job:
+        return dg.SkipReason("no job is named: set STATELAKE_DECLARED to MODULE:JOB")
+    return dg.RunRequest()
+
+
+all_schedules = [nightly_archive, frequent_run]

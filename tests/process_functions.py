@@ -55,10 +55,15 @@ class FakeOperatorStates:
     def __init__(self) -> None:
         self.held: dict[str, Any] = {}
 
-    def declared(self, declaration: StateDeclaration) -> Any:
-        """The state of a name."""
-        made = FakeBroadcast() if declaration.kind == "broadcast" else []
-        return self.held.setdefault(declaration.name, made)
+    def list_state(self, name: str, value: object) -> Any:
+        """The list of a name."""
+        return self.held.setdefault(name, [])
+
+    union_list_state = list_state
+
+    def broadcast_state(self, name: str, key: object, value: object) -> Any:
+        """The map of a name."""
+        return self.held.setdefault(name, FakeBroadcast())
 
 
 class FakeBroadcast:

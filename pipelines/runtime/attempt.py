@@ -20,6 +20,7 @@ from pipelines.runtime.subtasks import (
     run_subtask,
 )
 from state_core import open_snapshot
+from state_core.backends.operator_state import assign_operator_state
 from state_core.declarations.jobs import StreamKind
 from state_core.filesystem import Directory
 from state_core.formats.metadata import CheckpointMetadata, OperatorState, SubtaskState
@@ -87,9 +88,13 @@ class Attempt:
             keyed = tuple(
                 one.managed_keyed for one in subtasks.values() if one.managed_keyed is not None
             )
+            before = 0 if found is None else found.parallelism
+            handles = [
+                subtasks.get(index, SubtaskState()).managed_operator for index in range(before)
+            ]
+            assigned = assign_operator_state(handles, self.parallelism(operator))
             self._restored[uid] = [
-                Restored(location, keyed, subtasks.get(index, SubtaskState()).managed_operator)
-                for index in range(self.parallelism(operator))
+                Restored(location, keyed, tuple(elements)) for elements in assigned
             ]
 
     # ------------------------------------------------------------------------- process

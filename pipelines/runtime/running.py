@@ -215,20 +215,16 @@ class _Run:
             )
 
     def _restore_location(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
-        """A savepoint at the run's parallelism: the last run's own, or an export."""
+        """The savepoint that the last run left, whatever its parallelism was; or an export."""
         if not plan.restore:
             return ""
-        before = self.log.plan(plan.run - 1) if plan.run > 1 else None
         left = self.log.prepared(plan.run - 1) if plan.run > 1 else None
-        if before is not None and left is not None and before.parallelism == plan.parallelism:
+        if left is not None:
             directory = self.log.run_directory(plan.run - 1)
             if directory.is_file(f"{left.savepoint}/_metadata"):
                 return directory.full(left.savepoint)
         target = attempt.directory.full("restored")
-        export_snapshot(
-            self.lake, self.job.name, plan.restore, target, parallelism=plan.parallelism,
-            engine=engine,
-        )  # fmt: skip
+        export_snapshot(self.lake, self.job.name, plan.restore, target, engine=engine)
         return target
 
     # ------------------------------------------------------------------------- commit

@@ -28,9 +28,11 @@ from state_core.backends import (
     restore_backend,
     rocksdb_backend,
 )
+from state_core.backends.operator_state import AssignedElements
 from state_core.declarations.jobs import Side, StreamKind
 from state_core.errors import EncodeError, ProcessError, StateError
 from state_core.filesystem import Directory
+from state_core.formats.state_files import StateFiles
 from state_core.handles import KeyedHandle, OperatorHandle
 from state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
 from state_core.process.jobs import OperatorNode
@@ -49,12 +51,12 @@ class Restored:
     Attributes:
         location: The savepoint's directory.
         keyed: Its handles, of all subtasks.
-        operator: This subtask's handle of operator state.
+        operator: What this subtask gets of the operator state.
     """
 
     location: str
     keyed: tuple[KeyedHandle, ...] = ()
-    operator: OperatorHandle | None = None
+    operator: tuple[AssignedElements, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,8 +174,8 @@ class _Subtask:
         self.keyed = self._keyed_backend()
         self.states = OperatorStateBackend(compressed=task.compressed)
         restored = task.restored
-        if restored is not None and restored.operator is not None:
-            self.states.restore(restored.operator, Directory(restored.location))
+        if restored is not None:
+            self.states.restore(restored.operator, StateFiles(Directory(restored.location)))
         # threads of one process have the same function; what it keeps is this subtask's alone
         self.function = copy.deepcopy(task.operator.function)
         runtime = RuntimeContext(
@@ -270,7 +272,7 @@ class _Subtask:
         keyed = None
         if self.keyed is not None:
             keyed = self.keyed.snapshot(SnapshotTarget(1, self.directory), savepoint=True).run()
-        return keyed, self.states.snapshot(SnapshotTarget(1, self.directory))
+        return keyed, self.states.snapshot(SnapshotTarget(1, self.directory)).run()
 
 
 def _runs(groups: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:

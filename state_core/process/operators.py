@@ -15,8 +15,15 @@ import pyarrow as pa
 
 from state_core.backends import KeyedStateBackend, StateDescriptor
 from state_core.declarations.jobs import OperatorDeclaration, Side, StreamKind
-from state_core.declarations.states import RedistributionMode, StateDeclaration
+from state_core.declarations.states import (
+    BroadcastStateDeclaration,
+    ListStateDeclaration,
+    RedistributionMode,
+    RedistributionStrategy,
+    StateDeclaration,
+)
 from state_core.errors import LegalityError
+from state_core.formats.new_states import TypeOf
 from state_core.process.batch_states import BatchState
 from state_core.process.contexts import (
     Collector,
@@ -37,10 +44,16 @@ Visit = Callable[[PartitionedContext], None]
 
 
 class OperatorStates(Protocol):
-    """The list and broadcast states of a subtask."""
+    """The list and broadcast states of a subtask: `OperatorStateBackend`."""
 
-    def declared(self, declaration: StateDeclaration) -> Any:
-        """The state of a declaration, made if there is none of its name."""
+    def list_state(self, name: str, value: TypeOf) -> Any:
+        """A list that is split, made if there is none of its name."""
+
+    def union_list_state(self, name: str, value: TypeOf) -> Any:
+        """A list that is united."""
+
+    def broadcast_state(self, name: str, key: TypeOf, value: TypeOf) -> Any:
+        """A map of which every subtask has a copy."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +128,25 @@ class ProcessOperator:
         return state
 
     def operator(self, declaration: StateDeclaration) -> Any:
-        """A list or broadcast state."""
-        return self.backends.operator.declared(declaration)
+        """A list or broadcast state.
+
+        Raises:
+            IncompatibleError: What was restored can't become it.
+        """
+        state = self._states.get(declaration)
+        if state is None:
+            state = self._states[declaration] = self._operator_state(declaration)
+        return state
+
+    def _operator_state(self, declaration: StateDeclaration) -> Any:
+        backend, name = self.backends.operator, declaration.name
+        if isinstance(declaration, BroadcastStateDeclaration):
+            key, value = declaration.key_type.snapshot(), declaration.value_type.snapshot()
+            return backend.broadcast_state(name, key, value)
+        assert isinstance(declaration, ListStateDeclaration)  # noqa: S101 - by its mode
+        if declaration.redistribution_strategy is RedistributionStrategy.UNION:
+            return backend.union_list_state(name, declaration.type.snapshot())
+        return backend.list_state(name, declaration.type.snapshot())
 
     def _backend(self) -> KeyedStateBackend:
         if self.backends.keyed is None:
