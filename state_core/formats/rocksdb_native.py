@@ -150,17 +150,23 @@ class RocksDBFiles:
         Raises:
             CorruptSnapshotError: There is none, or RocksDB can't read its files.
         """
-        database, name = self._database, self.header.states[state].name
+        name = self._family_name(state)
+        try:
+            return self._database.get_column_family(name)
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def _family_name(self, state: int) -> str:
+        """Its name, if there is one."""
+        self.open()
+        name = self.header.states[state].name
         if name not in self._families:
             raise CorruptSnapshotError(
                 f"RocksDB has no column family for state {name!r}",
                 place=self.name,
                 remedy="a file of the checkpoint is missing or another's: copy it whole",
             )
-        try:
-            return database.get_column_family(name)
-        except Exception as error:
-            raise self._fault(error) from error
+        return name
 
     def entries(
         self, key_groups: KeyGroupRange | None = None, states: Sequence[int] | None = None
@@ -180,11 +186,7 @@ class RocksDBFiles:
         if not len(wanted) or not self.files:
             return
         chosen = range(len(self.header.states)) if states is None else states
-        for index in chosen:
-            self.family(index)
-        with self._lock:
-            tables = {} if self.by_rocksdb else self._tables
-        readers = [self._reader(index, wanted, tables) for index in chosen]
+        readers = [self._reader(index, wanted) for index in chosen]
         out = OutputBatch(self._place)
         rows: _Rows = []
         count = 0
@@ -218,8 +220,10 @@ class RocksDBFiles:
         if broken is not None:
             raise broken
 
-    def _reader(self, state: int, wanted: KeyGroupRange, tables: dict[str, Runs]) -> Any:
-        runs = tables.get(self.header.states[state].name)
+    def _reader(self, state: int, wanted: KeyGroupRange) -> FamilyTables | IteratedFamily:
+        name = self._family_name(state)
+        with self._lock:
+            runs = None if self.by_rocksdb else self._tables.get(name)
         if runs is None:
             return IteratedFamily(self.family(state), state, wanted, self.prefix, self._fault)
         return FamilyTables(runs, state, wanted, self.prefix)
