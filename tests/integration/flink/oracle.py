@@ -126,7 +126,14 @@ class FlinkOracle:
         return [Path(one.removeprefix("file:")) for one in answer.split()]
 
     def restore(self, case: str, savepoint: Path, **options: object) -> list[Any]:
-        """What Flink sees after restoring: the sorted lines of every key, as JSON."""
+        """What Flink sees after restoring: the sorted lines of every key, as JSON.
+
+        Args:
+            case: The job.
+            savepoint: What it restores.
+            options: `strict="true"` lets Flink refuse state that no operator claims; `suffix` is
+                what the uids of the operators `counter` and `kinds` end in.
+        """
         chosen = {"backend": "hashmap", "parallelism": 2, "max": 128, "keys": 300, **options}
         with tempfile.TemporaryDirectory() as directory:
             out = Path(directory) / "lines"

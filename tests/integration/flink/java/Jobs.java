@@ -39,6 +39,9 @@ public class Jobs {
     static final AtomicLong SEEN = new AtomicLong();
     static final ConcurrentLinkedQueue<String> LINES = new ConcurrentLinkedQueue<>();
 
+    /** What the uids of `counter` and `kinds` end in. */
+    static String suffix = "";
+
     private static final long STEP = 2654435761L;
     private static final long BASE = -(1L << 40);
     private static final long FAR = 4_000_000_000_000L;
@@ -52,13 +55,15 @@ public class Jobs {
         DataStream<Long> numbers = numbers(env, keys, restoring);
         switch (name) {
             case "wordcount":
-                finish(numbers.map(Jobs::word).returns(Types.STRING).keyBy(word -> word)
-                        .process(new WordCount(keys, restoring)).uid("counter").name("counter"));
+                wordCount(numbers, keys, restoring);
                 return keys;
             case "kinds":
-                finish(numbers.keyBy(k -> BASE + k * STEP)
-                        .process(new Kinds(restoring)).uid("kinds").name("kinds"));
+                kinds(numbers, restoring);
                 return keys;
+            case "both":
+                wordCount(numbers, keys, restoring);
+                kinds(numbers, restoring);
+                return 2 * keys;
             case "windows":
                 return windows(numbers, keys, restoring);
             case "profiles":
@@ -99,6 +104,16 @@ public class Jobs {
                 .returns(Types.LONG).setParallelism(1)
                 .assignTimestampsAndWatermarks(
                         WatermarkStrategy.<Long>noWatermarks()).setParallelism(1);
+    }
+
+    private static void wordCount(DataStream<Long> numbers, long keys, boolean restoring) {
+        finish(numbers.map(Jobs::word).returns(Types.STRING).keyBy(word -> word)
+                .process(new WordCount(keys, restoring)).uid("counter" + suffix).name("counter"));
+    }
+
+    private static void kinds(DataStream<Long> numbers, boolean restoring) {
+        finish(numbers.keyBy(k -> BASE + k * STEP)
+                .process(new Kinds(restoring)).uid("kinds" + suffix).name("kinds"));
     }
 
     /** A second input, with a source of its own. */

@@ -28,7 +28,7 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
  * generate    case= backend= format= compression= parallelism= max= keys= inline= to=
  * checkpoints case= backend= compression= parallelism= max= keys= inline= to= generations=
  *             savepoints= and options of Flink's, by their names
- * restore     case= backend= savepoint= parallelism= max= keys= out=
+ * restore     case= backend= savepoint= parallelism= max= keys= out= [suffix=] [strict=true]
  * </pre>
  */
 public class Oracle {
@@ -55,6 +55,7 @@ public class Oracle {
     }
 
     private static String run(String command, Map<String, String> args) throws Exception {
+        Jobs.suffix = args.getOrDefault("suffix", "");
         switch (command) {
             case "generate":
                 return generate(args);
@@ -148,7 +149,9 @@ public class Oracle {
     private static String restore(Map<String, String> args) throws Exception {
         Configuration conf = configuration(args);
         conf.setString("execution.state-recovery.path", args.get("savepoint"));
-        conf.setString("execution.state-recovery.ignore-unclaimed-state", "true");
+        conf.setString(
+                "execution.state-recovery.ignore-unclaimed-state",
+                args.getOrDefault("strict", "false").equals("true") ? "false" : "true");
         StreamExecutionEnvironment env = environment(conf, args);
         Jobs.LINES.clear();
         Jobs.build(env, args.get("case"), Long.parseLong(args.get("keys")), true);
