@@ -18,7 +18,7 @@ from typing_extensions import Self
 from state_core.backends.configuration import BackendConfiguration
 from state_core.backends.descriptors import StateDescriptor
 from state_core.backends.keys import KeyContext, split_key
-from state_core.backends.registry import RegisteredState, StateRegistry
+from state_core.backends.registry import RegisteredState, StateRegistry, same_info
 from state_core.backends.snapshots import (
     SnapshotStrategy,
     SnapshotTarget,
@@ -174,7 +174,7 @@ class KeyedStateBackend:
         if known is not None and known[0] == descriptor:
             return known[1]
         info = descriptor.meta_info(self.registry.key.snapshot, namespace)
-        if known is not None and self.registered(descriptor.name).info != info:
+        if known is not None and not same_info(self.registered(descriptor.name).info, info):
             raise IncompatibleError(
                 "the state was asked for before, as another", place=f"state {descriptor.name!r}"
             )
@@ -219,7 +219,7 @@ class KeyedStateBackend:
         asked = NewKeyedState.timers(domain, (), namespace=namespace, service=service)
         info = asked.meta_info(self.registry.key.snapshot)
         known = self._queues.get(info.name)
-        if known is not None and self.registered(info.name).info == info:
+        if known is not None and same_info(self.registered(info.name).info, info):
             return known
         registered = self.registry.register(info)
         table: ValueTable = registered.table  # type: ignore[assignment]

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from state_core.backends.registry import same_info
 from state_core.backends.snapshots import SnapshotTarget, SnapshotTask
 from state_core.backends.states import written
 from state_core.errors import EncodeError, IncompatibleError
@@ -309,7 +310,7 @@ class OperatorStateBackend:
         held = self._states.get(info.name)
         if held is None:
             held = self._states[info.name] = _Held(info, operator_layout(info))
-        elif held.info != info:
+        elif not same_info(held.info, info):
             self._succeed(held, info)
         held.restored = False
         return held

@@ -21,7 +21,12 @@ from state_core.backends.tables import Table, entries_of
 from state_core.errors import IncompatibleError, StateError
 from state_core.formats.keyed_layout import RAW_VALUE, TTL, KeyedLayout
 from state_core.formats.keyed_states import layout_of
-from state_core.formats.meta_info import KeyedHeader, SerializerEntry, StateMetaInfo
+from state_core.formats.meta_info import (
+    KeyedHeader,
+    SerializerEntry,
+    StateMetaInfo,
+    write_state_meta_info,
+)
 from state_core.formats.state_compatibility import OperatorSchema, check_operators
 from state_core.formats.unified_encode import StateRows, encode_rows
 from state_core.formats.value_migration import migrate_rows
@@ -29,8 +34,9 @@ from state_core.handles import KeyGroupRange
 from state_core.serializers.compatibility import Compatibility, Verdict
 from state_core.serializers.decoders import undecoded
 from state_core.snapshot import Entries, StateKind
+from state_core.wire import DataOutput
 
-__all__ = ["RegisteredState", "StateRegistry", "TableFactory"]
+__all__ = ["RegisteredState", "StateRegistry", "TableFactory", "same_info"]
 
 Held = TypeVar("Held")
 BATCH_ROWS = 1 << 16
@@ -109,7 +115,7 @@ class StateRegistry:
             found = self.restore(info)
             found.restored = False
             return found
-        if found.info == info:
+        if same_info(found.info, info):
             found.restored = False
             return found
         return self._succeed(found, info)
@@ -163,6 +169,16 @@ class StateRegistry:
         if state.layout.with_ttl != layout.with_ttl:
             rows = StateRows(0, rows.name, old, _with_times(old, rows.batch, self.now()))
         return encode_rows(migrate_rows(rows, layout), 0)
+
+
+def same_info(one: StateMetaInfo, two: StateMetaInfo) -> bool:
+    """Whether a snapshot would say the same of both."""
+    written = []
+    for info in (one, two):
+        out = DataOutput()
+        write_state_meta_info(info, out)
+        written.append(out.to_bytes())
+    return written[0] == written[1]
 
 
 def _why(result: Compatibility) -> str:
