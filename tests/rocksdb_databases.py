@@ -49,6 +49,7 @@ class Settings:
         two_levels: Whether the index is an index of indexes.
         hashed: Whether data blocks have an index of hashes.
         version: Of the format of tables.
+        file_size: Where compaction begins another table.
     """
 
     families: tuple[str, ...] = ("a",)
@@ -60,6 +61,7 @@ class Settings:
     two_levels: bool = False
     hashed: bool = False
     version: int = 5
+    file_size: int = 64 << 20
 
     @property
     def options(self) -> Options:
@@ -77,6 +79,7 @@ class Settings:
             table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
         options = Options(raw_mode=True)
         options.set_disable_auto_compactions(True)
+        options.set_target_file_size_base(self.file_size)
         options.set_compression_type(getattr(DBCompressionType, self.compression)())
         options.set_block_based_table_factory(table)
         return options

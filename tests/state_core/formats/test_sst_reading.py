@@ -30,6 +30,7 @@ settings_ = st.builds(
     two_levels=st.booleans(),
     hashed=st.booleans(),
     version=st.sampled_from([2, 3, 4, 5]),
+    file_size=st.sampled_from([1000, 64 << 20]),
 )
 keys = st.builds(
     lambda group, rest: bytes([group]) + rest,
@@ -139,6 +140,26 @@ def test_many_rows_and_large_values(tmp_path: Path) -> None:
     assert len(rows) == 150_000
     assert (rows, "") == read(files, by_rocksdb=True)
     assert (1, 7, b"large", bytes(30_000_000)) in rows
+
+
+def test_tables_of_one_level_are_one_run(tmp_path: Path) -> None:
+    """Compacted tables behind each other, and below them one that overlaps all."""
+    settings = Settings(file_size=10_000, compression="none")
+    written: list[Step] = [("put", 0, bytes([n % 9]) + b"%d" % n, b"old" * 9) for n in range(5000)]
+    written[2500:2500] = [("flush", 0, b"", b"")]
+    written.append(("compact", 0, b"", b""))
+    written += [("put", 0, bytes([n % 9]) + b"%d" % n, b"new") for n in range(0, 6000, 3)]
+    write(tmp_path, settings, written)
+    files = opened(tmp_path, settings)
+    rows, fault = read(files)
+    assert not fault
+    assert (rows, "") == read(files, by_rocksdb=True)
+    assert sum(value == b"new" for *_, value in rows) == 2000
+    assert len(rows) == 5333
+    runs = sorted(len(run) for run in files._tables["a"])
+    assert runs[0] == 1
+    assert runs[1] > 10
+    assert len(runs) == 2
 
 
 @pytest.mark.parametrize(
