@@ -257,6 +257,7 @@ def _read_fragment(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]
     exact = [name for name in EXACT if piece.source.of_lake and name in names]
     scanner = piece.fragment.scanner(
         schema=piece.schema, columns=sorted({*wanted, *exact}), batch_size=BATCH_ROWS,
+        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
         batch_readahead=2, fragment_readahead=1,
     )  # fmt: skip
     for batch in scanner.to_batches():
