@@ -7,7 +7,7 @@ are still read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -59,6 +59,7 @@ class KeyedSource:
         layouts: How each state's entries are laid out; None where that is not known.
         reader: What reads the entries.
         spans: Where key groups lie; empty for RocksDB, whose files don't say.
+        lengths: How many bytes each has by the offsets, of which a file may lack some.
         faulty: The ids of states whose meta info is wrong: their entries mean nothing.
         suspect: Something is wrong with RocksDB's files, even if no entry shows it.
     """
@@ -70,6 +71,7 @@ class KeyedSource:
     layouts: tuple[KeyedLayout | None, ...]
     reader: UnifiedFile | HeapFile | RocksDBFiles
     spans: tuple[KeyGroupSpan, ...] = ()
+    lengths: dict[int, int] = field(default_factory=dict)
     faulty: frozenset[int] = frozenset()
     suspect: StateError | None = None
 
@@ -113,7 +115,7 @@ class KeyedSource:
         """The bytes of some key groups as stored; None where nothing says."""
         if isinstance(self.reader, RocksDBFiles):
             return None
-        return sum(one.end - one.start for one in self.spans if one.group in key_groups)
+        return sum(length for group, length in self.lengths.items() if group in key_groups)
 
 
 @dataclass(frozen=True)
@@ -235,9 +237,8 @@ def _open_key_groups(
             return UnknownSource(handle)
         _lose_all(handle, where, found, header.problem)
         return None
-    spans = tuple(
-        one for one in _spans(handle, header, source, where, found) if one.group in within
-    )
+    listed, lengths = _spans(handle, header, source, where, found)
+    spans = tuple(one for one in listed if one.group in within)
     layouts, faulty = _layouts(header, source.name, where, found)
     heap = handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans)
     reader: UnifiedFile | HeapFile
@@ -251,7 +252,9 @@ def _open_key_groups(
         reader = HeapFile(source, header, known, spans)
     else:
         reader = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
-    return KeyedSource(where, within, max_parallelism, header, layouts, reader, spans, faulty)
+    return KeyedSource(
+        where, within, max_parallelism, header, layouts, reader, spans, lengths, faulty
+    )
 
 
 def _spans(
@@ -260,23 +263,26 @@ def _spans(
     source: ByteSource,
     where: Place,
     found: Findings,
-) -> list[KeyGroupSpan]:
-    """Key groups and their bytes; where an offset leads to none, that is noted."""
+) -> tuple[list[KeyGroupSpan], dict[int, int]]:
+    """Key groups and their bytes, and how many those should be; what leads to none is noted."""
     size = source.size
     declared = max(size, 0 if handle.stream is None else handle.stream.size)
-    bounds = sorted({at for at in handle.offsets if header.size <= at < size} | {size})
+    bounds = sorted({at for at in handle.offsets if header.size <= at < declared} | {declared})
     behind = dict(pairwise(bounds))
+    lengths = {
+        handle.first + i: behind[at] - at for i, at in enumerate(handle.offsets) if at in behind
+    }
     spans: list[KeyGroupSpan] = []
     for index, at in enumerate(handle.offsets):
         group = handle.first + index
         place = replace(where, key_groups=KeyGroupRange(group, group))
         if at == 0:
             continue
-        if at in behind:
-            spans.append(KeyGroupSpan(group, at, behind[at]))
+        if at in behind and at < size:
+            spans.append(KeyGroupSpan(group, at, min(behind[at], size)))
             continue
         problem = f"its offset {at} lies outside the file's {size} bytes"
-        if size <= at < declared:
+        if at in behind:
             problem = "all of it lies behind the end of the file"
         elif 0 < at < header.size:
             problem = f"its offset {at} lies inside the header of {header.size} bytes"
@@ -286,8 +292,8 @@ def _spans(
             remedy="`_metadata` and this file do not belong together, or one is damaged",
         )
         found.fault(FaultKind.RANGE, place, error)
-        found.lose(place, problem)
-    return spans
+        found.lose(place, problem, size=lengths.get(group))
+    return spans, lengths
 
 
 def _is_heap(source: ByteSource, handle: KeyGroupsHandle, spans: tuple[KeyGroupSpan, ...]) -> bool:
@@ -351,5 +357,5 @@ def _open_rocksdb(
     if len(found.faults) > before:
         suspect = None
     return KeyedSource(
-        where, within, max_parallelism, header, layouts, database, (), faulty, suspect
+        where, within, max_parallelism, header, layouts, database, faulty=faulty, suspect=suspect
     )

@@ -139,7 +139,10 @@ def test_a_file_that_was_cut_off(tmp_path: Path) -> None:
         ("file", 1, None), *_behind(groups[-2:]), ("key group", 1, cut)
     ]  # fmt: skip
     assert f"{keep} bytes, and `_metadata` says" in report.faults[0].problem
-    salvaged(one, *groups[-3:])
+    done = salvaged(one, *groups[-3:])
+    stream = one.keyed(1).stream
+    assert stream is not None
+    assert sum(loss.size or 0 for loss in done.lost) == stream.size - one.span(1, cut)[0]
 
 
 def _behind(groups: list[int]) -> list[tuple[str, int, object]]:
