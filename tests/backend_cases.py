@@ -87,14 +87,18 @@ def descriptor(kind: str, ttl: TimeToLive | None = None, name: str = "") -> Stat
 
 
 def write_savepoint(
-    backends: Sequence[KeyedStateBackend], directory: Path, uid: str = "operator"
+    backends: Sequence[KeyedStateBackend],
+    directory: Path,
+    uid: str = "operator",
+    *,
+    canonical: bool = True,
 ) -> Path:
-    """A whole savepoint of one operator, a backend a subtask."""
+    """A whole savepoint of one operator, a backend a subtask; or in the backends' own form."""
     target = SavepointDirectory(directory)
     subtasks = {
         index: SubtaskState(
             managed_keyed=backend.snapshot(
-                SnapshotTarget(1, target.directory), savepoint=True
+                SnapshotTarget(1, target.directory), savepoint=canonical
             ).run()
         )
         for index, backend in enumerate(backends)

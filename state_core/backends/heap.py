@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from state_core.backends.backend import BackendParts, KeyedStateBackend
 from state_core.backends.configuration import BackendConfiguration
+from state_core.backends.heap_checkpoints import (
+    FrozenState,
+    HeapCheckpointStrategy,
+    HeapResources,
+)
 from state_core.backends.heap_tables import (
-    Frozen,
     HeapListTable,
     HeapMapTable,
     HeapValueTable,
@@ -19,15 +24,17 @@ from state_core.backends.heap_tables import (
 )
 from state_core.backends.registry import StateRegistry
 from state_core.backends.savepoints import SavepointStrategy
-from state_core.backends.snapshots import FullSnapshotResources, SnapshotRun
+from state_core.backends.snapshots import SnapshotRun
 from state_core.backends.tables import Table, ValueTable, entries_of
 from state_core.backends.timer_queues import HeapTimerQueue
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.meta_info import KeyedHeader
-from state_core.handles import KeyGroupRange, KeyGroupsKind
+from state_core.handles import KeyGroupRange
 from state_core.snapshot import StateKind
 
 __all__ = ["HeapStorage", "heap_backend"]
+
+HeapTable: TypeAlias = "HeapValueTable | HeapListTable | HeapMapTable"
 
 
 class HeapStorage:
@@ -40,29 +47,33 @@ class HeapStorage:
     def __init__(self, key_groups: KeyGroupRange) -> None:
         self.key_groups = key_groups
         self.versions = SnapshotVersions()
+        self.tables: dict[str, HeapTable] = {}
 
     def create_table(self, name: str, layout: KeyedLayout) -> Table:
         """A table in memory."""
-        del name
+        table: HeapTable
         if layout.kind is StateKind.MAP:
-            return HeapMapTable(self.versions, self.key_groups, layout)
-        kind = HeapListTable if layout.kind is StateKind.LIST else HeapValueTable
-        return kind(self.versions, self.key_groups)
+            table = HeapMapTable(self.versions, self.key_groups, layout)
+        elif layout.kind is StateKind.LIST:
+            table = HeapListTable(self.versions, self.key_groups)
+        else:
+            table = HeapValueTable(self.versions, self.key_groups)
+        self.tables[name] = table
+        return table
 
     def create_queue(self, table: ValueTable) -> HeapTimerQueue:
         """A queue over a table of timers."""
         return HeapTimerQueue(table, self.key_groups)
 
-    def full_snapshot(self, registry: StateRegistry) -> FullSnapshotResources:
+    def full_snapshot(self, registry: StateRegistry) -> HeapResources:
         """All tables as they are now."""
         version = self.versions.take()
-        frozen = [(state.table, state.table.freeze()) for state in registry]  # type: ignore[union-attr]
+        frozen = [
+            FrozenState(state.layout, self.tables[name].chunks, self.tables[name].freeze())
+            for name, state in registry.states.items()
+        ]
         return _HeapResources(
-            registry.header,
-            self.versions,
-            version,
-            self.key_groups.first,
-            frozen,  # type: ignore[arg-type]
+            registry.header, self.versions, version, self.key_groups.first, frozen
         )
 
     def close(self) -> None:
@@ -78,7 +89,7 @@ class _HeapResources:
         versions: SnapshotVersions,
         version: int,
         first: int,
-        frozen: list[tuple[HeapValueTable | HeapListTable | HeapMapTable, Frozen]],
+        frozen: Sequence[FrozenState],
     ) -> None:
         self.header = header
         self.versions = versions
@@ -89,8 +100,7 @@ class _HeapResources:
     def iterators(self) -> Sequence[_HeapIterator]:
         """One a state."""
         return [
-            _HeapIterator(state_id, self.first, table, held)
-            for state_id, (table, held) in enumerate(self.frozen)
+            _HeapIterator(state_id, self.first, state) for state_id, state in enumerate(self.frozen)
         ]
 
     def release(self) -> None:
@@ -105,36 +115,29 @@ class _HeapIterator:
 
     state_id: int
     first: int
-    table: HeapValueTable | HeapListTable | HeapMapTable
-    frozen: Frozen
+    state: FrozenState
 
     def __iter__(self) -> Iterator[SnapshotRun]:
-        for index, held in enumerate(self.frozen):
-            group = self.first + index
-            for keys, values in self.table.chunks(held):
-                yield SnapshotRun(
-                    group, self.state_id, entries_of(self.state_id, group, keys, values)
-                )
+        for group, held in enumerate(self.state.groups, self.first):
+            for keys, values in self.state.chunks(held):
+                if keys:
+                    entries = entries_of(self.state_id, group, keys, values)
+                    yield SnapshotRun(group, self.state_id, entries)
 
 
 def heap_backend(configuration: BackendConfiguration) -> KeyedStateBackend:
     """A backend whose working state lies in memory.
 
-    Its checkpoints are whole, too, in the unified format.
+    Its checkpoints are whole, too, in the form that Flink's heap backend has for itself.
     """
     storage = HeapStorage(configuration.key_groups)
     registry = configuration.registry(storage)
 
-    def strategy(kind: KeyGroupsKind) -> SavepointStrategy:
-        return SavepointStrategy(
-            lambda: storage.full_snapshot(registry),
-            configuration.key_groups,
-            configuration.prefix,
-            compressed=configuration.compressed,
-            kind=kind,
-        )
+    def prepare() -> HeapResources:
+        return storage.full_snapshot(registry)
 
-    parts = BackendParts(
-        registry, storage, strategy(KeyGroupsKind.SAVEPOINT), strategy(KeyGroupsKind.NATIVE)
-    )
+    key_groups, compressed = configuration.key_groups, configuration.compressed
+    savepoints = SavepointStrategy(prepare, key_groups, configuration.prefix, compressed=compressed)
+    checkpoints = HeapCheckpointStrategy(prepare, key_groups, savepoints, compressed=compressed)
+    parts = BackendParts(registry, storage, savepoints, checkpoints)
     return KeyedStateBackend(configuration, parts)

@@ -28,6 +28,7 @@ __all__ = [
     "KeyContext",
     "composite_key",
     "key_group_of",
+    "key_parts",
     "namespace_ends",
     "runs_of_groups",
     "split_key",
@@ -142,20 +143,35 @@ def split_key(layout: KeyedLayout, composite: bytes) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
-def namespace_ends(layout: KeyedLayout, entries: Entries) -> I64Array:
-    """Where the namespace of each entry ends, and a map's user key begins."""
-    if layout.user_key is None or layout.opaque_key:
-        return entries.key_end
-    fixed = layout.key.wire_length, layout.namespace.wire_length
-    if min(fixed) > 0:
-        return entries.key_start + sum(fixed)
+def key_parts(layout: KeyedLayout, entries: Entries) -> tuple[I64Array, I64Array, I64Array]:
+    """Where the key of each entry ends, its namespace begins, and ends.
+
+    A length may stand behind each; a map's user key follows the last.
+    """
+    key, namespace = layout.key.wire_length, layout.namespace.wire_length
+    if key > 0 and namespace > 0:
+        ends = entries.key_start + key
+        return ends, ends, ends + namespace
+    if namespace > 0 and layout.user_key is None:
+        ends = entries.key_end - namespace
+        return ends, ends, entries.key_end
     cursor = Cursor(entries.data, entries.key_start.copy(), entries.key_end, entries.place)
+    found = []
     for part in (layout.key, layout.namespace):
         start = cursor.position.copy()
         part.decode(cursor)
+        found += [start, cursor.position.copy()]
         if layout.ambiguous:
             cursor.position += trailer_sizes(cursor.position - start)
-    return cursor.position
+    return found[1], found[2], found[3]
+
+
+def namespace_ends(layout: KeyedLayout, entries: Entries) -> I64Array:
+    """Where a map's user key begins in the key of each entry."""
+    if layout.user_key is None or layout.opaque_key:
+        return entries.key_end
+    _, starts, ends = key_parts(layout, entries)
+    return ends + trailer_sizes(ends - starts) if layout.ambiguous else ends
 
 
 def runs_of_groups(entries: Entries) -> Iterator[tuple[int, int, int]]:

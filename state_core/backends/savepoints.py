@@ -25,7 +25,7 @@ from state_core.compression import IDENTIFIER, compress_snappy
 from state_core.formats.meta_info import write_keyed_header
 from state_core.formats.unified_encode import END_OF_KEY_GROUP
 from state_core.formats.writer import KeyedPart, keyed_handle
-from state_core.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
+from state_core.handles import KeyGroupRange, KeyGroupsHandle
 from state_core.kernels.copying import copy_pieces
 from state_core.kernels.encode import write_entry_heads, write_values_heads
 from state_core.serializers.columns import U8Array
@@ -47,7 +47,6 @@ class SavepointStrategy:
         key_groups: Those of this subtask.
         prefix: Bytes of the key-group prefix.
         compressed: Whether key groups are compressed.
-        kind: What the handle is to be called.
     """
 
     def __init__(
@@ -57,13 +56,11 @@ class SavepointStrategy:
         prefix: int,
         *,
         compressed: bool = False,
-        kind: KeyGroupsKind = KeyGroupsKind.SAVEPOINT,
     ) -> None:
         self.prepare = prepare
         self.key_groups = key_groups
         self.prefix = prefix
         self.compressed = compressed
-        self.kind = kind
 
     def sync_prepare_resources(self, checkpoint_id: int) -> FullSnapshotResources:
         """A view of all states."""
@@ -84,10 +81,7 @@ class SavepointStrategy:
             part.size = len(head)
             for merged in merge_by_key_group(resources.iterators()):
                 self._write(merged, file, part)
-        handle = keyed_handle(part, self.key_groups)
-        if self.kind is KeyGroupsKind.NATIVE:
-            return replace(handle, kind=self.kind, handle_id=str(uuid.uuid4()))
-        return handle
+        return keyed_handle(part, self.key_groups)
 
     def _write(self, merged: MergedRun, file: pa.NativeFile, part: KeyedPart) -> None:
         run = merged.run

@@ -92,6 +92,21 @@ def test_every_entry_goes_the_whole_way(golden: GoldenCase, kind: str, tmp_path:
 
 
 @pytest.mark.parametrize("kind", sorted(BACKENDS))
+@pytest.mark.parametrize("golden", golden_cases(), ids=lambda one: one.name)
+def test_checkpoints_hold_the_same(golden: GoldenCase, kind: str, tmp_path: Path) -> None:
+    """Each backend's own form, compressed or not, is read as what it was written of."""
+    for number, (operator, handles) in enumerate(keyed_operators(golden.snapshot)):
+        for parallelism in (3, 2):
+            backends = started(BACKENDS[kind], operator, handles, golden.snapshot, parallelism)
+            where = tmp_path / f"{number}-{parallelism}"
+            write_savepoint(backends, where, canonical=False)
+            for backend in backends:
+                backend.close()
+            ((again, _),) = keyed_operators(where)
+            assert contents(again) == contents(operator)
+
+
+@pytest.mark.parametrize("kind", sorted(BACKENDS))
 @pytest.mark.parametrize(
     "golden",
     [one for one in golden_cases("kinds") if "2.3.0" in one.name],
