@@ -36,6 +36,7 @@ from state_core.formats.state_files import StateFiles
 from state_core.handles import KeyedHandle, OperatorHandle
 from state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
 from state_core.process.jobs import OperatorNode
+from state_core.process.located_keys import locate_keys
 
 __all__ = ["OutputFile", "OutputTarget", "Restored", "SubtaskResult", "SubtaskTask", "run_subtask"]
 
@@ -240,7 +241,9 @@ class _Subtask:
                     self._process_groups(held)
                     held = []
                 continue
-            found = None if keys is None else keys.to_pylist()
+            found = None
+            if keys is not None and groups is not None and self.keyed is not None:
+                found = locate_keys(self.keyed, keys, groups)
             self.operator.process(sides[index], batch.to_pylist(), found)
             self._flush()
         if held:

@@ -4,6 +4,7 @@
 `functions`         what users write: one input, two inputs, two outputs, batches
 `contexts`          what a function is handed: state, timers, the current key
 `state_access`      `StateManager`: declared states, as far as FLIP-433 lets each side
+`located_keys`      keys of a column, with their groups and bytes
 `batch_states`      state for many keys at once, as columns
 `operators`         a function in its place: one subtask of an operator, with its state
 `jobs`              sources, streams, operators and sinks, checked when they are built

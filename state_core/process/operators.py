@@ -33,6 +33,7 @@ from state_core.process.contexts import (
     Timers,
 )
 from state_core.process.functions import OneInputBatchProcessFunction, ProcessFunction
+from state_core.process.located_keys import LocatedKeys
 from state_core.process.state_access import StateManager
 
 __all__ = ["GLOBAL_KEY", "GLOBAL_KEY_TYPE", "Backends", "OperatorStates", "ProcessOperator"]
@@ -228,7 +229,9 @@ class ProcessOperator:
         self._set_watermark(watermark)
         self.function.open(self._apart[next(iter(self._apart))])
 
-    def process(self, side: Side, records: Iterable[Any], keys: Iterable[Any] | None) -> None:
+    def process(
+        self, side: Side, records: Iterable[Any], keys: LocatedKeys | Iterable[Any] | None
+    ) -> None:
         """Records of one input, in their order, with their keys where it is keyed."""
         call, outputs = self._calls[side], self.outputs
         broadcast = side in _FIRST and self.declaration.inputs[0] is StreamKind.BROADCAST
@@ -236,16 +239,26 @@ class ProcessOperator:
         if keys is None:
             for record in records:
                 call(record, *outputs, ctx)
-            return
-        set_key = self._backend().set_current_key
-        if len(outputs) == 1:  # the same as below, quicker
-            (output,) = outputs
+        elif isinstance(keys, LocatedKeys):
+            self._process_located(call, ctx, records, keys)
+        else:
+            set_key = self._backend().set_current_key
             for key, record in zip(keys, records, strict=True):
                 set_key(key)
+                call(record, *outputs, ctx)
+
+    def _process_located(
+        self, call: Callable[..., None], ctx: Any, records: Iterable[Any], keys: LocatedKeys
+    ) -> None:
+        """The same, of keys whose bytes and groups are known."""
+        at, outputs = self._backend().context, self.outputs
+        located = zip(keys.keys, keys.groups, keys.encoded, records, strict=True)
+        if len(outputs) == 1:  # the same as below, quicker
+            (output,) = outputs
+            for at.key, at.group, at.encoded, record in located:
                 call(record, output, ctx)
             return
-        for key, record in zip(keys, records, strict=True):
-            set_key(key)
+        for at.key, at.group, at.encoded, record in located:
             call(record, *outputs, ctx)
 
     def process_batch(self, keys: pa.Array, records: pa.RecordBatch) -> None:

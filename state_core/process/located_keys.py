@@ -1,0 +1,50 @@
+"""Keys of a column with what states need of them: made by the kernels, not key by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.backends import KeyedStateBackend
+from state_core.backends.tables import cut_pieces
+from state_core.errors import KeyGroupError
+from state_core.serializers.columns import ALL_PRESENT, Target
+
+__all__ = ["LocatedKeys", "locate_keys"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedKeys:
+    """Keys, their groups, and their bytes."""
+
+    keys: list[Any]
+    groups: list[int]
+    encoded: list[bytes]
+
+
+def locate_keys(
+    backend: KeyedStateBackend, keys: pa.Array, groups: npt.NDArray[np.int32]
+) -> LocatedKeys:
+    """The keys of a column, of which the groups are known.
+
+    Raises:
+        KeyGroupError: One belongs to another subtask.
+    """
+    own = backend.configuration.key_groups
+    if len(groups) and not own.first <= groups.min() <= groups.max() <= own.last:
+        raise KeyGroupError(
+            f"keys of key groups {groups.min()} to {groups.max()}, and this subtask has {own}",
+            remedy="send every key to the subtask that owns its key group",
+        )
+    serializer = backend.context.serializer
+    bounds = np.zeros(len(keys) + 1, np.int64)
+    np.cumsum(serializer.sizes(keys, ALL_PRESENT), out=bounds[1:])
+    out = np.empty(int(bounds[-1]), np.uint8)
+    serializer.encode(keys, Target(out, bounds[:-1].copy()))
+    ends = bounds.tolist()
+    pieces = cut_pieces(out.tobytes(), ends[:-1], ends[1:])
+    return LocatedKeys(keys.to_pylist(), groups.tolist(), pieces)
