@@ -124,19 +124,24 @@ def test_flink_goes_on_from_every_kind_of_state(
         backend.close()
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-def test_flink_goes_on_from_a_heap_checkpoint(
-    compressed: bool, flink: FlinkOracle, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kind", "compressed"), [("heap", False), ("heap", True), ("rocksdb", False)]
+)
+def test_flink_goes_on_from_a_checkpoint(
+    kind: str, compressed: bool, flink: FlinkOracle, tmp_path: Path
 ) -> None:
-    """The heap backend's own form is that of Flink's heap backend, rescaled by it from 3 to 2."""
-    backends = subtasks("heap", "Long", 3, compressed=compressed)
+    """Each backend's own form is that of Flink's, which rescales it from 3 to 2."""
+    backends = subtasks(kind, "Long", 3, compressed=compressed)
     lines: list[Any] = []
     for number in range(KEYS):
         key = -(1 << 40) + number * 2654435761
         lines += work(of_key(backends, key), number)
     write_savepoint(backends, tmp_path / "sp", "kinds", canonical=False)
-    found = flink.restore("kinds", tmp_path / "sp", keys=KEYS, backend="hashmap")
+    flink_backend = {"heap": "hashmap"}.get(kind, kind)
+    found = flink.restore("kinds", tmp_path / "sp", keys=KEYS, backend=flink_backend)
     assert sorted_lines(found) == sorted_lines(lines)
+    for backend in backends:
+        backend.close()
 
 
 @pytest.mark.parametrize("kind", sorted(BACKENDS))
