@@ -1,4 +1,4 @@
-"""The streams of a `_metadata` that are not keyed state, changed all at once."""
+"""The streams of a `_metadata` that are not managed keyed state, changed all at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from state_core.formats.metadata import CheckpointMetadata, OperatorState, SubtaskState
-from state_core.handles import ChannelHandle, OperatorHandle, StreamHandle
+from state_core.handles import (
+    ChannelHandle,
+    KeyedHandle,
+    KeyGroupsHandle,
+    OperatorHandle,
+    StreamHandle,
+)
 
 __all__ = ["StreamMap", "map_streams"]
 
@@ -14,12 +20,17 @@ StreamMap = Callable[[StreamHandle], StreamHandle]
 
 
 def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMetadata:
-    """The same `_metadata` with the stream of every handle that is not keyed changed."""
+    """The same `_metadata`, and every stream but those of managed keyed state changed."""
 
     def of_operator(handle: OperatorHandle | None) -> OperatorHandle | None:
         if handle is None or handle.stream is None:
             return handle
         return replace(handle, stream=change(handle.stream), merged_dirs=None)
+
+    def of_raw_keyed(handle: KeyedHandle | None) -> KeyedHandle | None:
+        if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
+            return handle  # the raw one is always a stream with key groups
+        return replace(handle, stream=change(handle.stream))
 
     def of_channel(handle: ChannelHandle) -> ChannelHandle:
         return handle if handle.stream is None else replace(handle, stream=change(handle.stream))
@@ -29,6 +40,7 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
             subtask,
             managed_operator=of_operator(subtask.managed_operator),
             raw_operator=of_operator(subtask.raw_operator),
+            raw_keyed=of_raw_keyed(subtask.raw_keyed),
             inputs=tuple(of_channel(one) for one in subtask.inputs),
             outputs=tuple(of_channel(one) for one in subtask.outputs),
         )

@@ -13,8 +13,9 @@ import pytest
 from pipelines.lake.catalog import Lake
 from pipelines.lake.integrity import stored_faults
 from pipelines.lake.records import SnapshotRecord
-from tests.golden_cases import GoldenCase, golden_cases
-from tests.lakes import KINDS, WIDE, WORDS, golden, import_as, raw_savepoint
+from state_core.integrity import check_snapshot
+from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
+from tests.lakes import KINDS, WIDE, WORDS, exported, golden, import_as, raw_savepoint
 
 OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 
@@ -110,3 +111,14 @@ def test_carried_files(lake: Lake, tmp_path: Path) -> None:
     path.unlink()
     (fault,) = stored_faults(lake, record)
     assert "is not there" in fault
+
+
+def test_exports_are_sound(lake: Lake, tmp_path: Path) -> None:
+    """Raw keyed state (timers of Flink 1.8) goes with an export, wherever the source is then."""
+    (source,) = (GOLDEN / "old" / "savepoint-rocksdb-flink1.8.3").rglob("_metadata")
+    record = import_as(lake, source.parent, "s")
+    assert len(record.carried) == 2
+    exported(lake, "s", tmp_path / "export")
+    report = check_snapshot(tmp_path / "export")
+    assert report.faults == ()
+    assert ["raw keyed state" in one.why for one in report.unchecked] == [True]
