@@ -161,7 +161,7 @@ def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
         with pytest.raises(ProcessDiedError):
             import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id=name, engine="local")
     assert [one.snapshot_id for one in lake.summaries(JOB)] == ["monday", "tuesday"]
-    monkeypatch.setattr("pipelines.lake.attempts._alive", lambda _: False)
+    monkeypatch.setattr("pipelines.lake.attempts.is_alive", lambda _: False)
     done = import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id=name, engine="local")
     assert done.new
     assert lake.directory.names("_statelake/attempts") == []
