@@ -186,6 +186,8 @@ def mixed(parallelism: int, max_parallelism: int) -> Made:
                 "split": numbers[10 * subtask : 10 * subtask + 10],
                 "offsets": [list(one.values()) for one in pairs[2 * subtask : 2 * subtask + 2]],
                 "union": names,
+                "lone": [],
+                "rare": [],
             }
         )
     return made, lines
