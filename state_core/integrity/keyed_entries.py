@@ -181,8 +181,10 @@ class _Pass:
         batch = layout.decode(entries)
         wrong = [] if state in self.unhashed else self._misplaced(state, layout, batch)
         stored = layout.stored_value()
-        if isinstance(stored, OpaqueSerializer):
-            self.found.skip(self._where(state), f"values of {stored.name}, which are not decoded")
+        unread = [one for one in (stored, layout.value) if isinstance(one, OpaqueSerializer)]
+        if unread:
+            what = f"values of {unread[-1].name}, which are not decoded"
+            self.found.skip(self._where(state), what)
         elif stored is not None:
             self.found.checked.values += len(entries)
         return wrong

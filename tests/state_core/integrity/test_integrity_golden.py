@@ -11,6 +11,7 @@ from state_core.integrity import check_snapshot, salvage_snapshot
 from tests.checkpoint_chains import golden_chain
 from tests.expected_contents import contents_of, same_lines, tables_of
 from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
+from tests.kryo_savepoint import KRYO_STATES, kryo_savepoint
 from tests.lakes import entries
 
 CASES = [pytest.param(one, id=one.name) for one in golden_cases()]
@@ -65,3 +66,15 @@ def test_a_chain_of_incremental_checkpoints(tmp_path: Path) -> None:
         target = tmp_path / f"salvaged-{moment.snapshot.name}"
         assert salvage_snapshot(moment.snapshot, target).lost == ()
         same_lines(contents_of("chain", tables_of(open_snapshot(target))), moment.held)
+
+
+def test_what_only_kryo_can_read(tmp_path: Path) -> None:
+    """Values of Kryo's are no fault but listed, state by state, and saved as they are."""
+    source = kryo_savepoint(tmp_path / "savepoint")
+    report = check_snapshot(source)
+    assert report.sound
+    assert {one.where.state for one in report.unchecked} == set(KRYO_STATES)
+    assert all("which are not decoded" in one.why for one in report.unchecked)
+    assert report.checked.hashed == report.checked.entries > report.checked.values > 0
+    assert salvage_snapshot(source, tmp_path / "salvaged").lost == ()
+    assert entries(tmp_path / "salvaged") == entries(source)
