@@ -376,10 +376,13 @@ class _GroupReader:
     def _rewritten(self, position: int) -> str:
         return f"{self.file.source.name}, key group {self.span.group}, rewritten byte {position}"
 
+    def _named(self) -> str:
+        return f"{self.file.source.name}, key group {self.span.group}"
+
     def _fault(self, problem: str, position: int) -> CorruptSnapshotError:
         return CorruptSnapshotError(
             problem,
-            place=self._place(position) if position else self.file.source.name,
+            place=self._place(position) if position else self._named(),
             remedy="the file is damaged or was not copied whole: fetch it again",
         )
 
