@@ -8,6 +8,7 @@
 `memory_backend`        copies in memory: the test double
 `blob_backend`          new files alone, over any file system; `blob_store`, `snapshot_index`
 `changelog_backend`     every put and delete; `changelog`
+`kafka`                 checkpoints and changelogs in topics; imported by who wants it
 `stores`                stores of keys and values, persistent or not; `rocksdb_store`,
                         `task_stores`, `local_disk`
 `decisions`             what a commit and a restore decide, as pure functions

@@ -65,13 +65,42 @@ class Changelog(Protocol):
 
 
 class Changelogs(Protocol):
-    """All partitions of all changelogs."""
+    """All partitions of all changelogs.
+
+    Attributes:
+        compaction_lag: Milliseconds after which a log may compact by itself what lies before a
+            marker; None if it never does.
+    """
+
+    compaction_lag: int | None
 
     def open(self, partition: SystemStreamPartition) -> Changelog:
-        """One of them, made if it is not there."""
+        """One of them."""
+
+    def create(self, stream: str, partitions: int) -> None:
+        """Make a stream, if it is not there."""
+
+    def validate(self, stream: str, partitions: int) -> None:
+        """Check that a stream has as many partitions.
+
+        Raises:
+            CommitError: It has not.
+        """
 
 
-class MemoryChangelogs:
+class _Embedded:
+    """A partition is made when it is opened, and compacted only when that is asked for."""
+
+    compaction_lag: int | None = None
+
+    def create(self, stream: str, partitions: int) -> None:
+        """Nothing has to be made."""
+
+    def validate(self, stream: str, partitions: int) -> None:
+        """Everything is there."""
+
+
+class MemoryChangelogs(_Embedded):
     """Changelogs that live as long as their process.
 
     Attributes:
@@ -120,7 +149,7 @@ class _MemoryChangelog:
         self._buffer.clear()
 
 
-class FileChangelogs:
+class FileChangelogs(_Embedded):
     """The embedded changelogs: files below a directory that outlives the host, such as a mount.
 
     A partition is a directory of segments, each named by its first offset; only the last one is

@@ -12,6 +12,7 @@ to a store that a blob store has (then every key that differs is appended).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
@@ -39,6 +40,8 @@ from state_core.commit.serdes import (
 from state_core.errors import CommitError
 
 __all__ = ["ChangelogBackend", "undoing"]
+
+LOG = logging.getLogger(__name__)
 
 COMPACT_EVERY = 1_000_000
 CHECK_EVERY = 256
@@ -72,6 +75,7 @@ class ChangelogBackend(StateBackendFactory):
         retain_existing: Whether a store without a marker is made of the whole log; else it starts
             empty, and the log is undone.
         compact_every: Changes after which the log is compacted up to the committed marker.
+        streams: Streams that the admin makes and checks, with their numbers of partitions.
     """
 
     name = CHANGELOG_FACTORY
@@ -83,11 +87,13 @@ class ChangelogBackend(StateBackendFactory):
         transactional: bool = True,
         retain_existing: bool = True,
         compact_every: int = COMPACT_EVERY,
+        streams: Mapping[str, int] | None = None,
     ) -> None:
         self.changelogs = changelogs
         self.exact = transactional
         self.retain_existing = retain_existing
         self.compact_every = compact_every
+        self.streams = dict(streams or {})
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
         """Appends what these stores are told."""
@@ -98,8 +104,8 @@ class ChangelogBackend(StateBackendFactory):
         return _Restore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
-        """Partitions are made when they are opened."""
-        return _Admin()
+        """Makes and checks the streams."""
+        return _Admin(self)
 
 
 def _markers(context: TaskContext, checkpoint: Checkpoint | None) -> dict[str, ChangelogMarker]:
@@ -191,9 +197,14 @@ class _Restore(TaskRestoreManager):
         self._backend = backend
         self._markers: dict[str, ChangelogMarker] = {}
         self._logs: dict[str, Changelog] = {}
+        self._aged = False
 
     def _init(self, checkpoint: Checkpoint | None) -> None:
         self._markers = _markers(self.context, checkpoint)
+        lag = self._backend.changelogs.compaction_lag
+        if checkpoint is not None and lag is not None:
+            at = upgrade(checkpoint, self.context.changelogs).id.millis
+            self._aged = (self.context.millis - at) * 10 > lag * 9
         for name in self.stores:
             marker = self._markers.get(name)
             partition = marker.changelog if marker else self.context.changelogs[name]
@@ -213,6 +224,16 @@ class _Restore(TaskRestoreManager):
             if marker.offset is None:
                 return
             end = int(marker.offset)
+            newest = self._logs[store].newest()
+            if self._aged and newest is not None and newest > end:
+                LOG.warning(
+                    "task %s: the changelog of store %r may be compacted before %d by now: it is "
+                    "restored to its end, with what was processed after the checkpoint",
+                    self.context.task,
+                    store,
+                    end,
+                )
+                end = None
         elif marker is None and not self._backend.retain_existing:
             return
         opened = self.context.stores.open(store)
@@ -230,8 +251,13 @@ class _Restore(TaskRestoreManager):
 
 
 class _Admin(StateBackendAdmin):
+    def __init__(self, backend: ChangelogBackend) -> None:
+        self._backend = backend
+
     def create_resources(self) -> None:
-        return
+        for stream, partitions in self._backend.streams.items():
+            self._backend.changelogs.create(stream, partitions)
 
     def validate_resources(self) -> None:
-        return
+        for stream, partitions in self._backend.streams.items():
+            self._backend.changelogs.validate(stream, partitions)

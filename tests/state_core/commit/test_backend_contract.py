@@ -66,6 +66,8 @@ changes = st.lists(
 class World:
     """One backend, and hosts for a task."""
 
+    prefix = ""
+
     def __init__(self, backend: str, disk: str, path: Path) -> None:
         self.path = path
         self.disk = disk
@@ -81,7 +83,7 @@ class World:
             "job", "1", "Partition 3",
             TaskStores(disk, "Partition 3", [StoreSpec.segments(one) for one in stores]),
             pool, pool.wait, lambda: next(self.now),
-            {one: SystemStreamPartition("kafka", f"{one}-log", 3) for one in stores},
+            {one: SystemStreamPartition("kafka", f"{self.prefix}{one}-log", 3) for one in stores},
         )  # fmt: skip
 
     def begin(self, context: TaskContext, last: CheckpointV2 | None = None) -> TaskBackupManager:
