@@ -14,15 +14,18 @@ __all__ = [
     "SNAPSHOTS",
     "areas_of",
     "check_names",
+    "checkpoint_log_table",
     "default_snapshot_id",
     "keyed_table",
     "operator_table",
     "path_segment",
     "queue_table",
+    "store_table",
     "timers_table",
 ]
 
 SNAPSHOTS, KEYED, TIMERS, OPERATOR = "snapshots", "keyed", "timers", "operator"
+STORES, CHECKPOINTS = "stores", "_checkpoints"
 LONGEST = 110  # two of them, and what tells a table from an older one, are a name of 255
 LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-encoded
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
@@ -115,3 +118,13 @@ def timers_table(job: str, operator: str) -> str:
 def queue_table(job: str, operator: str, queue: str) -> str:
     """The path of one queue of timers, where an operator's queues are not alike."""
     return f"{timers_table(job, operator)}~{path_segment(queue)}"
+
+
+def store_table(job: str, store: str) -> str:
+    """The path of the table that a store's tasks commit to."""
+    return f"{_job_directory(job)}/{STORES}/{path_segment(store)}"
+
+
+def checkpoint_log_table(job: str) -> str:
+    """The path of a job's checkpoint log."""
+    return f"{_job_directory(job)}/{CHECKPOINTS}"

@@ -24,6 +24,8 @@ from state_core.errors import ConflictError, NotALakeError, UnreadableTableError
 from state_core.filesystem import Directory
 
 __all__ = [
+    "ATTEMPT_KEY",
+    "CONFIGURATION",
     "DATA_DIRECTORY",
     "StateTable",
     "TableFile",
@@ -220,10 +222,10 @@ class StateTable:
             partition_by=[] if partition_by is None else [partition_by],
             commit_properties=_properties(attempt),
         )
-        return self._version_of(before, attempt)
+        return self.version_of(before, attempt)
 
-    def _version_of(self, before: int, attempt: str) -> int | None:
-        """The version after `before` that this attempt's commit became."""
+    def version_of(self, before: int, attempt: str) -> int | None:
+        """The version after `before` that this attempt's commit became; None if there is none."""
         latest = self.require()
         for version in range(before + 1, latest.version() + 1):
             if self.maker(version) == attempt:
