@@ -20,7 +20,7 @@ from state_core.commit import (
     MemoryDisk,
     SystemStreamPartition,
 )
-from state_core.commit.changelog import Change, Changelog
+from state_core.commit.changelog import Change, Changelog, no_matter
 
 _T = TypeVar("_T")
 
@@ -156,8 +156,10 @@ class _Changelog:
     def newest(self) -> int | None:
         return self._log.newest()
 
-    def read(self, start: int = 0, end: int | None = None) -> Iterator[Change]:
-        return self._log.read(start, end)
+    def read(
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+    ) -> Iterator[Change]:
+        return self._log.read(start, end, waiting)
 
     def compact(self, end: int) -> None:
         self._remote.fate(lambda: self._log.compact(end))

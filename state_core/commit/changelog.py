@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -23,12 +23,17 @@ __all__ = [
     "Changelogs",
     "FileChangelogs",
     "MemoryChangelogs",
+    "no_matter",
 ]
 
 BATCH_BYTES = 1 << 18
 SEGMENT_BYTES = 1 << 26
 _BATCH = struct.Struct(">IIQ")  # checksum of what follows, bytes of changes, first offset
 _CHANGE = struct.Struct(">IIi")  # offset behind the first, length of key, of value: -1 if deleted
+
+
+def no_matter() -> None:
+    """Waiting that nobody ends."""
 
 
 class Change(NamedTuple):
@@ -51,8 +56,16 @@ class Changelog(Protocol):
     def newest(self) -> int | None:
         """The offset of the last change that is there for good; None if there never was one."""
 
-    def read(self, start: int = 0, end: int | None = None) -> Iterator[Change]:
-        """The changes from one offset to another, both included; to the newest without an end."""
+    def read(
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+    ) -> Iterator[Change]:
+        """The changes from one offset to another, both included; to the newest without an end.
+
+        Args:
+            start: The first offset.
+            end: The last one.
+            waiting: Called twice a second while nothing comes; may raise to end that.
+        """
 
     def compact(self, end: int) -> None:
         """Forget changes that a later one of their key replaces, both at or before an offset.
@@ -137,7 +150,9 @@ class _MemoryChangelog:
         end = self._owner.ends.get(self._partition, 0)
         return end - 1 if end else None
 
-    def read(self, start: int = 0, end: int | None = None) -> Iterator[Change]:
+    def read(
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+    ) -> Iterator[Change]:
         for change in list(self._changes):
             if change.offset >= start and (end is None or change.offset <= end):
                 yield change
@@ -212,7 +227,9 @@ class _FileChangelog:
     def newest(self) -> int | None:
         return self._flushed - 1 if self._flushed else None
 
-    def read(self, start: int = 0, end: int | None = None) -> Iterator[Change]:
+    def read(
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+    ) -> Iterator[Change]:
         with self._lock:
             segments = list(self._segments)
         behind = [*(int(one.stem) for one in segments[1:]), None]

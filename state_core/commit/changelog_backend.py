@@ -44,7 +44,6 @@ __all__ = ["ChangelogBackend", "undoing"]
 LOG = logging.getLogger(__name__)
 
 COMPACT_EVERY = 1_000_000
-CHECK_EVERY = 256
 
 
 def undoing(
@@ -238,9 +237,8 @@ class _Restore(TaskRestoreManager):
             return
         opened = self.context.stores.open(store)
         count = 0
-        for change in self._logs[store].read(0, end):
-            if count % CHECK_EVERY == 0:
-                self._check()
+        for change in self._logs[store].read(0, end, self._check):
+            self._check()
             opened.apply(change.key, change.value)
             count += 1
         self.context.measures.add("changes_restored", count)

@@ -10,7 +10,7 @@ Spec: SEP-28; `confluent-kafka` is needed here alone, and comes with the extra `
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from threading import Lock
 from typing import Any
@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from state_core.commit.changelog import Change, Changelog
+from state_core.commit.changelog import Change, Changelog, no_matter
 from state_core.commit.checkpoint_log import LogRecord
 from state_core.commit.records import SystemStreamPartition
 from state_core.errors import CommitError
@@ -30,6 +30,7 @@ SECONDS = 60.0
 FETCHED = 1000
 FOUR_HOURS_MS = 4 * 3600 * 1000
 PAUSE = 0.05
+LOOK = 0.5
 # what brokers say of a topic that was made a moment ago, or of one whose leader has just changed
 _SOON = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _UNKNOWN = frozenset(
@@ -136,8 +137,22 @@ class KafkaCluster:
         finally:
             consumer.close()
 
-    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        waiting: Callable[[], None] = no_matter,
+    ) -> Iterator[Message]:
         """The records from one offset to another, both included, as far as they are there.
+
+        Args:
+            topic: The topic.
+            partition: Its number.
+            start: The first offset.
+            end: The last one.
+            waiting: Called twice a second while nothing comes; may raise to end that.
 
         Raises:
             CommitError: The partition can't be read.
@@ -150,9 +165,7 @@ class KafkaCluster:
         try:
             consumer.assign([TopicPartition(topic, partition, max(start, first))])
             while True:
-                first_one = consumer.poll(self.patience)
-                if first_one is None:
-                    raise self.failed(topic, "no record in time")
+                first_one = self._first(consumer, topic, waiting)
                 # `consume` alone would wait for as many as it is asked for
                 for message in (first_one, *consumer.consume(FETCHED, 0)):
                     error = message.error()
@@ -170,6 +183,16 @@ class KafkaCluster:
             raise self.failed(topic, error) from error
         finally:
             consumer.close()
+
+    def _first(self, consumer: Consumer, topic: str, waiting: Callable[[], None]) -> Message:
+        begun = time.monotonic()
+        while True:
+            found = consumer.poll(LOOK)
+            if found is not None:
+                return found
+            waiting()
+            if time.monotonic() - begun > self.patience:
+                raise self.failed(topic, "no record in time")
 
     def failed(self, topic: str, why: object) -> CommitError:
         """The error of a topic that can't be used."""
@@ -329,11 +352,13 @@ class _KafkaChangelog:
         end = self._cluster.ends(self._topic, self._partition)[1]
         return end - 1 if end else None
 
-    def read(self, start: int = 0, end: int | None = None) -> Iterator[Change]:
+    def read(
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+    ) -> Iterator[Change]:
         last = self.newest() if end is None else end
         if last is None:
             return
-        for message in self._cluster.read(self._topic, self._partition, start, last):
+        for message in self._cluster.read(self._topic, self._partition, start, last, waiting):
             key, value, offset = message.key(), message.value(), message.offset()
             if key is not None and offset is not None:
                 yield Change(offset, bytes(key), None if value is None else bytes(value))

@@ -61,12 +61,13 @@ def clock() -> Ticking:
     return Ticking()
 
 
-@pytest.fixture(params=["memory", "files"])
+@pytest.fixture(params=["memory", "files", "remote files"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path, clock: Ticking) -> BlobStore:
     """Each blob store, whose folders expire after 1000 ms."""
     if request.param == "memory":
         return MemoryBlobStore(clock, ttl=1000)
-    return FileSystemBlobStore(Directory(tmp_path / "blobs"), clock, ttl=1000)
+    directory = Directory("mock:///blobs" if "remote" in request.param else tmp_path / "blobs")
+    return FileSystemBlobStore(directory, clock, ttl=1000)
 
 
 class Files(PersistentStore):

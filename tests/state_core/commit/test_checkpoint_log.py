@@ -53,7 +53,12 @@ def clock() -> Ticking:
     return Ticking()
 
 
-@pytest.fixture(params=[memory, files])
+def remote(_: Path, clock: Callable[[], int]) -> CheckpointLog:
+    """In files that are not this host's."""
+    return FileCheckpointLog(Directory("mock:///log"), clock)
+
+
+@pytest.fixture(params=[memory, files, remote])
 def log(request: pytest.FixtureRequest, tmp_path: Path, clock: Ticking) -> CheckpointLog:
     """Each kind of log, empty."""
     made: CheckpointLog = request.param(tmp_path / "log", clock)
