@@ -26,6 +26,11 @@ __all__ = ["run"]
     help="Where state is while the job runs.",
 )  # fmt: skip
 @click.option("--restore", default="", help="The snapshot that the very first run begins with.")
+@click.option("--blobs", default="", help="A blob store that state goes to beside the lake.")
+@click.option(
+    "--restore-from", type=click.Choice(["lake", "blob_store"]), default="lake", show_default=True,
+    help="Where the state of the run before is taken from.",
+)  # fmt: skip
 @click.option("--final", is_flag=True, help="The streams end with this run.")
 @click.option("--always", is_flag=True, help="Run without new input too: timers may be due.")
 @click.option(
@@ -40,6 +45,8 @@ def run(
     parallelism: int | None,
     backend: str,
     restore: str,
+    blobs: str,
+    restore_from: str,
     final: bool,
     always: bool,
     engine: str,
@@ -55,15 +62,19 @@ def run(
       statelake run examples/alerts.py:JOB --lake lake
       statelake run acme.jobs:ORDERS --lake lake --parallelism 8 --backend rocksdb
       statelake run acme.jobs:ORDERS --lake lake --restore savepoint-5f1e2c
+      statelake run acme.jobs:ORDERS --lake lake --blobs s3://bucket/blobs
     """
     if str(Path.cwd()) not in sys.path:
         # as `python -m` has it: modules of the directory that the command is called in
         sys.path.insert(0, str(Path.cwd()))
+    if restore_from == "blob_store" and not blobs:
+        raise click.UsageError("--restore-from blob_store wants --blobs")
     job = load_runnable(runnable)
     with progress_bar("running", quiet=as_json_) as progress:
         options = RunOptions(
-            parallelism, backend, engine, restore, final, always=always, progress=progress
-        )
+            parallelism, backend, engine, restore, final,
+            blobs=blobs, restore_from=restore_from, always=always, progress=progress,
+        )  # fmt: skip
         done = run_job(job, Lake(lake), options)
     if as_json_:
         as_json(asdict(done))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.engine import Engine, Progress
+from pipelines.runtime.backups import BackupSettings, task_name
 from pipelines.runtime.exchange import Channel, Exchanged, ExchangeTask, exchange
 from pipelines.runtime.run_log import Plan, Prepared
 from pipelines.runtime.sinks import OUTPUT_DIRECTORY
@@ -21,6 +22,7 @@ from pipelines.runtime.subtasks import (
 )
 from state_core import open_snapshot
 from state_core.backends.operator_state import assign_operator_state
+from state_core.commit import CheckpointV2
 from state_core.declarations.jobs import StreamKind
 from state_core.filesystem import Directory
 from state_core.formats.metadata import CheckpointMetadata, OperatorState, SubtaskState
@@ -53,6 +55,8 @@ class Attempt:
         compressed: Whether state is written compressed.
         engine: Where subtasks run.
         progress: Told of finished subtasks.
+        backup: Where state goes too; None for nowhere.
+        last: The last record of each task.
     """
 
     job: Job
@@ -63,6 +67,8 @@ class Attempt:
     compressed: bool
     engine: Engine
     progress: Progress | None = None
+    backup: BackupSettings | None = None
+    last: Mapping[str, CheckpointV2] = field(default_factory=dict)
     _restored: dict[str, list[Restored]] = field(default_factory=dict)
     _results: dict[str, list[SubtaskResult]] = field(default_factory=dict)
     _latest: dict[str, int] = field(default_factory=dict)
@@ -150,7 +156,8 @@ class Attempt:
                 self._saved.directory.full(), self.backend,
                 None if restored is None else restored[index],
                 self._targets(operator, index), self.plan.watermark, self._watermark,
-                self.plan.final, self.compressed,
+                self.plan.final, self.compressed, self.backup, self.plan.checkpoint,
+                self.last.get(task_name(operator.uid, index)),
             )
             for index in range(parallelism)
         ]  # fmt: skip
@@ -207,6 +214,11 @@ class Attempt:
         return Prepared(
             self.name, f"{self.name}/{SAVEPOINT}", self._watermark, self._latest, outputs,
             self._records,
+            {
+                task_name(uid, index): one.marker
+                for uid, results in self._results.items()
+                for index, one in enumerate(results)
+            },
         )  # fmt: skip
 
     def _operator_state(self, operator: OperatorNode) -> OperatorState:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from state_core.commit import CheckpointId
 from state_core.errors import ConflictError, CorruptSnapshotError
 from state_core.filesystem import Directory
 
@@ -59,6 +60,11 @@ class Plan:
     latest: dict[str, int] = field(default_factory=dict)
     final: bool = False
 
+    @property
+    def checkpoint(self) -> CheckpointId:
+        """The id of its checkpoint: times of runs ascend."""
+        return CheckpointId(self.processing_time, 0)
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -71,6 +77,7 @@ class Prepared:
         latest: The greatest event time of each source.
         outputs: Of each sink, path, bytes and rows of its files.
         records: How many records came in.
+        markers: Of each task, where the blob store has its state; empty if that has not.
     """
 
     attempt: str
@@ -79,6 +86,7 @@ class Prepared:
     latest: dict[str, int]
     outputs: dict[str, list[list[Any]]]
     records: int
+    markers: dict[str, str] = field(default_factory=dict)
 
 
 class RunLog:

@@ -8,6 +8,8 @@ run that the next call repeats or completes.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import socket
 import time
@@ -23,19 +25,36 @@ from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
 from pipelines.lake.legality import check_declared, held_of_record
 from pipelines.runtime.attempt import Attempt, output_directory
+from pipelines.runtime.backups import (
+    LAKE_FACTORY,
+    STORE,
+    BackupSettings,
+    RestoreTask,
+    checkpoint_manager,
+    clean_up,
+    merged,
+    partition_of,
+    restore_task,
+    task_name,
+)
 from pipelines.runtime.run_log import Plan, Prepared, RunLog
 from pipelines.runtime.sinks import commit_output, discard_attempts
 from pipelines.runtime.sources import latest_offset, splits_between
-from state_core.errors import LegalityError, NotFoundError
+from state_core.commit import CheckpointV2
+from state_core.commit.records import BLOB_STORE_FACTORY
+from state_core.errors import CommitError, LegalityError, NotFoundError
+from state_core.filesystem import Directory
+from state_core.formats.metadata import OperatorState, write_metadata
 from state_core.process import Job
 
 __all__ = ["STEPS", "RunOptions", "RunResult", "run_job"]
 
 STEPS = (
     "planned", "restored", "processed", "state written", "prepared", "output committed",
-    "imported", "done",
+    "imported", "recorded", "cleaned up", "done",
 )  # fmt: skip
 Observe = Callable[[str], None]
+LOG = logging.getLogger(__name__)
 
 
 def _wall_clock() -> int:
@@ -53,6 +72,8 @@ class RunOptions:
         restore: The lake's snapshot that the first run begins with.
         final: Whether the streams end with this run.
         compressed: Whether state is written compressed, on its way.
+        blobs: A blob store that state goes to as well; empty for none.
+        restore_from: `lake`, or `blob_store`: where the state of the run before is taken from.
         always: Whether to run though no source got anything: timers may be due.
         clock: Says the processing time of the run.
         observe: Told of each of `STEPS` when it is done.
@@ -65,6 +86,8 @@ class RunOptions:
     restore: str = ""
     final: bool = False
     compressed: bool = False
+    blobs: str = ""
+    restore_from: str = "lake"
     always: bool = False
     clock: Callable[[], int] = _wall_clock
     observe: Observe = field(default=lambda _: None)
@@ -124,6 +147,8 @@ class _Run:
         self.lake = lake
         self.log = log
         self.options = options
+        self.backup = BackupSettings(options.blobs, job.name) if options.blobs else None
+        self.records = checkpoint_manager(log.directory)
 
     def go(self) -> RunResult:
         """The run that was cut off, or the next."""
@@ -152,10 +177,12 @@ class _Run:
         idle = all(begins.get(name, {}) == end for name, end in ends.items())
         if idle and not (self.options.final or self.options.always):
             return None
+        # ascends, whatever the clock does: it is the id of the checkpoint too
+        now = max(self.options.clock(), 0 if before is None else before.processing_time + 1)
         parallelism = self.options.parallelism or (2 if before is None else before.parallelism)
         restore = self._restored_from(number)
         return Plan(
-            number, parallelism, self.job.max_parallelism, self.options.clock(),
+            number, parallelism, self.job.max_parallelism, now,
             {name: begins.get(name, {}) for name in ends}, ends, restore,
             None if left is None else left.watermark, {} if left is None else left.latest,
             self.options.final,
@@ -191,6 +218,7 @@ class _Run:
         attempt = Attempt(
             self.job, plan, self.log.run_directory(plan.run).child(name), name,
             self.options.backend, self.options.compressed, chosen, self.options.progress,
+            self.backup, self._last_records(plan),
         )  # fmt: skip
         attempt.restore(self._restore_location(plan, attempt, chosen))
         self.options.observe("restored")
@@ -218,6 +246,10 @@ class _Run:
         """The savepoint that the last run left, whatever its parallelism was; or an export."""
         if not plan.restore:
             return ""
+        if self.options.restore_from == "blob_store":
+            found = self._from_blobs(plan, attempt, engine)
+            if found:
+                return found
         left = self.log.prepared(plan.run - 1) if plan.run > 1 else None
         if left is not None:
             directory = self.log.run_directory(plan.run - 1)
@@ -225,6 +257,43 @@ class _Run:
                 return directory.full(left.savepoint)
         target = attempt.directory.full("restored")
         export_snapshot(self.lake, self.job.name, plan.restore, target, engine=engine)
+        return target
+
+    def _last_records(self, plan: Plan) -> dict[str, CheckpointV2]:
+        """The last record of every task of the run before."""
+        before = self.log.plan(plan.run - 1) if plan.run > 1 else None
+        if before is None:
+            return {}
+        found = {}
+        for uid in self.job.operators:
+            for index in range(before.parallelism):
+                last = self.records.read_last(task_name(uid, index))
+                if isinstance(last, CheckpointV2):
+                    found[task_name(uid, index)] = last
+        return found
+
+    def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
+        """A savepoint of what the blob store has; nothing if it has not all of it."""
+        before = self.log.plan(plan.run - 1) if plan.run > 1 else None
+        if self.backup is None or before is None:
+            return ""
+        target = attempt.directory.full("restored")
+        tasks = [
+            RestoreTask(self.backup, name, last, target)
+            for name, last in attempt.last.items()
+            if last.id == before.checkpoint
+        ]
+        try:
+            restored = engine.map(restore_task, tasks)
+        except CommitError as error:
+            LOG.error("job %s: %s; the lake is restored from instead", self.job.name, error)  # noqa: TRY400
+            Directory(target).delete_tree()
+            return ""
+        operators: dict[str, list[OperatorState]] = {}
+        for one in restored:
+            operators.setdefault(one.operator_id, []).append(one)
+        metadata = merged(operators, before.run)
+        Directory(target).write("_metadata", write_metadata(metadata))
         return target
 
     # ------------------------------------------------------------------------- commit
@@ -247,11 +316,31 @@ class _Run:
             engine=self.options.engine, note=f"run {plan.run}",
         )  # fmt: skip
         self.options.observe("imported")
+        self._record(plan, prepared, snapshot_id)
         self.log.write_done(plan.run, snapshot_id)
         self.log.forget_before(plan.run)
         self.options.observe("done")
         rows = {name: sum(one[2] for one in files) for name, files in prepared.outputs.items()}
         return RunResult(plan.run, snapshot_id, prepared.records, rows, prepared.watermark, resumed)
+
+    def _record(self, plan: Plan, prepared: Prepared, snapshot_id: str) -> None:
+        """One record a task, with the markers of all backends; then what it replaces may go."""
+        offsets = {
+            partition_of(name): json.dumps(offset, sort_keys=True)
+            for name, offset in plan.ends.items()
+        }
+        found = {}
+        for name, marker in prepared.markers.items():
+            markers = {LAKE_FACTORY: {STORE: snapshot_id}}
+            if marker:
+                markers[BLOB_STORE_FACTORY] = {STORE: marker}
+            found[name] = CheckpointV2(plan.checkpoint, offsets, markers)
+            self.records.write(name, found[name])
+        self.options.observe("recorded")
+        if self.backup is not None:
+            for name, checkpoint in found.items():
+                clean_up(self.backup, name, checkpoint)
+        self.options.observe("cleaned up")
 
 
 @contextmanager

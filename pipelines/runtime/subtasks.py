@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.runtime.backups import BackupSettings, back_up, task_name
 from pipelines.runtime.exchange import Channel, records_of
 from state_core.backends import (
     BackendConfiguration,
@@ -29,11 +30,14 @@ from state_core.backends import (
     rocksdb_backend,
 )
 from state_core.backends.operator_state import AssignedElements
+from state_core.commit import CheckpointId, CheckpointV2
 from state_core.declarations.jobs import Side, StreamKind
 from state_core.errors import EncodeError, ProcessError, StateError
 from state_core.filesystem import Directory
+from state_core.formats.metadata import OperatorState, SubtaskState
 from state_core.formats.state_files import StateFiles
 from state_core.handles import KeyedHandle, OperatorHandle
+from state_core.operator_ids import operator_id_of_uid
 from state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
 from state_core.process.jobs import OperatorNode
 from state_core.process.located_keys import locate_keys
@@ -106,6 +110,9 @@ class SubtaskTask:
         watermark: Event time at the end of this run.
         final: Whether the streams end with this run.
         compressed: Whether state is written compressed.
+        backup: Where state goes too; None for nowhere.
+        checkpoint: Of the run.
+        last: The record of the run before, of a subtask of this name.
     """
 
     job: str
@@ -123,6 +130,9 @@ class SubtaskTask:
     watermark: int | None = None
     final: bool = False
     compressed: bool = False
+    backup: BackupSettings | None = None
+    checkpoint: CheckpointId | None = None
+    last: CheckpointV2 | None = None
 
     @property
     def place(self) -> str:
@@ -139,12 +149,14 @@ class SubtaskResult:
         operator: The handle of its operator state.
         files: Of its outputs.
         records: How many it processed.
+        marker: Where the blob store has its state; empty if there is none.
     """
 
     keyed: KeyedHandle | None
     operator: OperatorHandle | None
     files: tuple[OutputFile, ...]
     records: int
+    marker: str = ""
 
 
 def run_subtask(task: SubtaskTask) -> SubtaskResult:
@@ -218,7 +230,9 @@ class _Subtask:
             if task.final:
                 operator.end_input()
             files = tuple(file for writer in self.writers for file in writer.close())
-            return SubtaskResult(*self._snapshot(), files, records)
+            keyed, operator_state = self._snapshot()
+            marker = self._back_up(keyed, operator_state)
+            return SubtaskResult(keyed, operator_state, files, records, marker)
         finally:
             for writer in self.writers:
                 writer.abandon()
@@ -276,6 +290,20 @@ class _Subtask:
         if self.keyed is not None:
             keyed = self.keyed.snapshot(SnapshotTarget(1, self.directory), savepoint=True).run()
         return keyed, self.states.snapshot(SnapshotTarget(1, self.directory)).run()
+
+    def _back_up(self, keyed: KeyedHandle | None, operator: OperatorHandle | None) -> str:
+        """The state in the blob store too: its marker."""
+        task = self.task
+        if task.backup is None or task.checkpoint is None:
+            return ""
+        state = SubtaskState(managed_operator=operator, managed_keyed=keyed)
+        uid = task.operator.uid
+        alone = OperatorState(
+            operator_id_of_uid(uid), task.parallelism, task.max_parallelism, uid, uid, None,
+            {task.subtask: state},
+        )  # fmt: skip
+        name = task_name(uid, task.subtask)
+        return back_up(task.backup, name, alone, self.directory, task.checkpoint, task.last)
 
 
 def _runs(groups: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,238 @@
+"""A run's state in a blob store too, committed in two phases (SEP-28).
+
+Each subtask is a task of the protocol, its state one store: the files of its savepoint, and a
+`_metadata` of its own. Executors snapshot and upload while they have the state; the driver writes
+one record a task, with the markers of all backends (the lake's is the snapshot's id), once all is
+stored for good, and cleans up behind it. A restore takes the markers of whatever parallelism the
+last run had, and makes one savepoint of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NoReturn
+
+from state_core.commit import (
+    BlobStoreBackend,
+    CheckpointId,
+    CheckpointManager,
+    CheckpointV2,
+    FileCheckpointLog,
+    FileSystemBlobStore,
+    PosixDisk,
+    StoreSpec,
+    SystemStreamPartition,
+    TaskContext,
+    TaskStores,
+)
+from state_core.commit.records import BLOB_STORE_FACTORY
+from state_core.errors import CommitError
+from state_core.filesystem import Directory
+from state_core.formats.metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+    read_metadata,
+    write_metadata,
+)
+from state_core.handles import KeyGroupsHandle, RelativeHandle
+
+__all__ = [
+    "LAKE_FACTORY",
+    "STORE",
+    "BackupSettings",
+    "RestoreTask",
+    "back_up",
+    "checkpoint_manager",
+    "clean_up",
+    "merged",
+    "partition_of",
+    "restore_task",
+    "task_name",
+]
+
+LAKE_FACTORY = "statelake.lake"
+GROUPER = "statelake.runtime"
+STORE = "state"
+METADATA_FILE = "_metadata"
+METADATA_VERSION = 6
+PIECE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class BackupSettings:
+    """Where state goes beside the lake.
+
+    Attributes:
+        blobs: The blob store: a directory, or a URI.
+        job: The job's name.
+        keep: How many of its snapshots stay there.
+    """
+
+    blobs: str
+    job: str
+    keep: int = 2
+
+    @property
+    def backend(self) -> BlobStoreBackend:
+        """The state backend."""
+        return BlobStoreBackend(FileSystemBlobStore(Directory(self.blobs)), self.keep)
+
+
+def task_name(uid: str, subtask: int) -> str:
+    """What a subtask is called in records."""
+    return f"{uid}-{subtask}"
+
+
+def checkpoint_manager(runs: Directory) -> CheckpointManager:
+    """The records of a job's runs."""
+    return CheckpointManager(FileCheckpointLog(runs.child("checkpoints")), GROUPER)
+
+
+def partition_of(source: str) -> SystemStreamPartition:
+    """Under what a source's offset stands in a record."""
+    return SystemStreamPartition("statelake", source, 0)
+
+
+@contextmanager
+def _context(settings: BackupSettings, name: str) -> Iterator[TaskContext]:
+    """A task on a disk of its own."""
+    with tempfile.TemporaryDirectory(prefix="statelake-commit-") as directory:
+        spec = StoreSpec(STORE, lambda *_: _not_opened(), immutable=lambda _: True)
+        stores = TaskStores(PosixDisk(directory), name, [spec])
+        with ThreadPoolExecutor(1) as pool:
+            yield TaskContext(settings.job, "1", name, stores, pool)
+
+
+def _not_opened() -> NoReturn:
+    raise CommitError("the state of a subtask is files, not keys and values")
+
+
+def back_up(
+    settings: BackupSettings,
+    name: str,
+    operator: OperatorState,
+    directory: Directory,
+    checkpoint: CheckpointId,
+    before: CheckpointV2 | None,
+) -> str:
+    """Snapshot and upload a subtask's state: the marker, once it is stored for good.
+
+    Args:
+        settings: Where to.
+        name: The task's.
+        operator: With this subtask alone.
+        directory: Where its files are.
+        checkpoint: Of this commit.
+        before: The task's last record.
+
+    Raises:
+        CommitError: It could not be stored.
+    """
+    with _context(settings, name) as context:
+        disk, folder = context.stores.disk, context.stores.directory(STORE, checkpoint)
+        for path in _files(operator):
+            disk.create(f"{folder}/{path}", _pieces(directory, path))
+        metadata = CheckpointMetadata(METADATA_VERSION, checkpoint.millis, [operator])
+        disk.create(f"{folder}/{METADATA_FILE}", [write_metadata(metadata)])
+        backup = settings.backend.backup_manager(context, [STORE])
+        try:
+            backup.init(before)
+            markers = backup.snapshot(checkpoint)
+            return backup.upload(checkpoint, markers).result()[STORE]
+        finally:
+            backup.close()
+
+
+def clean_up(settings: BackupSettings, name: str, checkpoint: CheckpointV2) -> None:
+    """Make a commit's blobs permanent, and remove what only older ones need; again is harmless."""
+    with _context(settings, name) as context:
+        backup = settings.backend.backup_manager(context, [STORE])
+        try:
+            backup.init(checkpoint)
+            markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
+            backup.clean_up(checkpoint.id, markers).result()
+        finally:
+            backup.close()
+
+
+@dataclass(frozen=True)
+class RestoreTask:
+    """One old task whose state is wanted.
+
+    Attributes:
+        settings: Where from.
+        name: The task's.
+        checkpoint: Its last record.
+        directory: Where its files go.
+    """
+
+    settings: BackupSettings
+    name: str
+    checkpoint: CheckpointV2
+    directory: str
+
+
+def restore_task(task: RestoreTask) -> OperatorState:
+    """Get an old subtask's files: its operator, with that subtask alone.
+
+    Raises:
+        CommitError: The blob store has it not.
+    """
+    target = Directory(task.directory)
+    with _context(task.settings, task.name) as context:
+        restore = task.settings.backend.restore_manager(context, [STORE])
+        try:
+            restore.init(task.checkpoint)
+            restore.restore()
+        finally:
+            restore.close()
+        disk, folder = context.stores.disk, context.stores.directory(STORE)
+        data = disk.read(f"{folder}/{METADATA_FILE}")
+        for path, _ in disk.files(folder):
+            if path != METADATA_FILE:
+                with target.open_output(path) as file:
+                    for piece in disk.chunks(f"{folder}/{path}"):
+                        file.write(piece)
+    (operator,) = read_metadata(data, f"task {task.name}").operators
+    return operator
+
+
+def merged(operators: Mapping[str, list[OperatorState]], run: int) -> CheckpointMetadata:
+    """One savepoint of what tasks had, operator by operator."""
+    found = []
+    for parts in operators.values():
+        first = parts[0]
+        subtasks: dict[int, SubtaskState] = {}
+        for part in parts:
+            subtasks.update(part.subtasks or {})
+        found.append(
+            OperatorState(
+                first.operator_id, first.parallelism, first.max_parallelism, first.name, first.uid,
+                None, subtasks,
+            )
+        )  # fmt: skip
+    return CheckpointMetadata(METADATA_VERSION, run, found)
+
+
+def _files(operator: OperatorState) -> Iterator[str]:
+    """The files that a subtask's handles name."""
+    for subtask in (operator.subtasks or {}).values():
+        for handle in (subtask.managed_keyed, subtask.managed_operator):
+            if handle is None:
+                continue
+            stream = getattr(handle, "stream", None)
+            if not isinstance(handle, KeyGroupsHandle) and handle is subtask.managed_keyed:
+                raise CommitError("keyed state that is not in the unified format")
+            if isinstance(stream, RelativeHandle):
+                yield stream.path
+
+
+def _pieces(directory: Directory, path: str) -> Iterator[bytes]:
+    with directory.filesystem.open_input_stream(directory.full(path)) as file:
+        while piece := file.read(PIECE_BYTES):
+            yield bytes(piece)

@@ -1,0 +1,73 @@
+"""State in two backends at once: committed in two phases, and restored from either."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog import Lake
+from pipelines.runtime import RunOptions, run_job
+from pipelines.runtime.backups import LAKE_FACTORY, checkpoint_manager
+from state_core.commit import CheckpointV2
+from state_core.commit.records import BLOB_STORE_FACTORY
+from state_core.filesystem import Directory
+from tests.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
+
+alerts = alerts_module()
+
+
+def run(work: Path, part: int, parallelism: int, restore_from: str = "blob_store") -> None:
+    """The next part of the data, with a blob store."""
+    feed(work / "data", part)
+    options = RunOptions(
+        parallelism, engine="local", blobs=str(work / "blobs"), restore_from=restore_from
+    )
+    assert run_job(alerts.alerts(str(work / "data")), Lake(work / "lake"), options).run == part + 1
+
+
+def check(work: Path, runs: int) -> None:
+    """Output and state are those of one uninterrupted run."""
+    wanted, spent = expected(range(runs))
+    rows = sink_rows(work / "data" / "alerts")
+    assert sorted((one["customer"], one["rule"], one["spent"]) for one in rows) == sorted(wanted)
+    assert state_rows(Lake(work / "lake"), runs, "alert", "spent", work) == spent
+
+
+def test_restored_from_blobs_at_any_parallelism(tmp_path: Path) -> None:
+    """From markers that were written at another; the lake has the same all along."""
+    for part, parallelism in enumerate((2, 3, 1, 4)):
+        run(tmp_path, part, parallelism)
+    check(tmp_path, 4)
+
+
+def test_a_record_has_the_markers_of_all_backends(tmp_path: Path) -> None:
+    """One a task; the lake's is the snapshot's id, and the offsets are the run's."""
+    run(tmp_path, 0, 2)
+    records = checkpoint_manager(Directory(tmp_path / "lake" / "alerts" / "_runs"))
+    for task in ("alert-0", "alert-1", "count-by-rule-0", "count-by-rule-1"):
+        last = records.read_last(task)
+        assert isinstance(last, CheckpointV2)
+        assert last.markers[LAKE_FACTORY] == {"state": "run-00000001"}
+        assert set(last.markers) == {LAKE_FACTORY, BLOB_STORE_FACTORY}
+        assert {one.stream for one in last.input_offsets} == {"orders", "rules"}
+
+
+def test_blobs_that_are_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An ERROR in the log, and the lake is restored from instead."""
+    run(tmp_path, 0, 2)
+    Directory(tmp_path / "blobs").delete_tree()
+    with caplog.at_level(logging.ERROR):
+        run(tmp_path, 1, 2)
+    assert "the lake is restored from instead" in caplog.text
+    check(tmp_path, 2)
+
+
+def test_old_blobs_go(tmp_path: Path) -> None:
+    """The last two snapshots stay; the rest is cleaned up behind the record."""
+    sizes = []
+    for part in range(5):
+        run(tmp_path, part, 1, "lake")
+        sizes.append(len(Directory(tmp_path / "blobs").files_below()))
+    assert sizes[-1] == sizes[-2] == sizes[-3]
