@@ -9,7 +9,7 @@ Source: `AbstractKeyedStateBackend`, `KeyedStateBackend` in `org.apache.flink.ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -143,6 +143,28 @@ class KeyedStateBackend:
         for group in range(groups.first, groups.last + 1):
             for composite in found.table.keys(group):
                 yield split_key(found.layout, composite)
+
+    def apply_to_all_keys(
+        self, state: str, function: Callable[[Any], None], namespace: Any = None
+    ) -> None:
+        """Call a function for every key that has something in a state, made the current one.
+
+        Args:
+            state: The state's name.
+            function: Gets the key; it may change any state.
+            namespace: Of the state.
+
+        Raises:
+            NotFoundError: There is no such state.
+        """
+        context = self.context
+        before = context.key, context.group, context.encoded
+        try:
+            for key in self.keys(state, namespace):
+                context.set(key)
+                function(key)
+        finally:
+            context.key, context.group, context.encoded = before
 
     def registered(self, state: str) -> RegisteredState:
         """A state by name, as it is registered.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
 from state_core.backends.keys import namespace_ends, runs_of_groups
@@ -36,24 +37,27 @@ class SnapshotVersions:
         required: What is older than this must be copied before it is changed.
     """
 
-    __slots__ = ("_live", "current", "required")
+    __slots__ = ("_live", "_lock", "current", "required")
 
     def __init__(self) -> None:
         self.current = 0
         self.required = 0
         self._live: set[int] = set()
+        self._lock = Lock()  # a snapshot ends in the thread that wrote it
 
     def take(self) -> int:
         """Begin a snapshot; its number."""
-        self.current += 1
-        self._live.add(self.current)
-        self.required = self.current
-        return self.current
+        with self._lock:
+            self.current += 1
+            self._live.add(self.current)
+            self.required = self.current
+            return self.current
 
     def release(self, version: int) -> None:
         """A snapshot needs nothing any more."""
-        self._live.discard(version)
-        self.required = max(self._live, default=0)
+        with self._lock:
+            self._live.discard(version)
+            self.required = max(self._live, default=0)
 
 
 class _Elements(list[bytes]):
@@ -83,11 +87,6 @@ class _HeapTable:
     def freeze(self) -> Frozen:
         """The dictionaries as they are now, for the snapshot that was just begun."""
         return self.groups.copy()
-
-    def clear_all(self) -> None:
-        """Remove everything."""
-        self.groups = [{} for _ in self.groups]
-        self.made = [self.versions.current] * len(self.groups)
 
     def keys(self, group: int) -> Iterator[bytes]:
         """The keys of a key group, which may change meanwhile."""
@@ -259,9 +258,9 @@ class HeapMapTable(_HeapTable):
         if not held:
             del self._writable(group)[key]
 
-    def entries(self, group: int, key: bytes) -> list[tuple[bytes, bytes]]:
-        """All that the key has."""
-        return list(self.groups[group - self.first].get(key, {}).items())
+    def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All that the key has, as it is now."""
+        return iter(list(self.groups[group - self.first].get(key, {}).items()))
 
     def is_empty(self, group: int, key: bytes) -> bool:
         """Whether the key has nothing."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from state_core.backends.backend import KeyedStateBackend
 from state_core.backends.registry import RegisteredState, StateRegistry
-from state_core.errors import StateError
+from state_core.errors import IncompatibleError, StateError
 from state_core.filesystem import Directory
 from state_core.formats.keyed_files import open_keyed
 from state_core.formats.meta_info import read_serializer_entry, read_state_meta_info
@@ -66,9 +66,11 @@ def restore_backend(
         directory: The snapshot's, to which relative handles are relative.
 
     Raises:
-        IncompatibleError: The keys are of another type.
+        IncompatibleError: The keys are of another type, or a state was asked for before.
         SnapshotError: A file can't be read.
     """
+    if not all(state.restored for state in backend.registry):
+        raise IncompatibleError("a restore behind the first use of a state")
     files = directory if isinstance(directory, StateFiles) else StateFiles(directory)
     key_groups = backend.configuration.key_groups
     wanted = handles_for(handles, key_groups)

@@ -73,7 +73,7 @@ class Database:
 def scan_group(
     family: Any, head: bytes, rows: int = SCAN_ROWS
 ) -> Iterator[list[tuple[bytes, bytes]]]:
-    """All keys and values that begin with some bytes, many at a time.
+    """All keys and values that begin with some bytes, as they are now, many at a time.
 
     Args:
         family: A column family.
@@ -86,7 +86,7 @@ def scan_group(
     options = ReadOptions()
     options.set_iterate_upper_bound(_successor(head))
     items = family.items(from_key=head, read_opt=options)
-    yield from _pieces(items, family.iter(read_opt=options), head, rows)
+    return _pieces(items, family.iter(read_opt=options), head, rows, options)
 
 
 class View:
@@ -126,8 +126,18 @@ class View:
                 at = behind
 
 
-def _pieces(items: Any, again: Any, first: bytes, rows: int) -> Iterator[list[tuple[bytes, bytes]]]:
-    """What an iterator gives, many at a time."""
+def _pieces(
+    items: Any, again: Any, first: bytes, rows: int, options: Any = None
+) -> Iterator[list[tuple[bytes, bytes]]]:
+    """What an iterator gives, many at a time.
+
+    Args:
+        items: The iterator.
+        again: Another over the same.
+        first: The least key.
+        rows: How many at a time.
+        options: What both were made with: the bound is read out of it as long as they live.
+    """
     last = first
     while piece := list(islice(items, rows)):
         last = piece[-1][0]
@@ -138,6 +148,7 @@ def _pieces(items: Any, again: Any, first: bytes, rows: int) -> Iterator[list[tu
     again.seek(last)
     if again.valid() and again.key() == last:
         again.next()
+    del options  # from here on nobody reads the bound any more
     try:
         again.status()
     except Exception as error:
@@ -172,14 +183,6 @@ class _RocksDBTable:
         """A view of the column family as it is now."""
         self.flush()
         return View(self.family, self.database.heads[0])
-
-    def clear_all(self) -> None:
-        """Remove everything."""
-        self.flush()
-        groups = self.database.key_groups
-        for group in range(groups.first, groups.last + 1):
-            head = self.database.head(group)
-            self.family.delete_range(head, _successor(head))
 
     def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
         """The entries of a key group."""
@@ -338,14 +341,11 @@ class RocksDBMapTable(_RocksDBTable):
         """Let the user key have nothing."""
         del self.family[self.database.head(group) + key + user_key]
 
-    def entries(self, group: int, key: bytes) -> list[tuple[bytes, bytes]]:
-        """All that the key has."""
+    def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All that the key has, as it is now."""
         head = self.database.head(group) + key
-        return [
-            (whole[len(head) :], value)
-            for piece in scan_group(self.family, head)
-            for whole, value in piece
-        ]
+        pieces = scan_group(self.family, head)
+        return ((whole[len(head) :], value) for piece in pieces for whole, value in piece)
 
     def is_empty(self, group: int, key: bytes) -> bool:
         """Whether the key has nothing."""

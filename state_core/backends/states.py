@@ -9,7 +9,7 @@ Source: `AbstractRocksDBState` and its kinds, `HeapReducingState`, `HeapAggregat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from state_core.backends.descriptors import AggregateFunction
@@ -309,17 +309,18 @@ class MapState(State[MapTable]):
         """Whether the key is there, even if its value is null."""
         return self.table.get(*self._at, self._user_key(user_key)) is not None
 
-    def entries(self) -> list[tuple[Any, Any]]:
+    def entries(self) -> Iterator[tuple[Any, Any]]:
         """All keys and values, in no order; what is changed meanwhile does not show."""
-        return [(self._read_key(key), self._value(data)) for key, data in self.encoded()]
+        held = self.table.entries(*self._at)
+        return ((self._read_key(key), self._value(data)) for key, data in held)
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> Iterator[Any]:
         """All keys."""
-        return [user_key for user_key, _ in self.entries()]
+        return (self._read_key(key) for key, _ in self.table.entries(*self._at))
 
-    def values(self) -> list[Any]:
+    def values(self) -> Iterator[Any]:
         """All values."""
-        return [value for _, value in self.entries()]
+        return (self._value(data) for _, data in self.table.entries(*self._at))
 
     def is_empty(self) -> bool:
         """Whether there is no key."""
@@ -328,10 +329,6 @@ class MapState(State[MapTable]):
     def clear(self) -> None:
         """Let there be nothing."""
         self.table.clear(*self._at)
-
-    def encoded(self) -> list[tuple[bytes, bytes]]:
-        """All keys and values as they are stored."""
-        return self.table.entries(*self._at)
 
     def _user_key(self, user_key: Any) -> bytes:
         assert self.layout.user_key is not None  # noqa: S101 - of every map

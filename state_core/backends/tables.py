@@ -38,9 +38,6 @@ class StateTable(Protocol):
     def load(self, entries: Entries) -> None:
         """Put many entries of this state, as a snapshot has them; those of other subtasks not."""
 
-    def clear_all(self) -> None:
-        """Remove everything."""
-
 
 class ValueTable(StateTable, Protocol):
     """One value a key."""
@@ -82,8 +79,8 @@ class MapTable(StateTable, Protocol):
     def remove(self, group: int, key: bytes, user_key: bytes) -> None:
         """Let the user key have nothing."""
 
-    def entries(self, group: int, key: bytes) -> list[tuple[bytes, bytes]]:
-        """All that the key has."""
+    def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All that the key has, as it is now."""
 
     def is_empty(self, group: int, key: bytes) -> bool:
         """Whether the key has nothing."""

@@ -9,7 +9,7 @@ Source: `TtlValueState` and its siblings, `TtlReduceFunction`, `TtlAggregateFunc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from state_core.backends.descriptors import AggregateFunction, TimeToLive
@@ -232,19 +232,18 @@ class TtlMapState(_Ttl[MapState]):
         """Whether the key has a value that lives."""
         return self._read(user_key, self.original.get(user_key)) is not None
 
-    def entries(self) -> list[tuple[Any, Any]]:
-        """All keys and values that live."""
-        read = [(user_key, self._read(user_key, held)) for user_key, held in
-                self.original.entries()]  # fmt: skip
-        return [(user_key, held["value"]) for user_key, held in read if held is not None]
+    def entries(self) -> Iterator[tuple[Any, Any]]:
+        """All keys and values that live, each looked at when it comes."""
+        read = ((key, self._read(key, held)) for key, held in self.original.entries())
+        return ((key, held["value"]) for key, held in read if held is not None)
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> Iterator[Any]:
         """All keys whose values live."""
-        return [user_key for user_key, _ in self.entries()]
+        return (user_key for user_key, _ in self.entries())
 
-    def values(self) -> list[Any]:
+    def values(self) -> Iterator[Any]:
         """All values that live."""
-        return [value for _, value in self.entries()]
+        return (value for _, value in self.entries())
 
     def is_empty(self) -> bool:
         """Whether there is no entry, dead ones that nobody has met among them."""

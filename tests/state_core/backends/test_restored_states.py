@@ -148,6 +148,21 @@ def test_a_damaged_file_is_an_error(
         restore_backend(again, [handle], where)
 
 
+def test_a_restore_comes_first(
+    backend: KeyedStateBackend, make_backend: MakeBackend, tmp_path: Path
+) -> None:
+    """Behind the first use of a state it is refused: it would be two states' entries in one."""
+    state: Any = backend.state(descriptor("value"))
+    backend.set_current_key("k")
+    state.update(1)
+    where = Directory(tmp_path)
+    handle = backend.snapshot(SnapshotTarget(1, where), savepoint=True).run()
+    with make_backend(BackendConfiguration("String", ALL, 128)) as again:
+        again.state(descriptor("list", name="value"))
+        with pytest.raises(IncompatibleError, match="first use"):
+            restore_backend(again, [handle], where)
+
+
 def concatenated(one: str, two: str) -> str:
     """Of two values."""
     return one + two

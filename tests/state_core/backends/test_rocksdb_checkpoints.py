@@ -181,3 +181,20 @@ def test_state_beyond_memory_works(tmp_path: Path) -> None:
             for number in range(0, 3000, 7):
                 again.set_current_key(number)
                 assert restored.get() == [f"{number:0>10000}"]
+
+
+def test_a_scan_keeps_its_bound(backend: KeyedStateBackend) -> None:
+    """RocksDB reads an iterator's bound where its options have it: they must live as long.
+
+    `rocksdict` 0.3.29 does not see to that; with the options gone a scan ends anywhere.
+    """
+    entries: Any = backend.state(descriptor("map"))
+    for number in range(200):
+        backend.set_current_key(str(number))
+        entries.put_all({f"{one:03}": one for one in range(30)})
+    for number in range(200):
+        backend.set_current_key(str(number))
+        held = entries.entries()
+        rubbish = [bytes([255 - one % 256]) * (one % 40) for one in range(2000)]
+        assert len(list(held)) == 30
+        assert len(rubbish) == 2000

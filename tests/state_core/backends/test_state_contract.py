@@ -200,7 +200,7 @@ def test_keys_and_namespaces_of_any_length_are_told_apart(backend: KeyedStateBac
     for number, (key, namespace) in enumerate(pairs):
         backend.set_current_key(key)
         entries.set_current_namespace(namespace)
-        assert entries.entries() == [(key + namespace, number)]
+        assert list(entries.entries()) == [(key + namespace, number)]
     assert sorted(backend.keys_and_namespaces("map")) == sorted(pairs)
 
 
@@ -255,6 +255,27 @@ def test_keys_that_can_not_be(make_backend: MakeBackend) -> None:
             backend.set_current_key(other)
         with pytest.raises(EncodeError):
             backend.set_current_key("text")
+
+
+def test_a_function_is_called_for_every_key(backend: KeyedStateBackend) -> None:
+    """Each is the current one meanwhile, states may change, and the key before comes back."""
+    value: Any = backend.state(descriptor("value"))
+    other: Any = backend.state(descriptor("list"))
+    for number, key in enumerate("abc"):
+        backend.set_current_key(key)
+        value.update(number)
+    seen = []
+
+    def function(key: str) -> None:
+        seen.append((key, backend.current_key, value.value()))
+        other.add(key)
+        value.clear()
+
+    backend.apply_to_all_keys("value", function)
+    assert sorted(seen) == [("a", "a", 0), ("b", "b", 1), ("c", "c", 2)]
+    assert backend.current_key == "c"
+    assert other.get() == ["c"]
+    assert list(backend.keys("value")) == []
 
 
 def test_functions_are_needed() -> None:

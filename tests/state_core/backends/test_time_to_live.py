@@ -132,7 +132,7 @@ def test_elements_and_entries_die_one_by_one(backend: KeyedStateBackend, clock: 
     clock.now += LIFE // 2
     assert items.get() == []
     assert not entries.is_empty()
-    assert entries.entries() == []
+    assert list(entries.entries()) == []
     assert entries.is_empty()
 
 
