@@ -6,6 +6,7 @@
 `rocksdb`           working state in RocksDB, checkpoints of its files
 `descriptors`       what a state is asked for by
 `states`, `ttl`     value, list, map, reducing and aggregating state; time to live
+`expiry`            removing what has expired and nobody meets
 `timers`            timers and their queues
 `batches`           many keys at once, as Arrow columns
 `snapshots`         strategies, resources, and the asynchronous part

@@ -1,0 +1,102 @@
+"""Removing what has expired and nobody meets: Flink's clean-up in the background.
+
+Values with a time to live that are never read again stay where they are. Whoever runs the job
+calls this now and then, of a few key groups at a time; what a function sees does not change.
+
+Source: `TtlIncrementalCleanup`, `RocksDbTtlCompactFiltersManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from state_core.backends.backend import KeyedStateBackend
+from state_core.backends.states import AggregatingState, ListState, MapState, ReducingState
+from state_core.backends.tables import DELIMITER
+from state_core.backends.ttl import (
+    LastAccess,
+    TtlAggregatingState,
+    TtlListState,
+    TtlMapState,
+    TtlReducingState,
+    TtlValueState,
+)
+from state_core.handles import KeyGroupRange
+from state_core.serializers.collections import DelimitedListSerializer
+from state_core.wire import DataInput, DataOutput
+
+__all__ = ["remove_expired"]
+
+TIME = slice(0, 8)
+TIME_BEHIND_FLAG = slice(1, 9)
+WITH_TTL = (
+    TtlValueState, TtlReducingState, TtlAggregatingState, TtlListState, TtlMapState,
+)  # fmt: skip
+
+
+def remove_expired(
+    backend: KeyedStateBackend, state: Any, key_groups: KeyGroupRange | None = None
+) -> int:
+    """Remove a state's dead values, list elements and map entries.
+
+    Args:
+        backend: The state's.
+        state: It, as the backend gave it; one without time to live has nothing to remove.
+        key_groups: Only of these; of all by default.
+
+    Returns:
+        How many were removed.
+    """
+    if not isinstance(state, WITH_TTL):
+        return 0
+    own = backend.configuration.key_groups
+    wanted = own if key_groups is None else own.intersection(key_groups)
+    remove: Callable[[Any, LastAccess, int], int] = _of_values
+    if isinstance(state, TtlListState | TtlMapState):
+        remove = _of_lists if isinstance(state, TtlListState) else _of_maps
+    groups = range(wanted.first, wanted.last + 1)
+    return sum(remove(state.original, state.access, group) for group in groups)
+
+
+def _dead(access: LastAccess, time: bytes) -> bool:
+    return access.ttl.expired(int.from_bytes(time, "big", signed=True), access.clock())
+
+
+def _of_values(state: ReducingState | AggregatingState, access: LastAccess, group: int) -> int:
+    dead = [key for key, value in state.table.items(group) if _dead(access, value[TIME])]
+    for key in dead:
+        state.table.remove(group, key)
+    return len(dead)
+
+
+def _of_maps(state: MapState, access: LastAccess, group: int) -> int:
+    count = 0
+    for key in list(state.table.keys(group)):
+        entries = state.table.entries(group, key)
+        dead = [one for one, value in entries if _dead(access, value[TIME_BEHIND_FLAG])]
+        for user_key in dead:
+            state.table.remove(group, key, user_key)
+        count += len(dead)
+    return count
+
+
+def _of_lists(state: ListState, access: LastAccess, group: int) -> int:
+    count = 0
+    joined = DelimitedListSerializer(state.serializer)
+    for key, data in list(state.table.items(group)):
+        held = joined.read(DataInput(data, state.name))
+        living = [one for one in held if not access.expired(one)]
+        if len(living) == len(held):
+            continue
+        count += len(held) - len(living)
+        pieces = []
+        for one in living:
+            out = DataOutput()
+            state.serializer.write(one, out)
+            pieces.append(out.to_bytes())
+        if pieces:
+            state.table.put(group, key, DELIMITER.join(pieces))
+        else:
+            state.table.remove(group, key)
+    return count
