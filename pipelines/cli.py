@@ -37,6 +37,7 @@ COMMANDS = {
     "compress": "pipelines.commands.compress:compress",
     "export": "pipelines.commands.export:export",
     "run": "pipelines.commands.run:run",
+    "checkpoints": "pipelines.commands.checkpoints:checkpoints",
     "bootstrap": "pipelines.commands.bootstrap:bootstrap_command",
     "demo": "pipelines.commands.demo:demo",
 }

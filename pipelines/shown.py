@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["bytes_text", "plain"]
+__all__ = ["age_text", "bytes_text", "plain"]
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -22,6 +22,15 @@ def bytes_text(count: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError
+
+
+def age_text(millis: int) -> str:
+    """How long ago something was, as people read it."""
+    seconds = max(0, millis) // 1000
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
 
 
 def plain(value: Any, kind: pa.DataType | None = None) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.shown import bytes_text, plain
+from pipelines.shown import age_text, bytes_text, plain
 
 ENTRIES = [("a", 1), ("b", None)]
 
@@ -77,3 +77,12 @@ def test_bytes_for_people(count: int) -> None:
     number, unit = bytes_text(count).split()
     assert unit in {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
     assert float(number) <= 1024 or unit == "PiB"
+
+
+@pytest.mark.parametrize(
+    ("millis", "text"),
+    [(-5, "0 s"), (119_999, "119 s"), (120_000, "2 min"), (7_200_000, "2 h"), (2e8, "2 d")],
+)
+def test_ages(millis: int, text: str) -> None:
+    """In the largest unit of which there are two."""
+    assert age_text(int(millis)) == text
