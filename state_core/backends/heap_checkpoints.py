@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from state_core.backends.heap_tables import Frozen
+from state_core.backends.heap_tables import Frozen, in_pieces
 from state_core.backends.keys import key_parts
 from state_core.backends.savepoints import SavepointStrategy
 from state_core.backends.snapshots import FullSnapshotResources, SnapshotTarget
@@ -157,10 +157,9 @@ def _native(state: FrozenState, held: dict[bytes, Any]) -> Iterator[U8Array]:
         for keys, _ in state.chunks(held):
             yield np.frombuffer(b"".join(keys), np.uint8)
     elif layout.kind is StateKind.MAP:
-        # flag and value of an entry are what the format has, too
-        for key, one in held.items():
-            pairs = b"".join([part for pair in one.items() for part in pair])
-            yield _entries(layout, [key], [len(one).to_bytes(4, "big") + pairs])
+        plain = replace(layout, user_key=None)  # keys without user keys
+        for maps in in_pieces(held.items()):
+            yield _entries(plain, [key for key, _ in maps], [_whole(one) for _, one in maps])
     elif layout.kind is StateKind.LIST:
         element = stored_serializer(layout)
         for keys, values in state.chunks(held):
@@ -168,6 +167,12 @@ def _native(state: FrozenState, held: dict[bytes, Any]) -> Iterator[U8Array]:
     else:
         for keys, values in state.chunks(held):
             yield _entries(layout, keys, values)
+
+
+def _whole(entries: dict[bytes, bytes]) -> bytes:
+    """A map with its count in front; flag and value of an entry are what the format has, too."""
+    pairs = [part for pair in entries.items() for part in pair]
+    return b"".join([len(entries).to_bytes(4, "big"), *pairs])
 
 
 def _entries(layout: KeyedLayout, keys: list[bytes], values: list[bytes]) -> U8Array:

@@ -21,7 +21,14 @@ from state_core.formats.keyed_layout import KeyedLayout
 from state_core.handles import KeyGroupRange
 from state_core.snapshot import Entries
 
-__all__ = ["Frozen", "HeapListTable", "HeapMapTable", "HeapValueTable", "SnapshotVersions"]
+__all__ = [
+    "Frozen",
+    "HeapListTable",
+    "HeapMapTable",
+    "HeapValueTable",
+    "SnapshotVersions",
+    "in_pieces",
+]
 
 Frozen: TypeAlias = "list[dict[bytes, Any]]"
 Held = TypeVar("Held")
@@ -161,7 +168,7 @@ class HeapValueTable(_HeapTable):
     @staticmethod
     def chunks(held: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """As they are."""
-        yield from zip(_pieces(held), _pieces(held.values()), strict=True)
+        yield from zip(in_pieces(held), in_pieces(held.values()), strict=True)
 
 
 class HeapListTable(_HeapTable):
@@ -221,7 +228,7 @@ class HeapListTable(_HeapTable):
     @staticmethod
     def chunks(held: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """The pieces of each list joined."""
-        for keys, lists in zip(_pieces(held), _pieces(held.values()), strict=True):
+        for keys, lists in zip(in_pieces(held), in_pieces(held.values()), strict=True):
             yield keys, [DELIMITER.join(one) for one in lists]
 
 
@@ -292,12 +299,12 @@ class HeapMapTable(_HeapTable):
     @staticmethod
     def chunks(held: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """A row a map entry."""
-        for pairs in _pieces(held.items()):
+        for pairs in in_pieces(held.items()):
             keys = [key + user_key for key, one in pairs for user_key in one]
             yield keys, [value for _, one in pairs for value in one.values()]
 
 
-def _pieces(held: Iterable[Held]) -> Iterator[list[Held]]:
+def in_pieces(held: Iterable[Held]) -> Iterator[list[Held]]:
     """A few at a time: what is looked at twice is still in the processor's cache then."""
     rest = iter(held)
     while piece := list(islice(rest, CHUNK_ROWS)):
