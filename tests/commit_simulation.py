@@ -63,7 +63,7 @@ class Plan:
     def factories(self, remote: Remote) -> list[StateBackendFactory]:
         """All backends; the order is that of asking."""
         return [
-            BlobStoreBackend(remote.blobs, self.keep),
+            BlobStoreBackend(remote.blobs, self.keep, threads=1),
             ChangelogBackend(
                 remote.changelogs,
                 transactional=self.transactional,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from urllib.parse import quote
 
 from state_core.commit.blob_store import BlobStore, folder_of
@@ -53,6 +53,7 @@ from state_core.errors import CommitError, DeletedBlobError, StateError
 __all__ = ["BlobStoreBackend", "garbage", "read_index"]
 
 LOG = logging.getLogger(__name__)
+THREADS = 8
 INDEX_NAME = "snapshot-index"
 
 
@@ -87,16 +88,18 @@ class BlobStoreBackend(StateBackendFactory):
     Args:
         blobs: Where they go.
         keep: How many snapshots of each store stay, the last one included.
+        threads: How many files of a store are got at once.
     """
 
     name = BLOB_STORE_FACTORY
     needs_files = True
 
-    def __init__(self, blobs: BlobStore, keep: int = 1) -> None:
+    def __init__(self, blobs: BlobStore, keep: int = 1, threads: int = THREADS) -> None:
         if keep < 1:
             raise CommitError(f"{keep} snapshots can't be kept", remedy="keep 1 or more")
         self.blobs = blobs
         self.keep = keep
+        self.threads = threads
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
         """Sends these stores' new files."""
@@ -279,6 +282,7 @@ class _Restore(TaskRestoreManager):
     ) -> None:
         super().__init__(context, stores)
         self._blobs = backend.blobs
+        self._threads = backend.threads
         self._indexes: dict[str, tuple[str, SnapshotIndex]] = {}
 
     def _init(self, checkpoint: Checkpoint | None) -> None:
@@ -288,9 +292,23 @@ class _Restore(TaskRestoreManager):
         if store not in self._indexes:
             return
         target = self.context.stores.directory(store)
-        for path, file in present_files(self._indexes[store][1].directory):
+
+        def get(path: str, file: FileIndex) -> None:
             self.context.stores.disk.create(join(target, path), self._content(path, file))
             self.context.measures.add("bytes_restored", file.metadata.size)
+
+        files = list(present_files(self._indexes[store][1].directory))
+        if self._threads == 1:
+            for one in files:
+                get(*one)
+            return
+        with ThreadPoolExecutor(self._threads) as pool:
+            getting = [pool.submit(get, *one) for one in files]
+            try:
+                for ended in getting:
+                    ended.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def _content(self, path: str, file: FileIndex) -> Iterator[bytes]:
         checksum = size = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock
@@ -201,10 +202,10 @@ class _FileChangelog:
         if self._segments:
             last = self._segments[-1]
             self._next = int(last.stem)
-            batches = list(_batches(last, [last]))
-            if batches:
-                self._next = batches[-1][1][-1].offset + 1
-            os.truncate(last, batches[-1][0] if batches else 0)
+            whole = deque(_batches(last, [last]), maxlen=1)
+            for _, first, data in whole:
+                self._next = list(_changes(first, data))[-1].offset + 1
+            os.truncate(last, whole[0][0] if whole else 0)
         self._flushed = self._next
         self._first = self._next
 
@@ -236,12 +237,11 @@ class _FileChangelog:
         for segment, following in zip(segments, behind, strict=False):
             if following is not None and following <= start:
                 continue
-            for _, changes in _batches(segment, segments[-1:]):
-                for change in changes:
-                    if end is not None and change.offset > end:
-                        return
-                    if change.offset >= start:
-                        yield change
+            for change in _from(segment, segments[-1:], start):
+                if end is not None and change.offset > end:
+                    return
+                if change.offset >= start:
+                    yield change
 
     def compact(self, end: int) -> None:
         """Whole segments alone, and never the one that is appended to."""
@@ -253,7 +253,7 @@ class _FileChangelog:
             ]
         if len(sealed) < 2:
             return
-        changes = [one for path in sealed for _, part in _batches(path, []) for one in part]
+        changes = [one for path in sealed for one in _from(path, [], 0)]
         kept = _compacted(changes, end)
         part = sealed[0].with_suffix(".part")
         with part.open("wb") as file:
@@ -321,8 +321,21 @@ def _encoded(changes: list[Change]) -> bytes:
     return _batch(first, bytes(data))
 
 
-def _batches(path: Path, last: list[Path]) -> Iterator[tuple[int, list[Change]]]:
-    """The batches of a segment, each with where it ends; a last segment may be cut off.
+def _from(path: Path, last: list[Path], start: int) -> Iterator[Change]:
+    """The changes of a segment; batches that end before an offset are not taken apart."""
+    held: tuple[int, bytes] | None = None
+    for _, first, data in _batches(path, last):
+        if held is not None and first > start:
+            yield from _changes(*held)
+        held = first, data
+    if held is not None:
+        yield from _changes(*held)
+
+
+def _batches(path: Path, last: list[Path]) -> Iterator[tuple[int, int, bytes]]:
+    """The batches of a segment: where each ends, its first offset, its changes.
+
+    A last segment may be cut off.
 
     Raises:
         CheckpointRecordError: Another segment is.
@@ -343,7 +356,7 @@ def _batches(path: Path, last: list[Path]) -> Iterator[tuple[int, list[Change]]]
                     return
                 raise CheckpointRecordError("a batch is damaged", place=f"{path}, offset {end}")
             end += _BATCH.size + length
-            yield end, list(_changes(first, data))
+            yield end, first, data
 
 
 def _changes(first: int, data: bytes) -> Iterator[Change]:

@@ -25,6 +25,7 @@ from state_core.commit.interfaces import (
     TaskContext,
     TaskRestoreManager,
 )
+from state_core.commit.local_disk import CHUNK
 from state_core.commit.records import (
     CHANGELOG_FACTORY,
     ChangelogMarker,
@@ -44,6 +45,7 @@ __all__ = ["ChangelogBackend", "undoing"]
 LOG = logging.getLogger(__name__)
 
 COMPACT_EVERY = 1_000_000
+CHANGES = 4096
 
 
 def undoing(
@@ -236,11 +238,18 @@ class _Restore(TaskRestoreManager):
         elif marker is None and not self._backend.retain_existing:
             return
         opened = self.context.stores.open(store)
-        count = 0
-        for change in self._logs[store].read(0, end, self._check):
-            self._check()
-            opened.apply(change.key, change.value)
+        count = size = 0
+        held: dict[bytes, bytes | None] = {}
+        for _, key, value in self._logs[store].read(0, end, self._check):
+            held[key] = value
             count += 1
+            size += len(key) + len(value or b"")
+            if size >= CHUNK or len(held) >= CHANGES:
+                self._check()
+                opened.apply_all(held)
+                held, size = {}, 0
+        self._check()
+        opened.apply_all(held)
         self.context.measures.add("changes_restored", count)
 
     def _close(self) -> None:

@@ -5,10 +5,10 @@ Nothing is kept in a write-ahead log: what is not in a checkpoint is never used 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from rocksdict import Checkpoint, Options, Rdict, WriteOptions
+from rocksdict import Checkpoint, Options, Rdict, WriteBatch, WriteOptions
 
 from state_core.commit.local_disk import LocalDisk, PosixDisk
 from state_core.commit.stores import PersistentStore
@@ -39,6 +39,7 @@ class RocksDbStore(PersistentStore):
         self._database = Rdict(str(target), Options(raw_mode=True))
         options: Any = WriteOptions()  # its stubs have a method where there is an attribute
         options.disable_wal = True
+        self._writing = options
         self._database.set_write_options(options)
 
     @staticmethod
@@ -52,6 +53,16 @@ class RocksDbStore(PersistentStore):
             self._database.delete(key)
         else:
             self._database[key] = value
+
+    def apply_all(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Set and remove some keys at once."""
+        batch = WriteBatch(raw_mode=True)
+        for key, value in changes.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        self._database.write(batch, self._writing)
 
     def get(self, key: bytes) -> bytes | None:
         """A key's value."""

@@ -12,7 +12,7 @@ import json
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from state_core.commit.local_disk import LocalDisk, join
 from state_core.errors import CorruptSnapshotError, MissingFileError
@@ -49,6 +49,11 @@ class KeyValueStore(ABC):
     @abstractmethod
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Set or remove a key without telling anybody: for restores."""
+
+    def apply_all(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Set some keys, and remove those without a value, without telling anybody."""
+        for key, value in changes.items():
+            self.apply(key, value)
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:

@@ -43,7 +43,7 @@ BACKENDS: dict[str, Callable[[Path], StateBackendFactory]] = {
     "memory": lambda _: MemoryBackend(),
     "blob store in memory": lambda _: BlobStoreBackend(MemoryBlobStore()),
     "blob store of files": lambda path: BlobStoreBackend(FileSystemBlobStore(Directory(path))),
-    "blob store that keeps 3": lambda _: BlobStoreBackend(MemoryBlobStore(), keep=3),
+    "blob store that keeps 3": lambda _: BlobStoreBackend(MemoryBlobStore(), keep=3, threads=1),
     "changelog in memory": lambda _: ChangelogBackend(MemoryChangelogs(), compact_every=3),
     "changelog of files": lambda path: ChangelogBackend(
         FileChangelogs(path, segment_bytes=100), compact_every=3
@@ -290,7 +290,8 @@ def test_a_restore_is_interrupted_in_the_middle(world: World) -> None:
     go_on.set()
     thread.join(30)
     assert len(errors) == 1
-    assert next(checks) == 4  # nothing was done behind the third look
+    # nothing was done behind the third look, but for the one of each other thread
+    assert next(checks) <= 4 + 8
 
 
 def test_backups_hold_their_order(world: World) -> None:
