@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 MASK = 0xFFFFFFFF
+LOCATED_KEYS = 1 << 14  # whose bytes are remembered: keys come again
 
 
 def key_group_of(code: int, max_parallelism: int) -> int:
@@ -66,8 +67,8 @@ class KeyContext:
         encoded: Its bytes.
     """
 
-    __slots__ = ("_by_bytes", "encoded", "group", "key", "key_groups", "max_parallelism",
-                 "serializer")  # fmt: skip
+    __slots__ = ("_by_bytes", "_located", "encoded", "group", "key", "key_groups",
+                 "max_parallelism", "serializer")  # fmt: skip
 
     def __init__(
         self, serializer: TypeSerializer, max_parallelism: int, key_groups: KeyGroupRange
@@ -78,6 +79,7 @@ class KeyContext:
         self.key: Any = None
         self.group = -1
         self.encoded = b""
+        self._located: dict[Any, tuple[int, bytes]] = {}
         # the hash of Flink SQL's rows is that of their bytes
         self._by_bytes = type(serializer).hash_code_at is not TypeSerializer.hash_code_at
 
@@ -97,6 +99,9 @@ class KeyContext:
         Raises:
             KeyGroupError: As `set` says.
         """
+        plain = type(key) is str or type(key) is int  # no two of these are equal and unlike
+        if plain and (found := self._located.get(key)) is not None:
+            return found
         if key is None:
             raise KeyGroupError("the key is null", remedy="in Flink no key is")
         out = DataOutput()
@@ -113,6 +118,10 @@ class KeyContext:
                 f"key {key!r} is in key group {group}, and this subtask has {self.key_groups}",
                 remedy="send every key to the subtask that owns its key group",
             )
+        if plain:
+            if len(self._located) == LOCATED_KEYS:
+                self._located.clear()
+            self._located[key] = group, encoded
         return group, encoded
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from state_core.backends import BackendConfiguration, KeyedStateBackend, StateDescriptor
+from state_core.backends import keys as keys_module
 from state_core.backends.keys import key_group_of
 from state_core.errors import (
     DeclarationError,
@@ -276,6 +277,24 @@ def test_a_function_is_called_for_every_key(backend: KeyedStateBackend) -> None:
     assert backend.current_key == "c"
     assert other.get() == ["c"]
     assert list(backend.keys("value")) == []
+
+
+def test_keys_that_come_again_are_the_same(
+    backend: KeyedStateBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few keys are remembered; what is no plain key is not, and looks like none."""
+    monkeypatch.setattr(keys_module, "LOCATED_KEYS", 2)
+    value: Any = backend.state(descriptor("value"))
+    for turn in range(3):
+        for number, key in enumerate("abcde"):
+            backend.set_current_key(key)
+            assert value.value() == (number + turn - 1 if turn else None)
+            value.update(number + turn)
+    with pytest.raises(EncodeError):
+        backend.set_current_key(1)
+    with pytest.raises(EncodeError):
+        backend.set_current_key(1)
+    assert backend.current_key == "e"
 
 
 def test_functions_are_needed() -> None:
