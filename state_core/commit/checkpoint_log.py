@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Protocol
 
 from state_core.commit.clocks import now_millis
-from state_core.errors import CheckpointRecordError
+from state_core.errors import CheckpointRecordError, MissingFileError
 from state_core.filesystem import Directory
 
 __all__ = ["CheckpointLog", "FileCheckpointLog", "LogRecord", "MemoryCheckpointLog"]
@@ -80,7 +80,7 @@ class FileCheckpointLog:
     Args:
         directory: Where the records lie.
         clock: Milliseconds since 1970.
-        keep: After so many records, those are removed that a later one of their key replaced.
+        keep: After so many more records, those are removed that a later one of their key replaced.
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class FileCheckpointLog:
         self.keep = keep
         self._writer = uuid.uuid4().hex[:12]
         self._lock = Lock()
+        self._kept = 0
 
     def append(self, key: bytes, message: bytes) -> None:
         """Add a record."""
@@ -100,7 +101,7 @@ class FileCheckpointLog:
             names = self._names()
             number = self._offset(names[-1]) + 1 if names else 0
             self.directory.write(f"{number:020}-{self._writer}{_SUFFIX}", data)
-            if len(names) >= self.keep:
+            if len(names) >= self._kept + self.keep:
                 self.compact()
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
@@ -109,10 +110,21 @@ class FileCheckpointLog:
         Raises:
             CheckpointRecordError: A file is damaged.
         """
+        done = after
         for name in self._names():
             offset = self._offset(name)
-            if offset > after:
-                yield self._record(name, offset)
+            if offset <= after:
+                continue
+            try:
+                record = self._record(name, offset)
+            except MissingFileError:
+                if self.directory.is_file(name):
+                    raise
+                # a later record replaced it since the names were listed: they are listed again
+                yield from self.read(done)
+                return
+            yield record
+            done = offset
 
     def compact(self) -> None:
         """Remove every record that a later one of its key replaced."""
@@ -122,6 +134,7 @@ class FileCheckpointLog:
             if key in last:
                 self.directory.delete(last[key])
             last[key] = name
+        self._kept = len(last)
 
     def _names(self) -> list[str]:
         return [one for one in self.directory.names() if one.endswith(_SUFFIX)]

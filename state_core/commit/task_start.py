@@ -135,9 +135,27 @@ class TaskStart:
                     place=f"task {self.context.task}",
                     remedy=f"known are {', '.join(self.factories)}",
                 )
+            self._validate_versions(name)
             for factory in one.backup:
                 if self.factories[factory].needs_files and not stores.specs[name].persistent:
                     raise CommitError(f"store {name!r} has no files that {factory} could back up")
+
+    def _validate_versions(self, store: str) -> None:
+        """Version 1 has no markers: without a changelog, what it is restored from is lost."""
+        settings = self.settings
+        backup = settings.stores[store].backup
+        first = settings.read_versions[0]
+        if (
+            backup
+            and CHANGELOG_FACTORY not in backup
+            and (first == 1 or 2 not in settings.write_versions)
+        ):
+            raise CommitError(
+                f"store {store!r} has no changelog, and records of version 1 have no place for "
+                f"markers of {', '.join(backup)}",
+                place=f"task {self.context.task}",
+                remedy="write version 2 and read it first, or add the changelog to the backups",
+            )
 
     def _decide(self, store: str, last: CheckpointV2 | None) -> RestoreDecision:
         settings = self.settings.stores.get(store)

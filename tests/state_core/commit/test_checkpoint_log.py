@@ -125,6 +125,31 @@ def test_a_files_log_forgets_what_was_replaced(tmp_path: Path) -> None:
     assert {one.key: one.message for one in log.read()} == {b"seldom": b"x", b"often": b"39"}
 
 
+def test_a_log_of_many_keys_is_not_read_at_every_append(tmp_path: Path) -> None:
+    """Only after as many more records as it is told."""
+    log = FileCheckpointLog(Directory(tmp_path), keep=10)
+    compactions: list[int] = []
+    compact = log.compact
+    log.compact = lambda: (compactions.append(1), compact())[1]  # type: ignore[method-assign]
+    for number in range(60):
+        log.append(b"%d" % number, b"x")
+    assert len(compactions) <= 4
+    assert len(list(log.read())) == 60
+
+
+def test_a_record_that_goes_while_the_log_is_read(tmp_path: Path) -> None:
+    """Since a later one of its key came: the reader finds that one."""
+    writing, reading = (FileCheckpointLog(Directory(tmp_path)) for _ in range(2))
+    for number in range(4):
+        writing.append(b"key%d" % (number % 2), b"%d" % number)
+    found = reading.read()
+    assert next(found).message == b"0"
+    for number in range(4, 6):
+        writing.append(b"key%d" % (number % 2), b"%d" % number)
+    writing.compact()
+    assert [one.message for one in found] == [b"4", b"5"]
+
+
 @pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d[:3], lambda d: d + b"x"])
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     """And never read as something else."""

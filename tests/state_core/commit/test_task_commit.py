@@ -400,6 +400,22 @@ def test_settings_that_cannot_be(name: str, value: str) -> None:
         CommitSettings.parse({name: value}, ["a"])
 
 
+@pytest.mark.parametrize(
+    ("versions", "value"),
+    [("checkpoint.read.versions", "1"), ("checkpoint.read.versions", "1,2"),
+     ("checkpoint.write.versions", "1")],
+)  # fmt: skip
+def test_version_1_alone_does_not_do_without_a_changelog(versions: str, value: str) -> None:
+    """A restart would start empty: that is refused before it."""
+    both = {"checkpoint.write.versions": "1,2"}
+    config = {"stores.store.backup.factories": "blob_store"} | both | {versions: value}
+    with pytest.raises(CommitError, match="records of version 1 have no place for markers"):
+        life(Schedule(1), Plan({"store": True}, config))
+    changelog = {"stores.store.changelog": "kafka.log", **config}
+    changelog["stores.store.backup.factories"] = "blob_store,changelog"
+    life(Schedule(1), Plan({"store": True}, changelog))
+
+
 def test_stores_and_backends_that_do_not_fit() -> None:
     """Are refused before anything is restored."""
     schedule = Schedule(1)
