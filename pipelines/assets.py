@@ -5,22 +5,33 @@ from pydantic import Field
 
 from pipelines.flink_conf import compression_of
 from pipelines.lake.changes import read_changes
+from pipelines.lake.checkpoint_migrating import REFUSED, changelog_of, migrate_records
+from pipelines.lake.checkpoint_records import open_log
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
 from pipelines.lake.rescaling import plan_rescale
 from pipelines.metadata import (
     export_metadata,
+    log_migration_metadata,
     outcome_metadata,
     plan_metadata,
     savepoint_metadata,
     tables_metadata,
 )
 from pipelines.migrations import migrate_one
-from pipelines.partitions import snapshot_partitions
+from pipelines.partitions import checkpoint_log_partitions, snapshot_partitions
 from pipelines.resources import Locations
 from state_core.formats import open_snapshot
 
-__all__ = ["MigrationConfig", "RescaleConfig", "all_assets", "archive_assets", "migrated_tables"]
+__all__ = [
+    "LogMigrationConfig",
+    "MigrationConfig",
+    "RescaleConfig",
+    "all_assets",
+    "archive_assets",
+    "migrated_checkpoint_logs",
+    "migrated_tables",
+]
 
 GROUP = "state"
 
@@ -145,5 +156,36 @@ def migrated_tables(
     return dg.MaterializeResult(metadata=outcome_metadata(done))
 
 
+class LogMigrationConfig(dg.Config):
+    """How checkpoint logs are to be migrated.
+
+    Attributes:
+        changelogs: Of each store, its changelog as `system.stream`.
+        rollback: Whether records of version 2 become ones of version 1.
+    """
+
+    changelogs: dict[str, str] = Field(default_factory=dict)
+    rollback: bool = False
+
+
+@dg.asset(partitions_def=checkpoint_log_partitions, group_name="checkpoints")
+def migrated_checkpoint_logs(
+    context: dg.AssetExecutionContext, config: LogMigrationConfig, locations: Locations
+) -> dg.MaterializeResult[None]:
+    """A checkpoint log in which every task has a record of version 2, or with rollback of 1.
+
+    Backfill it over the logs, with their jobs stopped. What was migrated before is left alone, task
+    by task, so a backfill that was stopped is run again.
+    """
+    named = [changelog_of(f"{store}={place}") for store, place in config.changelogs.items()]
+    log = open_log(locations.checkpoint_log(context.partition_key))
+    done = migrate_records(log, dict(named), rollback=config.rollback)
+    metadata = log_migration_metadata(done)
+    refused = [one for one in done if one.outcome == REFUSED]
+    if refused:
+        raise dg.Failure(f"{len(refused)} of {len(done)} tasks were refused", metadata=metadata)
+    return dg.MaterializeResult(metadata=metadata)
+
+
 archive_assets = [savepoint, state_tables, restore_plan, exported_savepoint]
-all_assets = [*archive_assets, migrated_tables]
+all_assets = [*archive_assets, migrated_tables, migrated_checkpoint_logs]

@@ -2,16 +2,27 @@
 
 import dagster as dg
 
-from pipelines.assets import archive_assets, migrated_tables
-from pipelines.ops import check_declarations, compress, run_functions
+from pipelines.assets import archive_assets, migrated_checkpoint_logs, migrated_tables
+from pipelines.ops import (
+    check_declarations,
+    compress,
+    export_savepoint,
+    keep_exports,
+    report_commits,
+    restore_elsewhere,
+    run_functions,
+)
 
 __all__ = [
     "archive_job",
     "asset_jobs",
+    "commits_job",
     "compression_job",
+    "log_migration_job",
     "migration_job",
     "op_jobs",
     "process_job",
+    "savepoint_job",
 ]
 
 archive_job = dg.define_asset_job(
@@ -24,6 +35,13 @@ migration_job = dg.define_asset_job(
     "migrate_snapshots",
     selection=dg.AssetSelection.assets(migrated_tables),
     description="One state under a new type, snapshot by snapshot: backfill it over partitions.",
+)
+
+
+log_migration_job = dg.define_asset_job(
+    "migrate_checkpoint_logs",
+    selection=dg.AssetSelection.assets(migrated_checkpoint_logs),
+    description="Checkpoint logs from version 1 to 2, or back: backfill it over partitions.",
 )
 
 
@@ -45,5 +63,23 @@ def process_job() -> None:
     run_functions(check_declarations())
 
 
-asset_jobs = [archive_job, migration_job]
-op_jobs = [compression_job, process_job]
+@dg.job(
+    name="savepoint_and_verify",
+    description="The newest snapshot as a savepoint, restored elsewhere; the last ones are kept.",
+)
+def savepoint_job() -> None:
+    """Nothing is removed before the new one is verified."""
+    keep_exports(restore_elsewhere(*export_savepoint()))
+
+
+@dg.job(
+    name="watch_commits",
+    description="What commits cost, and whether they were skipped or held up processing.",
+)
+def commits_job() -> None:
+    """One op, which fails if there is something to be alarmed of."""
+    report_commits()
+
+
+asset_jobs = [archive_job, migration_job, log_migration_job]
+op_jobs = [compression_job, process_job, savepoint_job, commits_job]

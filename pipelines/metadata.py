@@ -1,6 +1,7 @@
 """What the Dagster UI shows of a snapshot: counts, sizes, a picture, a preview."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.lake.catalog import Lake
+from pipelines.lake.checkpoint_migrating import TaskMigration
+from pipelines.lake.commit_measures import CommitReport, total
 from pipelines.lake.exporting import ExportResult
 from pipelines.lake.importing import ImportResult
 from pipelines.lake.operator_tables import read_operator_rows
@@ -16,8 +19,9 @@ from pipelines.lake.records import OperatorRecord, OperatorStateRecord, StateRec
 from pipelines.lake.rescaling import OperatorPlan, group_totals
 from pipelines.lake.table_rows import table_rows
 from pipelines.migrations import Outcome
-from pipelines.pictures import key_group_histogram
+from pipelines.pictures import commit_chart, key_group_histogram
 from pipelines.runtime import RunResult
+from pipelines.savepoints import Verification
 from pipelines.shown import bytes_text, plain
 from state_core.declarations.findings import Finding
 from state_core.formats.recompression import Recompression
@@ -26,14 +30,17 @@ from state_core.handles import KeyGroupRange
 from state_core.snapshot import Snapshot
 
 __all__ = [
+    "commits_metadata",
     "compression_metadata",
     "export_metadata",
+    "log_migration_metadata",
     "outcome_metadata",
     "plan_metadata",
     "run_metadata",
     "savepoint_metadata",
     "tables_metadata",
     "verdicts_metadata",
+    "verification_metadata",
 ]
 
 PREVIEW_ROWS = 5
@@ -208,6 +215,52 @@ def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
     ]  # fmt: skip
     columns = ("operator", "state", "verdict", "why")
     return {"verdicts": dg.MetadataValue.md(_markdown(columns, rows))}
+
+
+def verification_metadata(done: Verification) -> Metadata:
+    """Of a savepoint that was restored elsewhere."""
+    return {
+        "entries restored": done.entries,
+        "state restored (bytes)": done.size,
+        "faults": dg.MetadataValue.md("\n".join(f"- {one}" for one in done.faults) or "none"),
+    }
+
+
+def log_migration_metadata(done: Iterable[TaskMigration]) -> Metadata:
+    """Of a checkpoint log's migration."""
+    listed = list(done)
+    counts = Counter(one.outcome for one in listed)
+    rows = [(one.task, one.outcome, one.checkpoint, one.why) for one in listed]
+    columns = ("task", "outcome", "checkpoint", "why")
+    return {**counts, "tasks": dg.MetadataValue.md(_markdown(columns, rows))}
+
+
+def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
+    """Of what commits cost.
+
+    Args:
+        reports: In their order.
+        now: In milliseconds since 1970.
+    """
+    listed = list(reports)
+    found: Metadata = dict(total(listed))
+    if not listed:
+        return found
+    times = sorted({one.reported_at for one in listed})
+    together = {at: total(one for one in listed if one.reported_at == at) for at in times}
+    counts = {name: [together[at][name] for at in times] for name in found}
+    hours = [(at - now) / 3_600_000 for at in times]
+    found["over time"] = dg.MetadataValue.md(commit_chart(hours, counts, "commits"))
+    tasks = sorted({one.task for one in listed})
+    columns = ("task", "commits", "skipped", "blocked", "snapshot ms", "upload ms", "sent", "saved")
+    rows = []
+    for task in tasks:
+        sums = total(one for one in listed if one.task == task)
+        names = ("commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms")
+        sizes = (bytes_text(sums[name]) for name in ("bytes_sent", "bytes_saved"))
+        rows.append((task, *(f"{sums[name]:,}" for name in names), *sizes))
+    found["tasks"] = dg.MetadataValue.md(_markdown(columns, rows))
+    return found
 
 
 def run_metadata(done: RunResult) -> Metadata:

@@ -4,18 +4,35 @@ import dagster as dg
 from pydantic import Field
 
 from pipelines.flink_conf import compression_of
+from pipelines.lake.commit_measures import CommitReports, total
 from pipelines.lake.legality import load_runnable
-from pipelines.metadata import compression_metadata, run_metadata
+from pipelines.metadata import (
+    commits_metadata,
+    compression_metadata,
+    export_metadata,
+    run_metadata,
+    verification_metadata,
+)
 from pipelines.resources import Locations
 from pipelines.runtime import RunOptions, run_job
+from pipelines.savepoints import keep_savepoints, take_savepoint, verify_savepoint
+from state_core.commit.clocks import now_millis
+from state_core.filesystem import Directory
 from state_core.formats.recompression import recompress_snapshot
 from state_core.legality import check_job
 
 __all__ = [
+    "CommitsConfig",
     "CompressionConfig",
+    "KeepConfig",
     "ProcessConfig",
+    "SavepointConfig",
     "check_declarations",
     "compress",
+    "export_savepoint",
+    "keep_exports",
+    "report_commits",
+    "restore_elsewhere",
     "run_functions",
 ]
 
@@ -92,3 +109,104 @@ def run_functions(
     done = run_job(load_runnable(named), locations.open_lake(), options)
     context.add_output_metadata(run_metadata(done))
     return done.snapshot_id
+
+
+class SavepointConfig(dg.Config):
+    """How a savepoint is taken and verified.
+
+    Attributes:
+        parallelism: Of its operators; as before, if not given.
+        engine: `auto`, `spark` or `local`.
+    """
+
+    parallelism: int | None = None
+    engine: str = "auto"
+
+
+class KeepConfig(dg.Config):
+    """What stays of the savepoints.
+
+    Attributes:
+        keep: How many verified ones.
+    """
+
+    keep: int = Field(default=7, ge=1)
+
+
+class CommitsConfig(dg.Config):
+    """What is told of commits, and what is alarming.
+
+    Attributes:
+        hours: How far to look back.
+        max_blocked: So many commits may have held up processing.
+        max_skipped: So many may have been skipped, as the one before was under way.
+    """
+
+    hours: float = 24.0
+    max_blocked: int = 0
+    max_skipped: int = 10
+
+
+@dg.op(out={"savepoint": dg.Out(str), "snapshot": dg.Out(str)})
+def export_savepoint(
+    context: dg.OpExecutionContext, config: SavepointConfig, locations: Locations
+) -> tuple[str, str]:
+    """Export the newest snapshot of the job: the savepoint, and the snapshot's id."""
+    record, done = take_savepoint(
+        locations.open_lake(),
+        locations.job_name,
+        locations.exports_location,
+        parallelism=config.parallelism,
+        engine=config.engine,
+    )
+    context.add_output_metadata(export_metadata(done), output_name="savepoint")
+    return done.path, record.snapshot_id
+
+
+@dg.op
+def restore_elsewhere(
+    context: dg.OpExecutionContext,
+    config: SavepointConfig,
+    locations: Locations,
+    savepoint: str,
+    snapshot: str,
+) -> str:
+    """Check the savepoint and restore it into a lake of its own; fails on the least fault."""
+    lake = locations.open_lake()
+    record = lake.snapshot(locations.job_name, snapshot)
+    done = verify_savepoint(lake, record, savepoint, config.engine)
+    metadata = verification_metadata(done)
+    if done.faults:
+        raise dg.Failure(f"{savepoint} is not to be relied on", metadata=metadata)
+    context.add_output_metadata(metadata)
+    return savepoint
+
+
+@dg.op
+def keep_exports(
+    context: dg.OpExecutionContext, config: KeepConfig, locations: Locations, savepoint: str
+) -> list[str]:
+    """Remove all but the last verified savepoints: those that stay."""
+    kept, gone = keep_savepoints(locations.exports_location, locations.job_name, config.keep)
+    context.add_output_metadata(
+        {"newest": dg.MetadataValue.path(savepoint), "kept": len(kept), "removed": gone}
+    )
+    return kept
+
+
+@dg.op
+def report_commits(
+    context: dg.OpExecutionContext, config: CommitsConfig, locations: Locations
+) -> dict[str, int]:
+    """Show what commits cost; fails if they were skipped or held up processing too often."""
+    now = now_millis()
+    reports = CommitReports(Directory(locations.open_lake().location), locations.job_name)
+    found = reports.read(now - int(config.hours * 3_600_000))
+    counts, metadata = total(found), commits_metadata(found, now)
+    limits = {"commits_blocked": config.max_blocked, "commits_skipped": config.max_skipped}
+    over = [f"{name}: {counts[name]}, at most {at}" for name, at in limits.items()
+            if counts[name] > at]  # fmt: skip
+    if over:
+        raise dg.Failure("; ".join(over), metadata=metadata)
+    context.add_output_metadata(metadata)
+    return counts

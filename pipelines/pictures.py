@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-__all__ = ["key_group_histogram"]
+__all__ = ["commit_chart", "key_group_histogram"]
 
 BAR_COLOR, MEAN_COLOR = "#4F43DD", "#E2574C"
+SIZES = ("bytes_sent", "bytes_saved")
 
 
 def key_group_histogram(sizes: Sequence[int], title: str) -> str:
@@ -24,6 +25,38 @@ def key_group_histogram(sizes: Sequence[int], title: str) -> str:
     axes.set(title=title, xlabel="key group", ylabel="KiB of state")
     axes.margins(x=0.005)
     axes.legend(loc="upper right", frameon=False)
+    return _image(figure, title)
+
+
+def commit_chart(hours: Sequence[float], counts: Mapping[str, Sequence[int]], title: str) -> str:
+    """What commits cost over time, as a Markdown image: milliseconds above, bytes below.
+
+    Args:
+        hours: When, in hours from now; up to 0.
+        counts: By the names that `CommitMeasures` has, one for each time.
+        title: What it is of.
+    """
+    figure = Figure(figsize=(9, 4.2), dpi=110, layout="constrained")
+    times, sizes = figure.subplots(2, 1, sharex=True)
+    times.plot(hours, counts["upload_ms"], ".-", color=BAR_COLOR, label="upload, beside processing")
+    times.plot(hours, counts["snapshot_ms"], ".-", color=MEAN_COLOR, label="snapshot")
+    for name, color in (("commits_skipped", "#C9A227"), ("commits_blocked", MEAN_COLOR)):
+        marked = [at for at, count in zip(hours, counts[name], strict=True) if count]
+        if marked:
+            label = name.replace("commits_", "a commit was ")
+            places = [0] * len(marked)
+            times.plot(marked, places, "|", markersize=14, color=color, label=label)
+    times.set(title=title, ylabel="ms")
+    kilobytes = {name: [count / 1024 for count in counts[name]] for name in SIZES}
+    sizes.plot(hours, kilobytes["bytes_sent"], ".-", color=BAR_COLOR, label="sent")
+    sizes.plot(hours, kilobytes["bytes_saved"], ".-", color="#8A8A99", label="saved by increments")
+    sizes.set(xlabel="hours", ylabel="KiB")
+    for axes in (times, sizes):
+        axes.legend(loc="upper left", frameon=False, fontsize="small")
+    return _image(figure, title)
+
+
+def _image(figure: Figure, title: str) -> str:
     data = io.BytesIO()
     figure.savefig(data, format="png")
     encoded = base64.b64encode(data.getvalue()).decode("ascii")

@@ -15,6 +15,7 @@ DEFAULTS = {
     "STATELAKE_JOB": "job",
     "STATELAKE_AGAINST": "",
     "STATELAKE_DECLARED": "",
+    "STATELAKE_CHECKPOINTS": "checkpoints",
 }
 
 
@@ -31,6 +32,8 @@ class Locations(dg.ConfigurableResource[None]):
             them, or a file that says what states become (`STATELAKE_AGAINST`).
         declared: The job that is to restore them, as it declares its states: `MODULE:JOB`
             (`STATELAKE_DECLARED`).
+        checkpoints: A directory of checkpoint logs, each in a directory of its own
+            (`STATELAKE_CHECKPOINTS`).
     """
 
     savepoints: str = ""
@@ -39,6 +42,7 @@ class Locations(dg.ConfigurableResource[None]):
     job: str = ""
     against: str = ""
     declared: str = ""
+    checkpoints: str = ""
 
     def _given(self, value: str, variable: str) -> str:
         return value or os.environ.get(variable, DEFAULTS[variable])
@@ -67,6 +71,11 @@ class Locations(dg.ConfigurableResource[None]):
     def declared_job(self) -> str:
         """The job that declares its states; empty if none is named."""
         return self._given(self.declared, "STATELAKE_DECLARED")
+
+    def checkpoint_log(self, name: str) -> str:
+        """The checkpoint log of that name."""
+        location = self._given(self.checkpoints, "STATELAKE_CHECKPOINTS")
+        return f"{location.rstrip('/')}/{name}"
 
     def open_lake(self) -> Lake:
         """The lake."""

@@ -1,8 +1,8 @@
-"""Schedules: the newest savepoint every night, and process functions every quarter of an hour."""
+"""Schedules: savepoints every night, functions every quarter of an hour, commits every hour."""
 
 import dagster as dg
 
-from pipelines.jobs import archive_job, process_job
+from pipelines.jobs import archive_job, commits_job, process_job, savepoint_job
 from pipelines.partitions import snapshot_partitions
 from pipelines.resources import Locations
 from pipelines.sensors import find_savepoints
@@ -34,4 +34,19 @@ def frequent_run(locations: Locations) -> dg.RunRequest | dg.SkipReason:
     return dg.RunRequest()
 
 
-all_schedules = [nightly_archive, frequent_run]
+@dg.schedule(job=savepoint_job, cron_schedule="0 4 * * *")
+def nightly_savepoint(locations: Locations) -> dg.RunRequest | dg.SkipReason:
+    """Takes and verifies a savepoint of the job, if it has a snapshot."""
+    latest = locations.open_lake().latest(locations.job_name)
+    if latest is None:
+        return dg.SkipReason(f"job {locations.job_name!r} has no snapshot")
+    return dg.RunRequest()
+
+
+@dg.schedule(job=commits_job, cron_schedule="0 * * * *")
+def hourly_commits() -> dg.RunRequest:
+    """Looks at what commits cost."""
+    return dg.RunRequest()
+
+
+all_schedules = [nightly_archive, frequent_run, nightly_savepoint, hourly_commits]

@@ -60,6 +60,7 @@ RANKS = {
     "pipelines.partitions": 12,
     "pipelines.bootstrap": 13,
     "pipelines.migrations": 13,
+    "pipelines.savepoints": 13,
     "pipelines.metadata": 14,
     "pipelines.resources": 14,
     "pipelines.assets": 15,

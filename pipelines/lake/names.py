@@ -15,6 +15,7 @@ __all__ = [
     "areas_of",
     "check_names",
     "checkpoint_log_table",
+    "commits_table",
     "default_snapshot_id",
     "keyed_table",
     "operator_table",
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 SNAPSHOTS, KEYED, TIMERS, OPERATOR = "snapshots", "keyed", "timers", "operator"
-STORES, CHECKPOINTS = "stores", "_checkpoints"
+STORES, CHECKPOINTS, COMMITS = "stores", "_checkpoints", "_commits"
 LONGEST = 110  # two of them, and what tells a table from an older one, are a name of 255
 LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-encoded
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
@@ -128,3 +129,8 @@ def store_table(job: str, store: str) -> str:
 def checkpoint_log_table(job: str) -> str:
     """The path of a job's checkpoint log."""
     return f"{_job_directory(job)}/{CHECKPOINTS}"
+
+
+def commits_table(job: str) -> str:
+    """The path of what a job's commits cost."""
+    return f"{_job_directory(job)}/{COMMITS}"

@@ -68,16 +68,17 @@ class TestNames:
         assert module == "pipelines.definitions"
 
     def test_assets(self) -> None:
-        """Four assets in a row, and migrations, over dynamic partitions: one a snapshot."""
+        """Four assets in a row, and migrations, over dynamic partitions."""
         graph = definitions.resolve_asset_graph()
         names = {key.to_user_string() for key in graph.get_all_asset_keys()}
-        assert names == {*ASSETS, "migrated_tables"}
+        logs = "migrated_checkpoint_logs"
+        assert names == {*ASSETS, "migrated_tables", logs}
         for before, after in pairwise(ASSETS):
             assert graph.get(dg.AssetKey(after)).parent_keys == {dg.AssetKey(before)}
         for name in names:
             partitions = graph.get(dg.AssetKey(name)).partitions_def
             assert isinstance(partitions, dg.DynamicPartitionsDefinition)
-            assert partitions.name == "snapshots"
+            assert partitions.name == ("checkpoint_logs" if name == logs else "snapshots")
             assert graph.get(dg.AssetKey(name)).description
 
     def test_checks(self) -> None:

@@ -1,0 +1,124 @@
+"""What commits cost, kept in the lake: a Delta table `<job>/_commits`, a row a report of a task.
+
+A task counts from its start on; a row has what came since the row before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from pipelines.lake.names import commits_table
+from pipelines.lake.storage import storage_options
+from state_core.commit import CommitMeasures
+from state_core.commit.clocks import now_millis
+from state_core.filesystem import Directory
+
+__all__ = ["COUNTED", "CommitReport", "CommitReports", "total"]
+
+COUNTED = (
+    "commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms", "bytes_sent",
+    "bytes_saved", "files_sent", "files_saved", "bytes_restored", "changes_restored",
+)  # fmt: skip
+SCHEMA = pa.schema(
+    [
+        ("task", pa.string()),
+        ("reported_at", pa.timestamp("us", "UTC")),
+        *((name, pa.int64()) for name in COUNTED),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """What a task's commits cost since its report before.
+
+    Attributes:
+        task: Its name.
+        reported_at: In milliseconds since 1970.
+        counts: By the names that `CommitMeasures` has.
+    """
+
+    task: str
+    reported_at: int
+    counts: dict[str, int]
+
+
+class CommitReports:
+    """The reports of a job's tasks.
+
+    Args:
+        lake: The lake's directory.
+        job: The job's name.
+        clock: Milliseconds since 1970.
+    """
+
+    def __init__(self, lake: Directory, job: str, clock: Callable[[], int] = now_millis) -> None:
+        self.directory = lake.child(commits_table(job))
+        self.clock = clock
+        self._told: dict[str, dict[str, int]] = {}
+        self._lock = Lock()
+
+    def append(self, measures: Iterable[tuple[str, CommitMeasures]]) -> None:
+        """Add a row for every task that counted something; all of them are one commit.
+
+        Args:
+            measures: Of each task, the same object every time.
+        """
+        now = self.clock()
+        with self._lock:
+            reports = []
+            for task, counted in measures:
+                counts = counted.as_dict()
+                before = self._told.get(task, {})
+                since = {name: counts.get(name, 0) - before.get(name, 0) for name in COUNTED}
+                if any(since.values()):
+                    reports.append(CommitReport(task, now, since))
+                    self._told[task] = counts
+            if reports:
+                self._write(reports)
+
+    def read(self, since: int = 0) -> list[CommitReport]:
+        """The reports from a time on, in milliseconds since 1970, in their order."""
+        try:
+            table = DeltaTable(self.directory.uri, storage_options=storage_options(self.directory))
+        except TableNotFoundError:
+            return []
+        begin = pa.scalar(since * 1000, pa.timestamp("us", "UTC"))
+        wanted = ds.field("reported_at") >= begin
+        rows = table.to_pyarrow_dataset(schema=SCHEMA).to_table(filter=wanted)
+        rows = rows.sort_by([("reported_at", "ascending"), ("task", "ascending")])
+        times = rows.column("reported_at").cast(pa.int64()).to_pylist()
+        counts = rows.select(COUNTED).to_pylist()
+        tasks = rows.column("task").to_pylist()
+        return [
+            CommitReport(task, at // 1000, found)
+            for task, at, found in zip(tasks, times, counts, strict=True)
+        ]
+
+    def _write(self, reports: list[CommitReport]) -> None:
+        columns = [
+            [one.task for one in reports],
+            [one.reported_at * 1000 for one in reports],
+            *([one.counts[name] for one in reports] for name in COUNTED),
+        ]
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
+        write_deltalake(
+            self.directory.uri,
+            pa.Table.from_arrays(arrays, schema=SCHEMA),
+            mode="append",
+            name="commits",
+            storage_options=storage_options(self.directory),
+        )
+
+
+def total(reports: Iterable[CommitReport]) -> dict[str, int]:
+    """All counts together."""
+    listed = list(reports)
+    return {name: sum(one.counts[name] for one in listed) for name in COUNTED}
