@@ -80,7 +80,8 @@ class FileCheckpointLog:
     Args:
         directory: Where the records lie.
         clock: Milliseconds since 1970.
-        keep: After so many more records, those are removed that a later one of their key replaced.
+        keep: From so many records on, those are removed that a later one of their key replaced;
+            again when the log is as long as twice what was left, and so many more.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class FileCheckpointLog:
             names = self._names()
             number = self._offset(names[-1]) + 1 if names else 0
             self.directory.write(f"{number:020}-{self._writer}{_SUFFIX}", data)
-            if len(names) >= self._kept + self.keep:
+            if len(names) >= 2 * self._kept + self.keep:
                 self.compact()
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
