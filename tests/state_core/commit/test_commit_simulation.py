@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from state_core.commit import (
+    RestoreDecision,
+    RestoreSource,
+    TaskBackupManager,
+    TaskStores,
+    changelog_backend,
+    task_start,
+)
 from state_core.commit.blob_backend import read_index
+from state_core.commit.futures import done
 from state_core.commit.records import BLOB_STORE_FACTORY
 from state_core.commit.snapshot_index import reachable_blobs
 from state_core.commit.steps import STEPS, Step, crash_table, order
 from tests.commit_simulation import Life, Plan, Schedule
-from tests.commit_world import Fate, KilledError
+from tests.commit_world import Fate, KilledError, _Blobs
 
 DOCS = Path(__file__).parents[3] / "docs" / "commit.md"
 PART = 250
@@ -64,6 +73,32 @@ def test_a_hundred_thousand_schedules_restore_the_last_record(part: int) -> None
     """The same, with other seeds."""
     ends = run(range(1_000_000 + part * 1000, 1_000_000 + (part + 1) * 1000))
     assert min(ends["killed"], ends["failed"], ends["ended"]) > 100
+
+
+SABOTAGE: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "changes that were never committed stay": (changelog_backend, "undoing", lambda *_: ()),
+    "stores are not flushed": (TaskStores, "flush", lambda _: None),
+    "local checkpoints that are not the log's stay": (
+        TaskStores, "drop_checkpoints", lambda *_: None
+    ),
+    "blobs of a commit that is done expire": (_Blobs, "make_permanent", lambda *_: None),
+    "nothing is cleaned up": (TaskBackupManager, "clean_up", lambda *_: done(None)),
+    "any local checkpoint is used": (
+        task_start, "decide_restore",
+        lambda *arguments, **_: RestoreDecision(
+            RestoreSource.LOCAL if arguments[2] else RestoreSource.EMPTY
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SABOTAGE)
+def test_the_simulation_notices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is left out, some schedule of the first hundred fails."""
+    owner, attribute, instead = SABOTAGE[name]
+    monkeypatch.setattr(owner, attribute, instead)
+    with pytest.raises(AssertionError, match="the schedule of seed"):
+        run(range(100))
 
 
 def test_a_schedule_is_its_seed() -> None:
