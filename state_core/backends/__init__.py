@@ -22,7 +22,7 @@ from state_core.backends.backend import KeyedStateBackend
 from state_core.backends.configuration import BackendConfiguration
 from state_core.backends.descriptors import StateDescriptor, TimeToLive
 from state_core.backends.heap import heap_backend
-from state_core.backends.operator_state import OperatorStateBackend
+from state_core.backends.operator_state import OperatorStateBackend, assign_operator_state
 from state_core.backends.restoring import restore_backend
 from state_core.backends.rocksdb import rocksdb_backend
 from state_core.backends.snapshots import SnapshotTarget, SnapshotTask
@@ -38,6 +38,7 @@ __all__ = [
     "StateDescriptor",
     "TimeToLive",
     "Timer",
+    "assign_operator_state",
     "heap_backend",
     "restore_backend",
     "rocksdb_backend",
