@@ -15,10 +15,12 @@ from state_core.backends import (
     restore_backend,
     rocksdb_backend,
 )
+from state_core.backends.keys import key_group_of
 from state_core.filesystem import Directory
 from state_core.formats.keyed_files import open_keyed
 from state_core.formats.state_files import StateFiles
 from state_core.handles import FileHandle, IncrementalHandle, KeyGroupRange
+from state_core.key_groups import key_group_ranges
 from tests.backend_cases import BACKENDS, descriptor, restored_at
 
 KEYS = 400
@@ -198,3 +200,31 @@ def test_a_scan_keeps_its_bound(backend: KeyedStateBackend) -> None:
         rubbish = [bytes([255 - one % 256]) * (one % 40) for one in range(2000)]
         assert len(list(held)) == 30
         assert len(rubbish) == 2000
+
+
+@pytest.mark.parametrize("kind", sorted(BACKENDS))
+def test_checkpoints_of_many_subtasks_are_rescaled(kind: str, tmp_path: Path) -> None:
+    """Three instances' files become one's, and two's: each entry once, where it belongs."""
+    directory = Directory(tmp_path / "chk-1")
+    directory.create()
+    handles = []
+    for key_groups in key_group_ranges(128, 3):
+        with BACKENDS["rocksdb"](BackendConfiguration("String", key_groups, 128)) as backend:
+            value: Any = backend.state(descriptor("value"))
+            entries: Any = backend.state(descriptor("map"))
+            items: Any = backend.state(descriptor("list"))
+            for number in range(KEYS):
+                group = key_group_of(backend.context.serializer.hash_code(str(number)), 128)
+                if group in key_groups:
+                    backend.set_current_key(str(number))
+                    value.update(number)
+                    entries.put_all({"x": number, "y": None})
+                    items.add(f"item {number}")
+            target = SnapshotTarget(1, directory, Directory(tmp_path / "shared"))
+            handles.append(backend.snapshot(target).run())
+    for parallelism in (1, 2):
+        restored = restored_at(BACKENDS[kind], handles, directory, parallelism)
+        assert sum(len(list(one.keys("map"))) for one in restored) == KEYS
+        assert held(restored) == expected(KEYS)
+        for one in restored:
+            one.close()
