@@ -38,21 +38,21 @@ def commit_chart(hours: Sequence[float], counts: Mapping[str, Sequence[int]], ti
     """
     figure = Figure(figsize=(9, 4.2), dpi=110, layout="constrained")
     times, sizes = figure.subplots(2, 1, sharex=True)
-    times.plot(hours, counts["upload_ms"], ".-", color=BAR_COLOR, label="upload, beside processing")
+    times.plot(hours, counts["upload_ms"], ".-", color=BAR_COLOR, label="upload")
     times.plot(hours, counts["snapshot_ms"], ".-", color=MEAN_COLOR, label="snapshot")
-    for name, color in (("commits_skipped", "#C9A227"), ("commits_blocked", MEAN_COLOR)):
+    for name, look, said in (("commits_skipped", "v", "skipped"), ("commits_blocked", "X", "late")):
         marked = [at for at, count in zip(hours, counts[name], strict=True) if count]
+        places = [0] * len(marked)
         if marked:
-            label = name.replace("commits_", "a commit was ")
-            places = [0] * len(marked)
-            times.plot(marked, places, "|", markersize=14, color=color, label=label)
+            times.plot(marked, places, look, color="black", label=f"a commit was {said}")
     times.set(title=title, ylabel="ms")
     kilobytes = {name: [count / 1024 for count in counts[name]] for name in SIZES}
     sizes.plot(hours, kilobytes["bytes_sent"], ".-", color=BAR_COLOR, label="sent")
-    sizes.plot(hours, kilobytes["bytes_saved"], ".-", color="#8A8A99", label="saved by increments")
-    sizes.set(xlabel="hours", ylabel="KiB")
+    sizes.plot(hours, kilobytes["bytes_saved"], ".-", color="#8A8A99", label="there already")
+    sizes.set(xlabel="hours from now", ylabel="KiB")
     for axes in (times, sizes):
-        axes.legend(loc="upper left", frameon=False, fontsize="small")
+        axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small")
     return _image(figure, title)
 
 

@@ -11,12 +11,19 @@ import click
 from pipelines.commands.terminal import as_json, bytes_text, console, json_option, print_table
 from pipelines.lake.checkpoint_dropping import drop_records
 from pipelines.lake.checkpoint_migrating import REFUSED, changelog_of, migrate_records
-from pipelines.lake.checkpoint_records import TaskRecord, last_records, open_log, read_records
+from pipelines.lake.checkpoint_records import (
+    TaskRecord,
+    kafka_changelogs,
+    last_records,
+    open_log,
+    read_records,
+)
 from pipelines.lake.checkpoint_verifying import faults_of, verify_log
 from pipelines.lake.state_backend import LAKE_FACTORY, LakeBackend
 from pipelines.shown import age_text
 from state_core.commit import (
     BlobStoreBackend,
+    ChangelogBackend,
     FileSystemBlobStore,
     StateBackendFactory,
 )
@@ -31,7 +38,10 @@ __all__ = ["checkpoints"]
 SHORT = {BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog", LAKE_FACTORY: "lake"}
 
 log_option = click.option(
-    "--log", "location", required=True, help="The log: a Delta table, or a directory of records."
+    "--log",
+    "location",
+    required=True,
+    help="A Delta table, a directory of records, or kafka://HOST:PORT/TOPIC.",
 )
 tasks_option = click.option("--task", "tasks", multiple=True, help="Only this task; all if none.")
 blobs_option = click.option("--blobs", help="The blob store: a directory or URI.")
@@ -113,6 +123,7 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
 @blobs_option
 @click.option("--lake", help="The lake, if stores are backed up there.")
 @click.option("--job", help="The job's name in the lake.")
+@click.option("--changelogs", help="The changelogs' cluster, as kafka://HOST:PORT.")
 @click.option("--job-id", default="1", show_default=True, help="Of its instance.")
 @tasks_option
 @click.option("--all", "every", is_flag=True, help="Every record; else the last of each task.")
@@ -124,6 +135,7 @@ def verify(
     blobs: str | None,
     lake: str | None,
     job: str | None,
+    changelogs: str | None,
     job_id: str,
     tasks: tuple[str, ...],
     every: bool,
@@ -132,18 +144,20 @@ def verify(
     """Restore what the log's markers lead to, into a directory that is removed again.
 
     Every file is checked against its size and checksum. Exit code 1 if a marker can't be restored,
-    or if none of a store's markers could be looked at, as those of a Kafka changelog.
+    or if none of a store's markers was looked at.
 
     \b
     Examples:
       statelake checkpoints verify --log checkpoints --blobs s3://bucket/state
       statelake checkpoints verify --log lake/orders/_checkpoints --lake lake --job orders
+      statelake checkpoints verify --log kafka://broker:9092/orders-checkpoints \\
+          --changelogs kafka://broker:9092
     """
     if bool(lake) != bool(job):
         raise click.UsageError("give --lake and --job together")
-    backends = list(_backends(blobs, lake))
+    backends = list(_backends(blobs, lake, changelogs))
     if not backends:
-        raise click.UsageError("say where state is: --blobs, or --lake with --job")
+        raise click.UsageError("say where state is: --blobs, --lake with --job, or --changelogs")
     found = verify_log(open_log(location), backends, (job or "", job_id), tasks=tasks, every=every)
     faults = faults_of(found)
     if as_json_:
@@ -238,11 +252,15 @@ def migrate(
         context.exit(1)
 
 
-def _backends(blobs: str | None, lake: str | None) -> Iterator[StateBackendFactory]:
+def _backends(
+    blobs: str | None, lake: str | None, changelogs: str | None
+) -> Iterator[StateBackendFactory]:
     if blobs:
         yield BlobStoreBackend(FileSystemBlobStore(Directory(blobs)))
     if lake:
         yield LakeBackend(Directory(lake))
+    if changelogs:
+        yield ChangelogBackend(kafka_changelogs(changelogs))
 
 
 def _markers(one: TaskRecord) -> str:

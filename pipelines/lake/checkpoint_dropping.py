@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipelines.lake.checkpoint_log import newest_of_each_key
-from pipelines.lake.checkpoint_records import KeptLog, TaskRecord, last_records, read_records
-from state_core.commit import BlobStore, CheckpointV2, FileCheckpointLog
+from pipelines.lake.checkpoint_log import DeltaCheckpointLog, newest_of_each_key
+from pipelines.lake.checkpoint_records import TaskRecord, last_records, read_records
+from state_core.commit import BlobStore, CheckpointLog, CheckpointV2, FileCheckpointLog
 from state_core.commit.blob_backend import garbage, read_index
 from state_core.commit.blob_store import folder_of
 from state_core.commit.clocks import now_millis
@@ -41,7 +41,7 @@ class DropResult:
     blobs_kept: int = 0
 
 
-def drop_records(log: KeptLog, keep: int, blobs: BlobStore | None = None) -> DropResult:
+def drop_records(log: CheckpointLog, keep: int, blobs: BlobStore | None = None) -> DropResult:
     """Remove every record but the last ones of its key, and then blobs that none of them needs.
 
     Args:
@@ -50,13 +50,20 @@ def drop_records(log: KeptLog, keep: int, blobs: BlobStore | None = None) -> Dro
         blobs: Where the markers' blobs lie; without it they stay.
 
     Raises:
-        CommitError: Nothing would be kept; or a task's last snapshot is not there.
+        CommitError: Nothing would be kept; the log is a topic; a task's last snapshot is gone.
         ConflictError: Others kept appending.
     """
     if keep < 1:
         raise CommitError(f"{keep} records can't be kept", remedy="keep 1 or more")
     prefixes = {folder_of(folder_of(one)) for record in read_records(log) for one in _ids(record)}
-    removed = _drop_files(log, keep) if isinstance(log, FileCheckpointLog) else log.compact(keep)
+    if isinstance(log, FileCheckpointLog):
+        removed = _drop_files(log, keep)
+    elif isinstance(log, DeltaCheckpointLog):
+        removed = log.compact(keep)
+    else:
+        raise CommitError(
+            "records can't be removed from a topic", remedy="its brokers do that: it is compacted"
+        )
     if blobs is None:
         return DropResult(removed, len(list(log.read())))
     now = now_millis()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from pipelines.lake.checkpoint_log import DeltaCheckpointLog
 from state_core.commit import (
+    Changelogs,
     Checkpoint,
     CheckpointId,
     CheckpointLog,
@@ -18,12 +20,19 @@ from state_core.commit import (
     LogRecord,
 )
 from state_core.commit.serdes import read_checkpoint_v1, read_checkpoint_v2, read_key
-from state_core.errors import CheckpointRecordError, NotFoundError
+from state_core.errors import CheckpointRecordError, CommitError, NotFoundError
 from state_core.filesystem import Directory
 
-__all__ = ["KeptLog", "TaskRecord", "last_records", "open_log", "read_records", "record_of"]
+__all__ = [
+    "TaskRecord",
+    "kafka_changelogs",
+    "last_records",
+    "open_log",
+    "read_records",
+    "record_of",
+]
 
-KeptLog: TypeAlias = DeltaCheckpointLog | FileCheckpointLog
+KAFKA = "kafka://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +85,14 @@ class TaskRecord:
         }
 
 
-def open_log(location: str) -> KeptLog:
-    """The log at a place: a Delta table, or a directory of records.
+def open_log(location: str) -> CheckpointLog:
+    """The log at a place: a Delta table, a directory of records, or `kafka://HOST:PORT/TOPIC`.
 
     Raises:
         NotFoundError: It is neither.
     """
+    if location.startswith(KAFKA):
+        return _topic(location)
     directory = Directory(location)
     if directory.exists("_delta_log"):
         return DeltaCheckpointLog(directory)
@@ -92,6 +103,33 @@ def open_log(location: str) -> KeptLog:
         place=directory.uri,
         remedy="name the directory that has the records, or `_delta_log`, in it",
     )
+
+
+def kafka_changelogs(location: str) -> Changelogs:
+    """The changelogs of a cluster, `kafka://HOST:PORT`."""
+    found: Changelogs = _kafka().KafkaChangelogs(_cluster(location.removeprefix(KAFKA).strip("/")))
+    return found
+
+
+def _topic(location: str) -> CheckpointLog:
+    servers, _, topic = location.removeprefix(KAFKA).partition("/")
+    if not servers or not topic:
+        raise NotFoundError(f"{location!r} names no topic", remedy=f"{KAFKA}HOST:PORT/TOPIC")
+    found: CheckpointLog = _kafka().KafkaCheckpointLog(_cluster(servers), topic)
+    return found
+
+
+def _cluster(servers: str) -> Any:
+    return _kafka().KafkaCluster(servers, {"log_level": 0})
+
+
+def _kafka() -> Any:
+    try:
+        return importlib.import_module("state_core.commit.kafka")
+    except ImportError as error:
+        raise CommitError(
+            "Kafka's client is not installed", remedy="pip install 'statelake[kafka]'"
+        ) from error
 
 
 def read_records(log: CheckpointLog) -> list[TaskRecord]:

@@ -21,6 +21,7 @@ from state_core.commit import (
     TaskContext,
     TaskStores,
 )
+from state_core.commit.records import CHANGELOG_FACTORY
 from state_core.errors import StateError
 
 __all__ = ["Verified", "faults_of", "verify_log"]
@@ -67,7 +68,8 @@ def verify_log(
         backends: Those that can be asked; markers of others are not looked at.
         job: Its name and its id.
         tasks: Only these; all by default.
-        every: Whether every record of version 2 is looked at; else the last of each task.
+        every: Whether every record of version 2 is looked at; else the last of each task, of
+            version 2 if there is one.
 
     Raises:
         CheckpointRecordError: A record is broken.
@@ -118,7 +120,7 @@ def _chosen(
             one for one in records
             if one.checkpoint.version == 2 and (one.key.grouper, one.task) in last
         ]  # fmt: skip
-    return [versions[2] for versions in last.values() if 2 in versions]
+    return [versions[max(versions)] for versions in last.values()]
 
 
 def _verify(
@@ -126,6 +128,8 @@ def _verify(
 ) -> Iterator[Verified]:
     checkpoint = record.checkpoint
     if not isinstance(checkpoint, CheckpointV2):
+        # it has no markers, and does not say which of its offsets are changelogs'
+        yield Verified(record.task, str(record.id or ""), "(all)", CHANGELOG_FACTORY, NOT_LOOKED_AT)
         return
     for name, stores in record.backends.items():
         for store in stores:

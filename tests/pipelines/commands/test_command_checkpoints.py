@@ -135,6 +135,16 @@ def test_a_store_that_nobody_looked_at(tmp_path: Path) -> None:
     assert ran.json["faults"][0].endswith("no marker of it was looked at")
 
 
+def test_version_1_alone_is_not_known_to_be_sound(tmp_path: Path) -> None:
+    """Nothing in it says what could be looked at."""
+    log = FileCheckpointLog(Directory(tmp_path / "log"))
+    job = CommittedJob(tmp_path, log, backup=["changelog"], write_versions=(1,))
+    job.run(ONE, rounds(1), read_versions="1")
+    ran = checkpoints("verify", tmp_path, "--blobs", tmp_path / "blobs", "--json")
+    assert ran.code == 1
+    assert len(ran.json["faults"]) == 1
+
+
 def test_older_records_are_verified_too(tmp_path: Path) -> None:
     """If they are asked for: retention removed what the first of them needs."""
     log = FileCheckpointLog(Directory(tmp_path / "log"))
@@ -242,6 +252,7 @@ def test_a_rollback_that_would_lose_a_store_is_refused(tmp_path: Path) -> None:
     [
         ("verify",),
         ("verify", "--lake", "lake"),
+        ("verify", "--blobs", "blobs", "--job", "orders"),
         ("drop", "--keep", "0"),
         ("migrate", "--changelog", "counts"),
         ("migrate", "--changelog", "counts=kafka"),
@@ -251,6 +262,13 @@ def test_a_rollback_that_would_lose_a_store_is_refused(tmp_path: Path) -> None:
 def test_usage(words: tuple[str, ...], tmp_path: Path) -> None:
     """What can't be meant is exit code 2."""
     assert checkpoints(words[0], tmp_path, *words[1:]).code == 2
+
+
+def test_a_topic_has_a_cluster() -> None:
+    """What names none is told before anything is asked."""
+    ran = run("checkpoints", "list", "--log", "kafka://topic")
+    assert (ran.code, ran.out) == (3, "")
+    assert "names no topic; kafka://HOST:PORT/TOPIC" in ran.err
 
 
 def test_no_log(tmp_path: Path) -> None:
