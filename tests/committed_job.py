@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pipelines.lake.state_backend import LAKE_FACTORY, LakeBackend
+from pipelines.lake.state_backend import LakeBackend
 from state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
@@ -37,18 +37,20 @@ class CommittedJob:
     Args:
         path: Where everything lies: `blobs`, `lake`, and the tasks' disks.
         log: The checkpoint log.
-        backup: Backends by their short names, or the lake's.
+        backup: Backends, by their short names.
         write_versions: Of records.
-        keep: How many snapshots the blob store keeps.
+        keep: How many snapshots the backends keep.
+        restore: The backend to restore from; the first by default.
     """
 
     def __init__(
         self,
         path: Path,
         log: CheckpointLog,
-        backup: Iterable[str] = ("blob_store", LAKE_FACTORY),
+        backup: Iterable[str] = ("blob_store", "lake"),
         write_versions: tuple[int, ...] = (2,),
         keep: int = 1,
+        restore: str = "",
     ) -> None:
         self.path = path
         self.log = log
@@ -62,6 +64,8 @@ class CommittedJob:
         config = {"stores.counts.backup.factories": ",".join(backup)}
         if "changelog" in config["stores.counts.backup.factories"]:
             config["stores.counts.changelog"] = "kafka.counts-log"
+        if restore:
+            config["stores.counts.restore.factory"] = restore
         self.settings = CommitSettings.parse(config, ["counts"])
 
     def run(

@@ -19,7 +19,7 @@ from pipelines.lake.checkpoint_records import (
     read_records,
 )
 from pipelines.lake.checkpoint_verifying import faults_of, verify_log
-from pipelines.lake.state_backend import LAKE_FACTORY, LakeBackend
+from pipelines.lake.state_backend import LakeBackend
 from pipelines.shown import age_text
 from state_core.commit import (
     BlobStoreBackend,
@@ -28,7 +28,7 @@ from state_core.commit import (
     StateBackendFactory,
 )
 from state_core.commit.clocks import now_millis
-from state_core.commit.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
+from state_core.commit.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
 from state_core.errors import NotFoundError
 from state_core.filesystem import Directory
 

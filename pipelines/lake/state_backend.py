@@ -46,12 +46,12 @@ from state_core.commit import (
     TaskRestoreManager,
 )
 from state_core.commit.futures import all_of, done, mapped, then
+from state_core.commit.records import LAKE_FACTORY
 from state_core.errors import CommitError, ConflictError
 from state_core.filesystem import Directory
 
-__all__ = ["LAKE_FACTORY", "LakeBackend", "StoreFile", "superseded"]
+__all__ = ["LakeBackend", "StoreFile", "TaskPart", "superseded"]
 
-LAKE_FACTORY = "statelake.lake"
 ATTEMPTS = 20
 REBASES = 100  # other tasks' commits are no conflict: delta-rs goes behind them by itself
 MORE_FILES = 16

@@ -21,6 +21,7 @@ __all__ = [
     "BLOB_STORE_FACTORY",
     "CHANGELOG_FACTORY",
     "CHECKPOINT_TYPES",
+    "LAKE_FACTORY",
     "ChangelogMarker",
     "Checkpoint",
     "CheckpointId",
@@ -36,6 +37,8 @@ __all__ = [
 # the names by which Samza's own classes find their markers in a record
 CHANGELOG_FACTORY = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
 BLOB_STORE_FACTORY = "org.apache.samza.storage.blobstore.BlobStoreStateBackendFactory"
+# ours alone: Delta tables of a lake, which `pipelines` has
+LAKE_FACTORY = "statelake.lake"
 
 CHECKPOINT_TYPES = {1: "checkpoint", 2: "checkpoint-v2"}
 """The type in a record's key, by the version of the record."""

@@ -9,6 +9,7 @@ from state_core.commit.memory_backend import MEMORY_FACTORY
 from state_core.commit.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
+    LAKE_FACTORY,
     SystemStreamPartition,
 )
 from state_core.errors import CommitError
@@ -18,6 +19,7 @@ __all__ = ["CommitSettings", "StoreSettings"]
 SHORT_NAMES = {
     "blob_store": BLOB_STORE_FACTORY,
     "changelog": CHANGELOG_FACTORY,
+    "lake": LAKE_FACTORY,
     "memory": MEMORY_FACTORY,
 }
 MINUTE_MS = 60_000

@@ -11,9 +11,8 @@ import pytest
 
 from pipelines.lake.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.checkpoint_records import read_records
-from pipelines.lake.state_backend import LAKE_FACTORY
 from state_core.commit import CheckpointV2, FileCheckpointLog
-from state_core.commit.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
+from state_core.commit.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
 from state_core.filesystem import Directory
 from tests.command import run
 from tests.committed_job import GROUPER, CommittedJob

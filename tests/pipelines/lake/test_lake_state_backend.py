@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,8 +15,8 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.lake.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.state_backend import (
-    LAKE_FACTORY,
     LakeBackend,
     StoreFile,
     TaskPart,
@@ -23,8 +24,10 @@ from pipelines.lake.state_backend import (
 )
 from pipelines.lake.tables import StateTable
 from state_core.commit import CheckpointId, CheckpointV2
-from state_core.errors import CommitError
+from state_core.commit.records import LAKE_FACTORY
+from state_core.errors import CommitError, CommitFailedError
 from state_core.filesystem import Directory
+from tests.committed_job import CommittedJob
 
 KINDS: dict[str, Callable[[Path], LakeBackend]] = {
     "lake": lambda path: LakeBackend(Directory(path), more_files=3),
@@ -192,6 +195,55 @@ def test_something_has_to_be_kept(tmp_path: Path) -> None:
     """Else the last commit would go."""
     with pytest.raises(CommitError, match="0 commits can't be kept"):
         LakeBackend(Directory(tmp_path), keep=0)
+
+
+def job_of(tmp_path: Path, restore: str = "lake") -> CommittedJob:
+    """A job that commits to a blob store and to the lake, with its log there too."""
+    log = DeltaCheckpointLog.of_job(Directory(tmp_path / "lake"), "orders")
+    return CommittedJob(tmp_path, log, restore=restore)
+
+
+@pytest.mark.parametrize("restore", ["lake", "blob_store"])
+def test_a_job_moves_between_hosts(tmp_path: Path, restore: str) -> None:
+    """Each time to an empty disk, whichever backend it is restored from."""
+    job = job_of(tmp_path, restore)
+    expected: dict[bytes, bytes] = {}
+    for number in range(5):
+        rounds = [{b"%d" % number: b"x"}, {b"last": b"%d" % number}]
+        assert job.run("Partition 0", rounds) == expected
+        for one in rounds:
+            expected |= one
+        shutil.rmtree(tmp_path / "disks")
+    assert job.run("Partition 0", []) == expected
+
+
+@pytest.mark.parametrize("step", ["write", "commit", "version_of"])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_commit_that_is_cut_off_was_never_there(
+    tmp_path: Path, step: str, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start has what the record before says, and its commits are whole."""
+    job = job_of(tmp_path)
+    job.run("Partition 0", [{b"a": b"1"}, {b"b": b"1"}])
+    owner = StateTable if step == "version_of" else TaskPart
+    original = getattr(owner, step)
+
+    def failing(*args: object, **more: object) -> object:
+        if late:
+            original(*args, **more)
+        raise OSError("the network is gone")
+
+    monkeypatch.setattr(owner, step, failing)
+    with pytest.raises(CommitFailedError, match="is gone"):
+        job.run("Partition 0", [{b"a": b"2"}])
+    monkeypatch.undo()
+    shutil.rmtree(tmp_path / "disks")
+    held = {b"a": b"1", b"b": b"1"}
+    assert job.run("Partition 0", [{b"c": b"1"}, {b"d": b"1"}]) == held
+    shutil.rmtree(tmp_path / "disks")
+    assert job.run("Partition 0", []) == held | {b"c": b"1", b"d": b"1"}
+    left = list((tmp_path / "lake" / "orders" / "stores" / "counts" / "_data").rglob("*.parquet"))
+    assert len(left) == 2
 
 
 def files(kinds: Iterable[bool]) -> list[StoreFile]:
