@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from pipelines.engine import Progress as Report
 from pipelines.shown import bytes_text, plain
@@ -42,7 +43,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
             column[1:], justify="right" if column[0] == ">" else "left", overflow="fold"
         )
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(Text, row))  # a name may look like markup: `[kafka, orders, 0]`
     out = console()
     if title:
         out.print(f"[bold]{title}[/bold]", soft_wrap=True)

@@ -11,11 +11,11 @@ import pytest
 
 from pipelines.lake.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.checkpoint_records import read_records
-from state_core.commit import CheckpointV2, FileCheckpointLog
+from state_core.commit import CheckpointId, CheckpointManager, CheckpointV2, FileCheckpointLog
 from state_core.commit.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
 from state_core.filesystem import Directory
 from tests.command import run
-from tests.committed_job import GROUPER, CommittedJob
+from tests.committed_job import GROUPER, INPUT, CommittedJob
 from tests.lakes import files_of
 
 ONE, TWO = "Partition 0", "Partition 1"
@@ -56,6 +56,13 @@ def test_list(make: Callable[..., CommittedJob], tmp_path: Path) -> None:
     shown = checkpoints("list", tmp_path)
     assert shown.out.startswith("2 tasks\n")
     assert "changelog: counts; blob_store: counts" in shown.out
+
+
+def test_names_in_brackets_are_shown(tmp_path: Path) -> None:
+    """As Samza calls the tasks of one partition each."""
+    log = FileCheckpointLog(Directory(tmp_path / "log"))
+    CheckpointManager(log, GROUPER).write(str(INPUT), CheckpointV2(CheckpointId(1, 2)))
+    assert "SystemStreamPartition [kafka, orders, 0]" in checkpoints("list", tmp_path).out
 
 
 def test_show(make: Callable[..., CommittedJob], tmp_path: Path) -> None:
