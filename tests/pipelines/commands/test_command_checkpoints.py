@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,13 @@ import pytest
 
 from pipelines.lake.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.checkpoint_records import read_records
-from state_core.commit import CheckpointId, CheckpointManager, CheckpointV2, FileCheckpointLog
+from state_core.commit import (
+    CheckpointId,
+    CheckpointManager,
+    CheckpointV2,
+    FileCheckpointLog,
+    FileSystemBlobStore,
+)
 from state_core.commit.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
 from state_core.filesystem import Directory
 from tests.command import run
@@ -201,6 +208,31 @@ def test_drop_leaves_what_is_being_uploaded(tmp_path: Path) -> None:
     assert b"".join(job.backends[0].blobs.get(blob)) == b"x"
     job.backends[0].blobs.make_permanent(folder)
     assert checkpoints("drop", tmp_path, *words).json["blobs"] == 1
+
+
+@pytest.mark.parametrize("moment", ["list", "expiring"])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_job_may_commit_while_records_are_dropped(
+    tmp_path: Path, moment: str, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before or after blobs are listed, or those that expire: what is in the log by then stays."""
+    log = FileCheckpointLog(Directory(tmp_path / "log"))
+    job = CommittedJob(tmp_path, log, backup=["blob_store"])
+    job.run(ONE, rounds(3))
+    original = getattr(FileSystemBlobStore, moment)
+
+    def meanwhile(store: FileSystemBlobStore, prefix: str) -> Any:
+        monkeypatch.undo()
+        found = original(store, prefix) if late else None
+        job.run(ONE, [{b"meanwhile": b"x"}, {b"again": b"y"}])
+        return found if late else original(store, prefix)
+
+    monkeypatch.setattr(FileSystemBlobStore, moment, meanwhile)
+    words = ("--blobs", tmp_path / "blobs", "--json")
+    assert checkpoints("drop", tmp_path, "--keep", "1", *words).code == 0
+    assert checkpoints("verify", tmp_path, *words).code == 0
+    shutil.rmtree(tmp_path / "disks")
+    assert job.run(ONE, [])[b"again"] == b"y"
 
 
 def test_drop_removes_no_blobs_of_a_log_that_it_does_not_understand(tmp_path: Path) -> None:
