@@ -23,7 +23,7 @@ from pipelines.lake.state_backend import (
     superseded,
 )
 from pipelines.lake.tables import StateTable
-from state_core.commit import CheckpointId, CheckpointV2
+from state_core.commit import CheckpointId, CheckpointV2, SystemStreamPartition
 from state_core.commit.records import LAKE_FACTORY
 from state_core.errors import CommitError, CommitFailedError
 from state_core.filesystem import Directory
@@ -155,6 +155,23 @@ def test_tasks_commit_at_once(tmp_path: Path) -> None:
             part = TaskPart(StateTable(Directory(tmp_path), "store"), task)
             (file,) = part.at(str(version))
             assert list(part.read(file)) == [(b"%d" % step, b"x")]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [str(SystemStreamPartition("kafka", "a/b=c.d", 3)), "..", "Größe % 2\n", "_x", "a" * 300, "1"],
+)
+def test_tasks_of_any_name(tmp_path: Path, task: str) -> None:
+    """Each has its partition, and its directory is none of another's."""
+    table = StateTable(Directory(tmp_path), "store")
+    for name in (task, "other"):
+        part = TaskPart(table, name)
+        file = part.write(CheckpointId(1, 0), [(b"key", name.encode())], full=True)
+        version = part.commit(file, None)
+        (found,) = part.at(str(version))
+        assert list(part.read(found)) == [(b"key", name.encode())]
+        assert [one.path for one in part.present()] == [found.path]
+    assert len(list((tmp_path / "store" / "_data").iterdir())) == 2
 
 
 @pytest.mark.parametrize(
