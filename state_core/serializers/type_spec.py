@@ -161,15 +161,42 @@ _GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
 }
 
 
-def _pojo(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
-    """A POJO; a field that is `Integer` begins as null where it is new, an `int` as 0."""
-    boxed = [name for name, one in spec.get("fields", {}).items() if one in _PRIMITIVES.values()]
+def _pojo(
+    spec: Mapping[str, Any], inherited: Mapping[str, str] | None = None
+) -> PojoSerializerSnapshot:
+    """A POJO; a field that is `Integer` begins as null where it is new, an `int` as 0.
+
+    A subclass has the fields of the class that it is given under, whose own they are: were they
+    declared once more, Java would have two of one name, and Flink no POJO.
+
+    Args:
+        spec: With `pojo`, `fields`, and the subclasses `registered` and `non_registered`.
+        inherited: The class that declares a field, of those that are a superclass's.
+    """
+    java_class, held = str(spec["pojo"]), spec.get("fields", {})
+    fields = _fields(spec, "fields")
+    declared = {name: (inherited or {}).get(name, java_class) for name in fields}
     return PojoSerializerSnapshot.of(
-        str(spec["pojo"]),
-        _fields(spec, "fields"),
-        registered=_fields(spec, "registered") if "registered" in spec else None,
-        boxed=boxed,
+        java_class,
+        fields,
+        registered=_subclasses(spec, "registered", declared),
+        non_registered=_subclasses(spec, "non_registered", declared),
+        declared_in=declared,
+        boxed=[name for name, one in held.items() if one in _PRIMITIVES.values()],
     )
+
+
+def _subclasses(
+    spec: Mapping[str, Any], name: str, declared: Mapping[str, str]
+) -> dict[str, TypeSerializerSnapshot] | None:
+    if name not in spec:
+        return None
+    return {
+        java_class: (
+            _pojo(one, declared) if isinstance(one, Mapping) and "pojo" in one else parse_type(one)
+        )
+        for java_class, one in _held(spec, name).items()
+    }
 
 
 def _enum(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
@@ -191,10 +218,14 @@ def _row_data(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
 
 
 def _fields(spec: Mapping[str, Any], name: str) -> dict[str, TypeSerializerSnapshot]:
+    return {field: parse_type(one) for field, one in _held(spec, name).items()}
+
+
+def _held(spec: Mapping[str, Any], name: str) -> dict[str, TypeSpec]:
     held = spec.get(name)
     if not isinstance(held, Mapping):
         raise EncodeError(f"{name!r} of a type is not a mapping of names to types")
-    return {str(field): parse_type(one) for field, one in held.items()}
+    return {str(field): one for field, one in held.items()}
 
 
 def _avro(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:

@@ -1,0 +1,84 @@
+"""Real Flink with types that evolve: one job, compiled with one version of its classes or other."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pipelines.spark.jars import java_command
+from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
+from tests.integration.flink.oracle import SHORT_JOBS
+
+__all__ = ["EVERY_STATE", "ask", "restored", "verdicts", "written"]
+
+EVERY_STATE = "-"
+PROGRAMS = ("EvolvingJobs.java", "Json.java")
+MODULES = ("flink-avro",)
+
+
+def ask(version: str, commands: Iterable[Iterable[object]]) -> list[str]:
+    """Flink's answers to some commands, each of which begins with `ok` or `error`.
+
+    Args:
+        version: Of the classes: `old`, `new` or `refused`.
+        commands: See `EvolvingJobs.java`; all of them in one JVM.
+    """
+    jars = flink_jars("2.3.0", MODULES)
+    sources = [JAVA_SOURCES / one for one in PROGRAMS]
+    sources += sorted((JAVA_SOURCES / "evolving" / version).iterdir())
+    classes = compiled(sources, jars, f"evolving-{version}-2.3.0")
+    path = ":".join(map(str, [classes, *jars]))
+    lines = ["\t".join(map(str, words)) + "\n" for words in commands]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        done = subprocess.run(
+            [
+                java_command(), "-Xmx1g", *SHORT_JOBS, f"-Djava.io.tmpdir={directory}", *OPENS,
+                "-cp", path, "EvolvingJobs",
+            ],
+            input="".join(lines),
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=300,
+            check=False,
+        )  # fmt: skip
+    answers = done.stdout.splitlines()
+    assert len(answers) == len(lines), done.stderr[-3000:]
+    return answers
+
+
+def written(version: str, backends: Iterable[str], to: Path) -> list[Path]:
+    """Canonical savepoints of the job with these classes, one of each backend."""
+    answers = ask(version, [("write", one, (to / one).as_uri()) for one in backends])
+    assert all(one.startswith("ok ") for one in answers), answers
+    return [Path(one.removeprefix("ok file:")) for one in answers]
+
+
+def restored(
+    version: str, savepoints: Iterable[tuple[Path, str]], work: Path, states: str = EVERY_STATE
+) -> list[list[Any]]:
+    """What every key holds once each savepoint is restored in a backend by these classes."""
+    chosen = list(savepoints)
+    files = [work / f"lines-{index}" for index in range(len(chosen))]
+    answers = ask(
+        version,
+        [
+            ("restore", backend, one.as_uri(), states, file)
+            for (one, backend), file in zip(chosen, files, strict=True)
+        ],
+    )
+    assert all(one.startswith("ok ") for one in answers), answers
+    return [[json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files]
+
+
+def verdicts(version: str, savepoint: Path, work: Path) -> dict[str, str]:
+    """Flink's verdict on each state of a savepoint, were it restored by these classes."""
+    file = work / "verdicts"
+    (answer,) = ask(version, [("verdicts", savepoint.as_uri(), file)])
+    assert answer.startswith("ok "), answer
+    found: dict[str, str] = json.loads(file.read_text("utf-8"))
+    return found
