@@ -1,0 +1,91 @@
+"""The backfill of a migration: one partition a snapshot, each with its outcome, and resumable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from pipelines.definitions import definitions
+from pipelines.lake.catalog import Lake
+from pipelines.lake.importing import import_snapshot
+from pipelines.resources import Locations
+from tests.golden_cases import golden_cases
+
+pytestmark = pytest.mark.spark
+
+JOB = "shop"
+NIGHTS = ("monday", "tuesday", "wednesday")
+KINDS = golden_cases("kinds", form="canonical")[0]
+
+
+class Backfill:
+    """A lake with a snapshot a night, and a Dagster that migrates them."""
+
+    def __init__(self, base: Path, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+        self.locations = Locations(lake=str(base / "lake"), job=JOB)
+        self.lake = Lake(base / "lake")
+        for name in NIGHTS:
+            import_snapshot(
+                self.lake, str(KINDS.snapshot), JOB, snapshot_id=name, uids=["kinds"],
+                engine="local",
+            )  # fmt: skip
+        instance.add_dynamic_partitions("snapshots", list(NIGHTS))
+        self.spec = base / "new-types.json"
+
+    def expect(self, **change: Any) -> None:
+        """What the state is to become."""
+        self.spec.write_text(json.dumps({"states": {"kinds/items": change}}))
+
+    def run(self, night: str) -> tuple[bool, dict[str, Any]]:
+        """One partition: whether it succeeded, and its outcome."""
+        config = {"state": "kinds/items", "to": str(self.spec)}
+        done = definitions.resolve_job_def("migrate_snapshots").execute_in_process(
+            instance=self.instance,
+            partition_key=night,
+            resources={"locations": self.locations},
+            run_config={"ops": {"migrated_tables": {"config": config}}},
+            raise_on_error=False,
+        )
+        told = [
+            event.materialization.metadata
+            for event in done.all_events
+            if event.is_step_materialization
+        ]
+        found = {name: value.value for one in told for name, value in one.items()}
+        return done.success, found
+
+
+@pytest.fixture
+def backfill(tmp_path: Path) -> Iterator[Backfill]:
+    """A new one."""
+    (tmp_path / "home").mkdir()
+    quiet = {"telemetry": {"enabled": False}}
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home"), quiet) as instance:
+        yield Backfill(tmp_path, instance)
+
+
+def test_night_after_night_and_once_more(backfill: Backfill) -> None:
+    """Stopped behind the first, it is run again over all: what was done is left alone."""
+    backfill.expect(type="Long", expressions="old * 10")
+    assert backfill.run("monday")[1]["outcome"] == "migrated"
+    outcomes = {night: backfill.run(night) for night in NIGHTS}
+    assert all(success for success, _ in outcomes.values())
+    assert {night: told["outcome"] for night, (_, told) in outcomes.items()} == {
+        "monday": "migrated before", "tuesday": "migrated", "wednesday": "migrated",
+    }  # fmt: skip
+    names = {one.snapshot_id for one in backfill.lake.summaries(JOB)}
+    assert names == {*NIGHTS, *(f"{night}-migrated" for night in NIGHTS)}
+
+
+def test_what_can_not_be_migrated_fails_alone(backfill: Backfill) -> None:
+    """With the reason as its outcome; nothing is left in the lake."""
+    backfill.expect(type="String")
+    success, told = backfill.run("monday")
+    assert not success or told["outcome"] == "failed"
+    assert {one.snapshot_id for one in backfill.lake.summaries(JOB)} == set(NIGHTS)
