@@ -55,9 +55,11 @@ from pipelines.lake.units import Partitioning, plan_unit_slices
 from state_core.errors import ConflictError
 from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
+from state_core.formats.meta_info import read_state_meta_info
 from state_core.formats.reader import METADATA_FILE
 from state_core.formats.state_files import StateFiles
 from state_core.snapshot import KeyedState, Operator, StateKind
+from state_core.wire import DataInput
 
 __all__ = ["ImportResult", "import_snapshot"]
 
@@ -399,10 +401,17 @@ def _known_units(
 
 
 def _types(state: KeyedState) -> tuple[object, ...]:
-    """What must be the same for equal bytes to be equal rows."""
+    """What must be the same for equal bytes to be equal rows.
+
+    Serializers of one name may read the same bytes as other values: the constants of an enum can
+    be others, and a subclass be known to one POJO that another says nothing of.
+    """
+    source = DataInput(state.meta_info, f"state {state.name!r}")
+    serializers = read_state_meta_info(source).serializers.items()
     return (
         state.name, state.kind, state.key_type, state.namespace_type, state.value_type,
         state.user_key_type, state.with_ttl, str(state.schema),
+        tuple(sorted((role, one.encoded) for role, one in serializers)),
     )  # fmt: skip
 
 

@@ -336,6 +336,9 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
         found = differences(new, before)
         if not found:
             rule = "another schema, which Avro resolves"
+            if self.runtime_class == GENERIC_RECORD:
+                # `AvroFactory.fromGeneric` reads with the old schema, and writes with the new
+                rule += "; but Flink writes a GenericRecord's fields by position: migrate it here"
             return migrate(old.type_name, self.type_name, rule)
         return Compatibility(
             Verdict.INCOMPATIBLE,

@@ -70,6 +70,22 @@ def test_a_boxed_field_begins_as_null_and_a_primitive_as_zero() -> None:
     assert made.boxed == {"boxed"}
 
 
+def test_subclasses_have_the_fields_of_the_class_that_they_are_given_under() -> None:
+    """Flink knows a field by the class that declares it, however far up that is."""
+    leaf = {"pojo": "C", "fields": {"a": "int", "b": "int", "c": "int"}}
+    middle = {"pojo": "B", "fields": {"a": "int", "b": "int"}, "non_registered": {"C": leaf}}
+    made: Any = parse_type({"pojo": "A", "fields": {"a": "int"}, "registered": {"B": middle}})
+    (held,) = made.pojo.registered
+    assert declared(held.value.snapshot) == {"a": "A", "b": "B"}
+    (held,) = held.value.snapshot.pojo.non_registered
+    assert declared(held.value.snapshot) == {"a": "A", "b": "B", "c": "C"}
+
+
+def declared(made: Any) -> dict[str, str]:
+    """The class that declares each field of a POJO."""
+    return {one.name: DataInput(one.key).read_utf() for one in made.pojo.fields}
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
