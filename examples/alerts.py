@@ -77,25 +77,30 @@ class CountByRule(OneInputStreamProcessFunction):
 
 
 def alerts(data: str) -> Job:
-    """The job, over files below a directory."""
+    """The job, over files below a directory: a path, or a URI such as `s3://bucket/alerts`."""
+
+    def below(name: str) -> str:
+        place, mark, options = data.partition("?")
+        return f"{place}/{name}{mark}{options}"
+
     job = Job("alerts")
     orders = job.source(
-        "orders", f"{data}/orders", format="json", event_time="at", delay="1min",
+        "orders", below("orders"), format="json", event_time="at", delay="1min",
         schema=pa.schema({"customer": pa.int64(), "amount": pa.int64(), "at": pa.int64()}),
     ).key_by("customer", "Long")  # fmt: skip
     rules = job.source(
-        "rules", f"{data}/rules", format="json",
+        "rules", below("rules"), format="json",
         schema=pa.schema({"rule": pa.string(), "limit": pa.int64()}),
     ).broadcast()  # fmt: skip
     told = rules.connect_and_process(
         orders, Alert(), uid="alert",
         output={"customer": pa.int64(), "rule": pa.string(), "spent": pa.int64()},
     )  # fmt: skip
-    told.sink("alerts", f"{data}/alerts")
+    told.sink("alerts", below("alerts"))
     counts = told.key_by("rule", "String").process(
         CountByRule(), uid="count-by-rule", output={"rule": pa.string(), "alerts": pa.int64()}
     )
-    counts.sink("alerts-by-rule", f"{data}/alerts-by-rule")
+    counts.sink("alerts-by-rule", below("alerts-by-rule"))
     return job
 
 

@@ -83,7 +83,7 @@ def take_savepoint(
         lake,
         job,
         latest.snapshot_id,
-        target.child(name).uri,
+        target.child(name).location,
         parallelism=parallelism,
         engine=engine,
     )

@@ -89,15 +89,27 @@ class Directory:
 
     Args:
         location: A local path, or a URI such as `s3://bucket/prefix`.
+
+    Raises:
+        SnapshotError: There is no such file system, or it can't be reached.
     """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
         text = os.fspath(location)
-        self.scheme = self.query = ""
+        self.scheme = self.query = self.credentials = ""
         if "://" in text or text.startswith("file:"):
-            self.filesystem, self.root = fs.FileSystem.from_uri(text)
             parts = urlsplit(text)
             self.scheme, self.query = parts.scheme, parts.query
+            self.credentials, _, authority = parts.netloc.rpartition("@")
+            try:
+                self.filesystem, self.root = fs.FileSystem.from_uri(text)
+            except (OSError, pa.ArrowException) as error:
+                problem = str(error).replace(parts.netloc, authority)  # Arrow shows the URI
+                raise SnapshotError(
+                    f"the file system can't be opened: {problem}",
+                    place=f"{parts.scheme}://{authority}{parts.path}",
+                    remedy="check the URI, its options, and the network",
+                ) from error
         else:
             self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
         self.root = self.root.rstrip("/") or "/"
@@ -111,8 +123,17 @@ class Directory:
         """The directory as other programs know it: a local path, or a URI without options."""
         return self.root if self.local else f"{self.scheme}://{self.root}"
 
+    @property
+    def location(self) -> str:
+        """What makes this directory again: its URI with options, and with credentials if it has."""
+        if self.local:
+            return str(self.root)
+        credentials = f"{self.credentials}@" if self.credentials else ""
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{credentials}{self.root}{query}"
+
     def full(self, path: str = "") -> str:
-        """The whole path of a file in it, for messages and for other programs."""
+        """The whole path of a file in it, for messages and for its file system."""
         return posixpath.join(self.root, path) if path else self.root
 
     def child(self, path: str) -> Directory:
@@ -186,8 +207,10 @@ class Directory:
             try:
                 with self.filesystem.open_input_file(self.full(path)) as file:
                     data = file.read_at(out.size, offset)
-            except (FileNotFoundError, OSError) as error:
-                raise MissingFileError(str(error), place=self.full(path)) from error
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) or not self.is_file(path):
+                    raise MissingFileError(str(error), place=self.full(path)) from error
+                raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
             if len(data) < out.size:
                 raise _too_short(self.full(path), offset, out.size, len(data))
             out[:] = np.frombuffer(data, np.uint8)
@@ -222,17 +245,19 @@ class Directory:
             self.filesystem.create_dir(posixpath.dirname(target), recursive=True)
             return self.filesystem.open_output_stream(target)
         except OSError as error:
-            raise SnapshotError(
-                f"can't be written: {error}", place=target, remedy="check permissions and space"
-            ) from error
+            raise _not_written(error, target) from error
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file so that it appears complete or not at all."""
-        if not self.local:
-            with self.open_output(path) as file:
-                file.write(data)
-            return
         target = self.full(path)
+        if not self.local:
+            file = self.open_output(path)
+            try:
+                file.write(data)
+                file.close()
+            except OSError as error:
+                raise _not_written(error, target) from error
+            return
         temporary = f"{target}.{os.getpid()}.part"
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -242,9 +267,7 @@ class Directory:
                 os.fsync(file.fileno())
             os.replace(temporary, target)
         except OSError as error:
-            raise SnapshotError(
-                f"can't be written: {error}", place=target, remedy="check permissions and space"
-            ) from error
+            raise _not_written(error, target) from error
 
     def delete(self, path: str) -> None:
         """Remove a file; nothing happens if there is none."""
@@ -257,6 +280,12 @@ class Directory:
         """Remove a directory and all below it; nothing happens if there is none."""
         if self.exists(path):
             self.filesystem.delete_dir(self.full(path))
+
+
+def _not_written(error: OSError, target: str) -> SnapshotError:
+    return SnapshotError(
+        f"can't be written: {error}", place=target, remedy="check permissions and space"
+    )
 
 
 def _too_short(name: str, offset: int, wanted: int, found: int) -> TruncatedError:

@@ -262,7 +262,7 @@ class _Export:
                 chunks = tuple(chunks_of(keyed.states, one, CHUNK_BYTES))
                 tasks.append(
                     ExportTask(
-                        self.target.directory.uri,
+                        self.target.directory.location,
                         b"" if index else header,
                         tuple(table.within(one) for table in tables),
                         chunks,
@@ -283,7 +283,7 @@ class _Export:
     ) -> list[KeyedPart]:
         """Each entry into the file that its key's new key group belongs to."""
         tables, header = self._tables(keyed), self._header(keyed)
-        directory = self.target.directory.uri
+        directory = self.target.directory.location
         everything = KeyGroupRange(0, keyed.max_parallelism - 1)
         shuffles = [
             ShuffleTask(

@@ -53,10 +53,9 @@ from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import Partitioning, plan_unit_slices
 from state_core.errors import ConflictError
-from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.formats.meta_info import read_state_meta_info
-from state_core.formats.reader import METADATA_FILE
+from state_core.formats.reader import METADATA_FILE, snapshot_directory
 from state_core.formats.state_files import StateFiles
 from state_core.snapshot import KeyedState, Operator, StateKind
 from state_core.wire import DataInput
@@ -137,7 +136,7 @@ class _Import:
         self.allow_external = allow_external
         self.note = note
         self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
-        self.directory = Directory(self.snapshot.location)
+        self.directory = snapshot_directory(source)
         data = self.directory.read(METADATA_FILE)
         self.digest = hashlib.sha256(data).hexdigest()
 

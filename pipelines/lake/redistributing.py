@@ -92,7 +92,7 @@ def write_operator_states(
     sources = tuple(_Source(one, tables[one.table]) for one in operator.operator_states)
     plans = _plans(operator, parallelism)
     tasks = [
-        _Task(lake, target.uri, written, compressed, sources, tuple(group))
+        _Task(lake, target.location, written, compressed, sources, tuple(group))
         for group in _groups(plans, operator)
     ]
     handles = [one for found in engine.map(_write_subtasks, tasks) for one in found]

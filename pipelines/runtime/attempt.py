@@ -138,7 +138,7 @@ class Attempt:
 
     def _exchange(self, node: str, output: int, splits: Sequence[Split]) -> list[Exchanged]:
         channels = self._readers(node, output)
-        records = self.directory.full("records")
+        records = self.directory.child("records").location
         tasks = [
             ExchangeTask(records, number, split, channels, self.job.max_parallelism)
             for number, split in enumerate(splits)
@@ -152,8 +152,8 @@ class Attempt:
             SubtaskTask(
                 self.job.name, operator, index, parallelism,
                 operator.declaration.max_parallelism or self.job.max_parallelism,
-                self.plan.processing_time, self.directory.full("records"),
-                self._saved.directory.full(), self.backend,
+                self.plan.processing_time, self.directory.child("records").location,
+                self._saved.directory.location, self.backend,
                 None if restored is None else restored[index],
                 self._targets(operator, index), self.plan.watermark, self._watermark,
                 self.plan.final, self.compressed, self.backup, self.plan.checkpoint,
@@ -175,12 +175,14 @@ class Attempt:
                 if (sink.input.node, sink.input.output) == (operator.uid, output)
             ]
             if self._readers(operator.uid, output):
-                found.append(OutputTarget(output, "", self.directory.full("between"), path))
+                found.append(
+                    OutputTarget(output, "", self.directory.child("between").location, path)
+                )
         return tuple(found)
 
     def _between(self, uid: str, output: int) -> list[Split]:
         """What other operators read of an operator's output, subtask after subtask."""
-        source = SourceNode(uid, self.directory.full("between"), "parquet")
+        source = SourceNode(uid, self.directory.child("between").location, "parquet")
         return [
             Split(source, file.target.location, file.target.path)
             for result in self._results[uid]
@@ -194,7 +196,7 @@ class Attempt:
     # ------------------------------------------------------------------------- finish
 
     def __post_init__(self) -> None:
-        self._saved = SavepointDirectory(self.directory.full(SAVEPOINT))
+        self._saved = SavepointDirectory(self.directory.child(SAVEPOINT).location)
 
     def finish(self) -> Prepared:
         """Make the state a savepoint, and say what came of everything."""

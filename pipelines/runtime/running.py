@@ -254,8 +254,8 @@ class _Run:
         if left is not None:
             directory = self.log.run_directory(plan.run - 1)
             if directory.is_file(f"{left.savepoint}/_metadata"):
-                return directory.full(left.savepoint)
-        target = attempt.directory.full("restored")
+                return directory.child(left.savepoint).location
+        target = attempt.directory.child("restored").location
         export_snapshot(self.lake, self.job.name, plan.restore, target, engine=engine)
         return target
 
@@ -277,7 +277,7 @@ class _Run:
         before = self.log.plan(plan.run - 1) if plan.run > 1 else None
         if self.backup is None or before is None:
             return ""
-        target = attempt.directory.full("restored")
+        target = attempt.directory.child("restored").location
         tasks = [
             RestoreTask(self.backup, name, last, target)
             for name, last in attempt.last.items()
@@ -310,7 +310,7 @@ class _Run:
             discard_attempts(sink.path, f"{run}-", f"{run}-{prepared.attempt}")
         self.options.observe("output committed")
         snapshot_id = snapshot_of_run(plan.run)
-        location = self.log.run_directory(plan.run).full(prepared.savepoint)
+        location = self.log.run_directory(plan.run).child(prepared.savepoint).location
         import_snapshot(
             self.lake, location, self.job.name, snapshot_id=snapshot_id,
             engine=self.options.engine, note=f"run {plan.run}",

@@ -202,9 +202,9 @@ def _files_offset(source: SourceNode) -> Offset:
 def _located(source: SourceNode) -> tuple[str, list[tuple[str, int]]]:
     """A directory, and the files in it that may belong to the source."""
     directory = Directory(source.path)
-    parent, name = posixpath.split(source.path)
-    if name and Directory(parent or ".").is_file(name):
-        return parent or ".", [(name, Directory(parent or ".").size(name))]
+    if directory.filesystem.get_file_info(directory.root).is_file:
+        parent, name = directory.child(".."), posixpath.basename(directory.root)
+        return parent.location, [(name, parent.size(name))]
     return source.path, directory.files_below() if directory.exists() else []
 
 

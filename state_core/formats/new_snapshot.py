@@ -268,7 +268,8 @@ class _Writing:
                 mine = tuple(cut for spill in spills if len((cut := spill.within(one)).runs))
                 tasks.append(
                     GatherTask(
-                        self.directory.uri, operator.uid, header, index == 0, mine, self.compressed
+                        self.directory.location, operator.uid, header, index == 0, mine,
+                        self.compressed,
                     )
                 )  # fmt: skip
                 owners.append(subtask)
@@ -284,7 +285,7 @@ class _Writing:
     ) -> SpillTask:
         encoded = DataOutput()
         write_state_meta_info(info, encoded)
-        directory = self.directory.uri
+        directory = self.directory.location
         return SpillTask(directory, uid, info.name, index, encoded.to_bytes(), key.encoded, most)
 
 

@@ -32,7 +32,7 @@ from state_core.formats.operator_file import (
 )
 from state_core.formats.operator_reader import open_operator_files
 from state_core.formats.operator_states import encode_operator_file
-from state_core.formats.reader import open_snapshot
+from state_core.formats.reader import open_snapshot, snapshot_directory
 from state_core.formats.state_files import StateFiles
 from state_core.formats.stream_map import map_streams
 from state_core.formats.unified import KeyGroupSpan, UnifiedFile
@@ -120,7 +120,7 @@ def recompress_snapshot(
     if compression != "none":
         codec_named(compression)
     snapshot = open_snapshot(location, allow_external=allow_external)
-    files = StateFiles(Directory(snapshot.location), tuple(allow_external))
+    files = StateFiles(snapshot_directory(location), tuple(allow_external))
     target = SavepointDirectory(to)
     work = _Recompression(files, target.directory, compression, progress)
     metadata = replace(snapshot.metadata, version=max(snapshot.metadata.version, 3))

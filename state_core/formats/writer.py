@@ -173,9 +173,8 @@ class SavepointDirectory:
             if self.target.exists():
                 os.rmdir(self.target.root)
             os.replace(self.directory.root, self.target.root)
-        return self.target.full()
+        return self.target.location
 
     def abandon(self) -> None:
         """Remove what was written."""
-        if self.directory is not self.target:
-            self.directory.delete_tree()
+        self.directory.delete_tree()
