@@ -168,8 +168,10 @@ class FileSystemBlobStore:
             with self.directory.filesystem.open_input_stream(self.directory.full(path)) as file:
                 while piece := file.read(CHUNK):
                     yield piece
-        except FileNotFoundError as error:
-            raise deleted(blob) from error
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) or not self.directory.is_file(path):
+                raise deleted(blob) from error
+            raise
 
     def delete(self, blob: str) -> None:
         """Remove a blob."""
@@ -198,4 +200,6 @@ class FileSystemBlobStore:
         try:
             return self.directory.read(path)
         except MissingFileError:
+            if self.directory.is_file(path):
+                raise  # it can't be read: what is not known to have expired must not be removed
             return b""

@@ -131,7 +131,12 @@ class FileCheckpointLog:
         """Remove every record that a later one of its key replaced."""
         last: dict[bytes, str] = {}
         for name in self._names():
-            key = self._record(name, 0).key
+            try:
+                key = self._record(name, 0).key
+            except MissingFileError:
+                if self.directory.is_file(name):
+                    raise
+                continue  # another writer removed it at this moment
             if key in last:
                 self.directory.delete(last[key])
             last[key] = name

@@ -37,7 +37,7 @@ from state_core.commit.snapshot_index import (
     successor,
     write_snapshot_index,
 )
-from state_core.errors import CommitError, DeletedBlobError, UnsafePathError
+from state_core.errors import CommitError, DeletedBlobError, MissingFileError, UnsafePathError
 from state_core.filesystem import Directory
 from tests.commit_tasks import Job
 from tests.commit_world import Pool
@@ -249,6 +249,21 @@ def test_what_expires_and_what_does_not(blobs: BlobStore, clock: Ticking) -> Non
         assert len(useless) == (2 if left else 0)
         assert uploads.restored(first) == {"a": b"1"}
     assert blobs.expiring("job=job-1") == {}
+
+
+def test_what_can_not_be_read_is_not_taken_for_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its blobs would be removed while they are uploaded."""
+    store = FileSystemBlobStore(Directory(tmp_path))
+    store.put("job=a/1", "file", [b"x"])
+
+    def refused(directory: Directory, path: str) -> bytes:
+        raise MissingFileError("permission denied", place=directory.full(path))
+
+    monkeypatch.setattr(Directory, "read", refused)
+    with pytest.raises(MissingFileError, match="permission denied"):
+        store.expiring("job=a")
 
 
 def test_deleted_blobs_are_refused_with_a_reason(blobs: BlobStore) -> None:

@@ -137,6 +137,18 @@ def test_a_log_of_many_keys_is_not_read_at_every_append(tmp_path: Path) -> None:
     assert len(list(log.read())) == 60
 
 
+def test_two_writers_compact_at_once(tmp_path: Path) -> None:
+    """What the other removed since the names were listed is passed over."""
+    one, other = (FileCheckpointLog(Directory(tmp_path)) for _ in range(2))
+    for number in range(4):
+        one.append(b"a", b"%d" % number)
+    names = one._names()
+    other.compact()
+    one._names = lambda: names  # type: ignore[method-assign]
+    one.compact()
+    assert [one.message for one in FileCheckpointLog(Directory(tmp_path)).read()] == [b"3"]
+
+
 def test_a_record_that_goes_while_the_log_is_read(tmp_path: Path) -> None:
     """Since a later one of its key came: the reader finds that one."""
     writing, reading = (FileCheckpointLog(Directory(tmp_path)) for _ in range(2))
