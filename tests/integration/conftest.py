@@ -12,6 +12,7 @@ from pipelines.lake.importing import import_snapshot
 from state_core.errors import StateError
 from tests.golden_cases import golden_cases
 from tests.integration.flink.oracle import FlinkOracle
+from tests.integration.s3.proxy import ENVIRONMENT, S3Proxy
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +38,20 @@ def running(version: str) -> Iterator[FlinkOracle]:
         pytest.fail(f"Flink {version} can't be asked: {error}", pytrace=False)
     with oracle:
         yield oracle
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Proxy]:
+    """An S3 API on loopback, with what AWS's SDKs take from the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        try:
+            proxy = S3Proxy()
+        except StateError as error:
+            pytest.fail(f"S3Proxy can't be had: {error}", pytrace=False)
+        with proxy:
+            yield proxy
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,123 @@
+"""A real S3 API: S3Proxy over its memory, on loopback, in a JVM that the tests start and stop.
+
+It looks whether there is an object before it puts one, not at once: so it can't judge commits to
+one Delta table by several writers at the same moment, which S3 itself decides. Its other storages
+keep prefixes as directories, and refuse to delete one together with what is in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import urlencode
+
+from typing_extensions import Self
+
+from pipelines.spark.jars import cache_directory, java_command, require_java, resolve_jars
+from state_core.filesystem import Directory
+
+VERSION = "2.9.0"
+SECONDS = 60
+BUCKET = "lake"
+KEY, SECRET = "statelake", "not-a-secret"
+# what AWS's SDKs ask for elsewhere; checksums behind a stream's end are too new for many an S3
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": KEY,
+    "AWS_SECRET_ACCESS_KEY": SECRET,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+}
+PROPERTIES = """s3proxy.endpoint=http://127.0.0.1:{port}
+s3proxy.authorization=aws-v2-or-v4
+s3proxy.identity={key}
+s3proxy.credential={secret}
+s3proxy.ignore-unknown-headers=true
+jclouds.provider=transient
+"""
+
+
+def s3proxy_jars() -> Path:
+    """The directory with S3Proxy's JARs, downloaded at the first call."""
+    require_java()
+    target = cache_directory() / f"s3proxy-{VERSION}"
+    if not target.is_dir():
+        part = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
+        part.mkdir(parents=True)
+        resolve_jars([f"org.gaul:s3proxy:{VERSION}"], part, transitive=True)
+        if target.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.rename(target)
+    return target
+
+
+class S3Proxy:
+    """An S3 with one bucket.
+
+    Attributes:
+        query: What a URI says of it, as Arrow spells it.
+    """
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="s3-", ignore_cleanup_errors=True)
+        root = Path(self._directory.name)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port: int = free.getsockname()[1]
+        said = {
+            "endpoint_override": f"127.0.0.1:{self._port}", "scheme": "http",
+            "region": "us-east-1", "allow_bucket_creation": "true",
+        }  # fmt: skip
+        self.query = urlencode(said)
+        properties = root / "s3proxy.conf"
+        properties.write_text(PROPERTIES.format(port=self._port, key=KEY, secret=SECRET), "utf-8")
+        self._told = (root / "told").open("wb")
+        self._process = subprocess.Popen(
+            [
+                java_command(), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+                "-cp", f"{s3proxy_jars()}/*",
+                "org.gaul.s3proxy.Main", "--properties", str(properties),
+            ],
+            stdout=self._told,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def location(self, path: str, credentials: str = "") -> str:
+        """The URI of something in the bucket."""
+        return f"s3://{credentials}{BUCKET}/{path}?{self.query}"
+
+    def __enter__(self) -> Self:
+        until = time.monotonic() + SECONDS
+        while self._process.poll() is None and time.monotonic() < until:
+            if self._answers():
+                Directory(self.location("", f"{KEY}:{SECRET}@")).create()
+                return self
+            time.sleep(0.1)
+        told = (Path(self._directory.name) / "told").read_text("utf-8", "replace")[-2000:]
+        self.__exit__(None, None, None)
+        raise RuntimeError(f"S3Proxy does not come up: {told}")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._told.close()
+        self._directory.cleanup()
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+        except OSError:
+            return False
+        return True
