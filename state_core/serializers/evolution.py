@@ -267,7 +267,7 @@ class _PojoRule(Rule):
         if was is None or becomes is None:
             raise IncompatibleError(
                 f"a value of {java_class}, which the new {new.java_class} says nothing of",
-                remedy="give the subclass with the new type",
+                remedy="give it with the new type, among `registered` or `non_registered`",
             )
         tag = list(new.registered).index(java_class) if java_class in new.registered else None
         whole = migrate_value(was, becomes, value.value)

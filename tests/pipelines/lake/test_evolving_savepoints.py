@@ -193,3 +193,11 @@ def test_the_heaps_rows_are_too_but_for_unregistered_subclasses(lake: Lake, tmp_
         for line in MIGRATED
     ]
     same_lines(found, expected)
+
+
+def test_a_subclass_that_the_new_type_leaves_out_is_asked_for(lake: Lake) -> None:
+    """No value is lost: the migration names the class, and where to give it."""
+    types = {"contact": {**NEW_TYPES["contact"], "non_registered": {}}}
+    with pytest.raises(IncompatibleError, match=r"Letter.*non_registered"):
+        migrate_snapshot(lake, JOB, "rocksdb", "m", change("contact", types), engine=ENGINE)
+    assert len(lake.summaries(JOB)) == len(BACKENDS)
