@@ -152,7 +152,8 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
             remedy=f"it has: {', '.join(found)}",
         )  # fmt: skip
     path, version = found[state]
-    return FileSource(name, opened.table(path).uri, "delta", version=version, of_lake=True)
+    location = opened.table(path).directory.location
+    return FileSource(name, location, "delta", version=version, of_lake=True)
 
 
 def pieces_of(source: FileSource) -> list[Piece]:

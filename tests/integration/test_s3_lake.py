@@ -7,16 +7,20 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from pyarrow import csv
 
+from pipelines.bootstrap import bootstrap
 from pipelines.lake.catalog import Lake
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
 from pipelines.lake.storage import storage_options
 from pipelines.runtime.sources import Split, batches_of, latest_offset, splits_between
 from pipelines.savepoints import keep_savepoints, take_savepoint, verify_savepoint
-from state_core import open_snapshot
+from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
 from state_core.errors import ConflictError
 from state_core.filesystem import Directory
 from state_core.integrity import check_snapshot
@@ -138,6 +142,44 @@ def test_savepoints_by_schedule(directory: Directory) -> None:
     assert (len(kept), len(gone)) == (1, 1)
     assert done.path.partition("?")[0].endswith(kept[0])
     assert entries(done.path) == entries(WORDS)
+
+
+# ------------------------------------------------------------------------------- bootstraps
+
+ROWS = pa.table({"id": list(range(500)), "n": [one * 7 for one in range(500)]})
+
+
+def source_of(form: str, directory: Directory) -> str | dict[str, str]:
+    """The rows in S3: a source as a spec names it."""
+    if form == "lake":
+        lake = directory.child("lake").location
+        state = NewKeyedState("s", ROWS.rename_columns(["key", "value"]), value="Long")
+        made = directory.child("made").location
+        write_snapshot(made, [NewOperator("op", "Long", (state,))])
+        import_snapshot(Lake(lake), made, "j", snapshot_id="one", uids=["op"], engine=LOCAL)
+        return {"lake": lake, "job": "j", "snapshot": "one", "state": "op/s"}
+    if form == "delta":
+        table = directory.child("table")
+        write_deltalake(table.uri, ROWS, storage_options=storage_options(table))
+        return table.location
+    write = pq.write_table if form == "parquet" else csv.write_csv
+    with directory.open_output(f"rows.{form}") as file:
+        write(ROWS, file)
+    return directory.child(f"rows.{form}").location
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "delta", "lake"])
+def test_a_bootstrap(form: str, directory: Directory, tmp_path: Path) -> None:
+    """From sources in S3, to a savepoint in S3: what an Arrow table gives."""
+    columns = ("key", "value") if form == "lake" else ("id", "n")
+    target = directory.child("savepoint").location
+    sources = {target: (source_of(form, directory), *columns), tmp_path / "sp": (ROWS, "id", "n")}
+    for to, (source, key, value) in sources.items():
+        state = {"type": "Long", "source": source, "key": key, "value": value}
+        said = {"operators": {"op": {"key_type": "Long", "states": {"s": state}}}}
+        bootstrap(None, said, to, parallelism=2, engine="local")
+    assert entries(target) == entries(tmp_path / "sp")
+    assert len(next(iter(entries(target).values()))) == 500
 
 
 # ------------------------------------------------------------------------------- commands
