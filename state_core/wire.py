@@ -14,7 +14,13 @@ import struct
 
 from state_core.errors import CorruptSnapshotError, EncodeError, TruncatedError
 
-__all__ = ["DataInput", "DataOutput", "decode_modified_utf8", "encode_modified_utf8"]
+__all__ = [
+    "MOST_OF_NO_BYTES",
+    "DataInput",
+    "DataOutput",
+    "decode_modified_utf8",
+    "encode_modified_utf8",
+]
 
 _SHORT = struct.Struct(">h")
 _CHAR = struct.Struct(">H")
@@ -25,6 +31,10 @@ _DOUBLE = struct.Struct(">d")
 
 MAX_UTF_BYTES = 0xFFFF
 _REMEDY = "the file is damaged or was not copied whole: fetch it again"
+
+
+# things that take no bytes are bounded by nothing else
+MOST_OF_NO_BYTES = 1 << 16
 
 
 class DataInput:
@@ -129,7 +139,8 @@ class DataInput:
         """
         at = self.place
         count = self.read_int()
-        if count < 0 or count * least_bytes_each > self.remaining:
+        free = least_bytes_each == 0 and count > MOST_OF_NO_BYTES
+        if count < 0 or free or count * least_bytes_each > self.remaining:
             problem = f"{count} {what} declared, {self.remaining} bytes left"
             raise CorruptSnapshotError(problem, place=at, remedy=_REMEDY)
         return count

@@ -7,6 +7,7 @@ Python worker loads it before its first task.
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -95,10 +96,13 @@ class _Guarded(Generic[Task, Result]):
     def __init__(self, function: Callable[[Task], Result], plugins: tuple[Plugin, ...]) -> None:
         self.function = function
         self.plugins = plugins
+        # a module of the directory that a command was called in is found there by workers too
+        self.path = tuple(sys.path)
 
     def __call__(
         self, tasks: Iterable[tuple[int, bytes]]
     ) -> Iterator[tuple[int, Result | StateError]]:
+        sys.path += [one for one in self.path if one not in sys.path]
         for index, task in tasks:
             try:
                 restore_plugins(self.plugins)

@@ -97,7 +97,7 @@ class AvroSerializer(TypeSerializer):
     @property
     def least(self) -> int:
         """What the schema's value takes at least."""
-        return max(1, self.value.least)
+        return self.value.least
 
     def _build(self, schema: Schema, within: tuple[str, ...]) -> TypeSerializer:
         """The serializer of a schema; `within` are the records around it."""

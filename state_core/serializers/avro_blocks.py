@@ -12,12 +12,9 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.serializers.avro_types import AvroString
 from state_core.serializers.base import TypeSerializer
-from state_core.wire import DataInput, DataOutput
+from state_core.wire import MOST_OF_NO_BYTES, DataInput, DataOutput
 
 __all__ = ["AvroArray", "AvroMap"]
-
-# items that take no bytes are bounded by nothing else
-MOST_OF_NO_BYTES = 1 << 16
 
 
 class AvroArray(TypeSerializer):

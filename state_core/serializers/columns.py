@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from state_core.errors import CorruptSnapshotError, EncodeError, UnsupportedFormatError
 from state_core.kernels import decode
+from state_core.wire import MOST_OF_NO_BYTES
 
 __all__ = [
     "Cursor",
@@ -163,7 +164,9 @@ class Cursor:
     def read_counts(self, what: str, least_bytes_each: int) -> I64Array:
         """An i32 count of every row, refused where the row's bytes can't hold that many."""
         counts = self.read_int32(what).astype(np.int64)
-        bad = np.flatnonzero((counts < 0) | (counts * least_bytes_each > self.end - self.position))
+        room = self.end - self.position
+        most = room // least_bytes_each if least_bytes_each else MOST_OF_NO_BYTES
+        bad = np.flatnonzero((counts < 0) | (counts > most))
         if bad.size:
             row = int(bad[0])
             raise self.fault(row, f"{counts[row]} {what} declared in too few bytes")

@@ -15,6 +15,8 @@ from pipelines.resources import Locations
 from pipelines.schedules import frequent_run
 from tests.alert_orders import EXAMPLE, expected, feed, sink_rows
 
+pytestmark = pytest.mark.usefixtures("own_registry")
+
 WRONG = """
 from state_core.declarations import StateDeclarations
 from state_core.process import Job, OneInputStreamProcessFunction

@@ -16,6 +16,8 @@ from state_core.declarations import to_json
 from tests import declared_jobs
 from tests.golden_cases import golden_cases
 
+pytestmark = pytest.mark.usefixtures("own_registry")
+
 HERE = "tests.declared_jobs"
 KINDS = golden_cases("kinds", form="canonical")[0].snapshot
 OPERATORS = golden_cases("operator", form="canonical")[0].snapshot

@@ -11,6 +11,8 @@ import pytest
 from pipelines.cli import main
 from tests.alert_orders import EXAMPLE, expected, feed, sink_rows
 
+pytestmark = pytest.mark.usefixtures("own_registry")
+
 JOB = f"{EXAMPLE}:JOB"
 
 

@@ -13,7 +13,7 @@ from pipelines.runtime import RunOptions, run_job
 from state_core.serializers.plugins import load_plugin
 from tests.alert_orders import EXAMPLE, expected, feed, orders_of, sink_rows, state_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_registry")]
 
 
 def test_runs_add_up(tmp_path: Path) -> None:
