@@ -111,6 +111,7 @@ def test_a_catalog_has_one_snapshot_of_a_name(directory: Directory) -> None:
         import_snapshot(lake, str(other), "words", snapshot_id="one", engine=LOCAL)
 
 
+@pytest.mark.full
 def test_credentials_in_locations(
     s3: S3Proxy, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +169,9 @@ def source_of(form: str, directory: Directory) -> str | dict[str, str]:
     return directory.child(f"rows.{form}").location
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet", "delta", "lake"])
+@pytest.mark.parametrize(
+    "form", ["csv", "parquet", "delta", pytest.param("lake", marks=pytest.mark.full)]
+)
 def test_a_bootstrap(form: str, directory: Directory, tmp_path: Path) -> None:
     """From sources in S3, to a savepoint in S3: what an Arrow table gives."""
     columns = ("key", "value") if form == "lake" else ("id", "n")
