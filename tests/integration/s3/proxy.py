@@ -97,7 +97,11 @@ class S3Proxy:
         until = time.monotonic() + SECONDS
         while self._process.poll() is None and time.monotonic() < until:
             if self._answers():
-                Directory(self.location("", f"{KEY}:{SECRET}@")).create()
+                try:
+                    Directory(self.location("", f"{KEY}:{SECRET}@")).create()
+                except BaseException:
+                    self.__exit__(None, None, None)
+                    raise
                 return self
             time.sleep(0.1)
         told = (Path(self._directory.name) / "told").read_text("utf-8", "replace")[-2000:]
