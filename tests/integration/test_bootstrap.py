@@ -197,7 +197,7 @@ JOBS = {"wordcount": wordcount, "kinds": kinds, "profiles": profiles, "mixed": m
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=pytest.mark.full), 3])
 @pytest.mark.parametrize("case", JOBS)
 def test_flink_holds_what_the_tables_held(
     case: str, parallelism: int, backend: str, flink: FlinkOracle, tmp_path: Path
@@ -225,7 +225,9 @@ def test_an_older_flink(case: str, version: int, old_flink: FlinkOracle, tmp_pat
     assert sorted_lines(found) == sorted_lines(lines)
 
 
-@pytest.mark.parametrize("version", [4, 5, 6])
+@pytest.mark.parametrize(
+    "version", [4, pytest.param(5, marks=pytest.mark.full), pytest.param(6, marks=pytest.mark.full)]
+)
 def test_every_version_at_another_parallelism(
     version: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,11 @@ OF_FLINK_2 = CASES["kinds-hashmap-canonical-p2-m128-flink2.3.0"]
 OF_FLINK_1 = CASES["wordcount-hashmap-canonical-p2-m128-flink1.20.0"]
 
 
+def full(version: int) -> Any:
+    """A version that is tried with the longest tests."""
+    return pytest.param(version, marks=pytest.mark.full)
+
+
 def export(lake: Lake, golden: GoldenCase, target: Path, version: int | None) -> int:
     """Export at parallelism 3; the version that the savepoint says it has."""
     done = export_snapshot(lake, golden.name, "sp", target, parallelism=3, metadata_version=version)
@@ -32,7 +38,7 @@ def restored(oracle: FlinkOracle, golden: GoldenCase, savepoint: Path) -> list[s
     return sorted_lines(oracle.restore(case, savepoint, keys=keys, parallelism=3))
 
 
-@pytest.mark.parametrize("version", [3, 4, 5, 6])
+@pytest.mark.parametrize("version", [3, full(4), full(5), 6])
 def test_flink_restores_every_version(
     version: int, golden_lake: Lake, flink: FlinkOracle, tmp_path: Path
 ) -> None:
@@ -42,7 +48,7 @@ def test_flink_restores_every_version(
     assert found == sorted_lines(OF_FLINK_2.expected())
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [3, full(4)])
 def test_an_older_flink_restores_the_older_versions(
     version: int, golden_lake: Lake, old_flink: FlinkOracle, tmp_path: Path
 ) -> None:
@@ -52,7 +58,7 @@ def test_an_older_flink_restores_the_older_versions(
     assert found == sorted_lines(OF_FLINK_2.expected())
 
 
-@pytest.mark.parametrize("version", [5, 6])
+@pytest.mark.parametrize("version", [5, full(6)])
 def test_an_older_flink_refuses_the_newer_versions(
     version: int, golden_lake: Lake, old_flink: FlinkOracle, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ MAX_PARALLELISMS = (128, 256, 1000)
 IN_EVERY_RUN = {
     (one.name, PARALLELISMS[(2 * index + step) % 4], MAX_PARALLELISMS[(index + step) % 3])
     for index, one in enumerate(CASES)
-    for step in range(2)
+    for step in range(1)
 } | {
     ("wordcount-hashmap-canonical-p2-m1024-flink2.3.0", 128, 256),
     ("kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0", 128, 1000),
