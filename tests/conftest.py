@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +21,39 @@ settings.register_profile(
 )
 settings.register_profile("full", settings.get_profile("fast"), max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+# of these, which go through many golden snapshots, each test takes every so many in every run
+THINNED = {
+    "test_byte_exactness.py": 2,
+    "test_bootstrap_sources.py": 2,
+    "test_command_dump.py": 3,
+    "test_golden_restores.py": 4,
+    "test_hostile_snapshots.py": 3,
+    "test_integrity_any_damage.py": 3,
+    "test_integrity_golden.py": 3,
+    "test_lake_exporting.py": 3,
+    "test_lake_importing.py": 3,
+    "test_lake_state_backend.py": 2,
+    "test_lake_whole.py": 3,
+    "test_restore_types.py": 2,
+    "test_spark_data_source.py": 3,
+    "test_spark_engine.py": 2,
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the others to the longest tests."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        every = THINNED.get(item.path.name)
+        if every is None or not hasattr(item, "callspec"):
+            continue
+        function = item.nodeid.partition("[")[0]
+        if seen[function] % every:
+            item.add_marker(pytest.mark.full)
+        seen[function] += 1
 
 
 @pytest.fixture(scope="session")

@@ -61,6 +61,7 @@ FIRST_WITH_PROPERTIES = 4
 FIRST_WITH_NAMES = 5
 FIRST_WITH_TYPED_CHANNELS = 6
 LEAST_OPERATOR_BYTES = 24
+LEAST_CHANNEL_BYTES = 22  # merged, without a stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +292,7 @@ def _read_subtask(
 
 
 def _read_channels(wire: DataInput, typed: bool, kind: int) -> tuple[ChannelHandle, ...]:
-    count = wire.read_count("channel states", 25)
+    count = wire.read_count("channel states", LEAST_CHANNEL_BYTES)
     return tuple(read_channel_handle(wire, typed, kind) for _ in range(count))
 
 
