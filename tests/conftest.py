@@ -19,7 +19,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("full", settings.get_profile("fast"), max_examples=200)
+settings.register_profile("full", settings.get_profile("fast"), max_examples=40)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
