@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from state_core.declarations.findings import Finding, Severity
-from state_core.declarations.jobs import JobDeclaration, OperatorDeclaration, Side, StreamKind
+from state_core.declarations.jobs import (
+    JobDeclaration,
+    OperatorDeclaration,
+    Side,
+    StreamKind,
+    sides_of,
+)
 from state_core.declarations.states import RedistributionMode, StateDeclaration
 from state_core.errors import LegalityError
 
@@ -149,13 +155,13 @@ def cell(inputs: tuple[StreamKind, ...], side: Side, mode: RedistributionMode) -
     Raises:
         LegalityError: These inputs have no such side.
     """
-    if side not in _sides(inputs):
+    if side not in sides_of(inputs):
         raise LegalityError(f"{_streams(inputs)} has no side {side.name}")
     row = TABLES.get(inputs)
     if row is None:
         return NO
     modes = len(RedistributionMode)
-    return row[_sides(inputs).index(side) * modes + list(RedistributionMode).index(mode)]
+    return row[sides_of(inputs).index(side) * modes + list(RedistributionMode).index(mode)]
 
 
 def access(
@@ -338,11 +344,7 @@ def _alternative(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> st
 
 
 def _legal(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> bool:
-    return any(cell(inputs, side, mode) is not NO for side in _sides(inputs))
-
-
-def _sides(inputs: tuple[StreamKind, ...]) -> tuple[Side, ...]:
-    return (Side.ONLY,) if len(inputs) == 1 else (Side.FIRST, Side.SECOND)
+    return any(cell(inputs, side, mode) is not NO for side in sides_of(inputs))
 
 
 def _streams(inputs: tuple[StreamKind, ...]) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from state_core.backends import BackendConfiguration, heap_backend
+from state_core.backends import BackendConfiguration, OperatorStateBackend, heap_backend
 from state_core.declarations import (
     OperatorDeclaration,
     RedistributionStrategy,
@@ -35,7 +34,6 @@ __all__ = [
     "SEEN",
     "Alerting",
     "Counting",
-    "FakeOperatorStates",
     "Joining",
     "operator_of",
 ]
@@ -47,39 +45,6 @@ SEEN = StateDeclarations.list_state_builder("seen", "String").redistribute_by(
     RedistributionStrategy.SPLIT
 ).build()  # fmt: skip
 RULES = StateDeclarations.map_state_builder("rules", "String", "Long").broadcast().build()
-
-
-class FakeOperatorStates:
-    """List and broadcast states of one subtask, in a dict."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, Any] = {}
-
-    def list_state(self, name: str, value: object) -> Any:
-        """The list of a name."""
-        return self.held.setdefault(name, [])
-
-    union_list_state = list_state
-
-    def broadcast_state(self, name: str, key: object, value: object) -> Any:
-        """The map of a name."""
-        return self.held.setdefault(name, FakeBroadcast())
-
-
-class FakeBroadcast:
-    """A broadcast state over a dict."""
-
-    def __init__(self) -> None:
-        self.held: dict[Any, Any] = {}
-        self.get, self.put = self.held.get, self.held.__setitem__
-
-    def contains(self, user_key: Any) -> bool:
-        """Whether there is a key."""
-        return user_key in self.held
-
-    def entries(self) -> Iterable[tuple[Any, Any]]:
-        """All entries."""
-        return self.held.items()
 
 
 class Counting(OneInputStreamProcessFunction):
@@ -177,7 +142,6 @@ def operator_of(
     inputs: StreamKind | tuple[StreamKind, ...],
     *,
     key: str = "Long",
-    states: FakeOperatorStates | None = None,
     declaration: OperatorDeclaration | None = None,
 ) -> ProcessOperator:
     """An operator of one subtask; keyed if an input is."""
@@ -198,6 +162,4 @@ def operator_of(
     )
     backend = heap_backend(configuration) if keyed or StreamKind.GLOBAL in kinds else None
     runtime = RuntimeContext("job", "counter", 0, 1, 128, NOW)
-    return ProcessOperator(
-        function, declared, runtime, Backends(states or FakeOperatorStates(), backend)
-    )
+    return ProcessOperator(function, declared, runtime, Backends(OperatorStateBackend(), backend))

@@ -23,7 +23,6 @@ from pipelines.runtime.subtasks import (
 from state_core import open_snapshot
 from state_core.backends.operator_state import assign_operator_state
 from state_core.commit import CheckpointV2
-from state_core.declarations.jobs import StreamKind
 from state_core.filesystem import Directory
 from state_core.formats.metadata import CheckpointMetadata, OperatorState, SubtaskState
 from state_core.formats.writer import SavepointDirectory
@@ -78,8 +77,11 @@ class Attempt:
 
     def parallelism(self, operator: OperatorNode) -> int:
         """Of an operator: a global stream has one partition."""
-        alone = any(one.kind is StreamKind.GLOBAL for one in operator.inputs)
-        return 1 if alone else self.plan.parallelism
+        return 1 if operator.declaration.alone else self.plan.parallelism
+
+    def max_parallelism(self, operator: OperatorNode) -> int:
+        """The number of an operator's key groups."""
+        return operator.declaration.max_parallelism or self.job.max_parallelism
 
     # ------------------------------------------------------------------------- restore
 
@@ -151,7 +153,7 @@ class Attempt:
         tasks = [
             SubtaskTask(
                 self.job.name, operator, index, parallelism,
-                operator.declaration.max_parallelism or self.job.max_parallelism,
+                self.max_parallelism(operator),
                 self.plan.processing_time, self.directory.child("records").location,
                 self._saved.directory.location, self.backend,
                 None if restored is None else restored[index],
@@ -231,6 +233,6 @@ class Attempt:
         }
         return OperatorState(
             operator_id_of_uid(operator.uid), len(results),
-            operator.declaration.max_parallelism or self.job.max_parallelism,
+            self.max_parallelism(operator),
             operator.uid, operator.uid, None, subtasks,
         )  # fmt: skip

@@ -170,8 +170,8 @@ class _Run:
 
     def _plan(self, number: int) -> Plan | None:
         """What the run is of; None if there is nothing to do."""
-        before = self.log.plan(number - 1) if number > 1 else None
-        left = self.log.prepared(number - 1) if number > 1 else None
+        before = self.log.plan(number - 1)
+        left = self.log.prepared(number - 1)
         begins = {} if before is None else before.ends
         ends = {name: latest_offset(one) for name, one in self.job.sources.items()}
         idle = all(begins.get(name, {}) == end for name, end in ends.items())
@@ -250,7 +250,7 @@ class _Run:
             found = self._from_blobs(plan, attempt, engine)
             if found:
                 return found
-        left = self.log.prepared(plan.run - 1) if plan.run > 1 else None
+        left = self.log.prepared(plan.run - 1)
         if left is not None:
             directory = self.log.run_directory(plan.run - 1)
             if directory.is_file(f"{left.savepoint}/_metadata"):
@@ -260,9 +260,9 @@ class _Run:
         return target
 
     def _last_records(self, plan: Plan) -> dict[str, CheckpointV2]:
-        """The last record of every task of the run before."""
-        before = self.log.plan(plan.run - 1) if plan.run > 1 else None
-        if before is None:
+        """The last record of every task of the run before, as far as backups need it."""
+        before = self.log.plan(plan.run - 1)
+        if self.backup is None or before is None:
             return {}
         found = {}
         for uid in self.job.operators:
@@ -274,7 +274,7 @@ class _Run:
 
     def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
         """A savepoint of what the blob store has; nothing if it has not all of it."""
-        before = self.log.plan(plan.run - 1) if plan.run > 1 else None
+        before = self.log.plan(plan.run - 1)
         if self.backup is None or before is None:
             return ""
         target = attempt.directory.child("restored").location

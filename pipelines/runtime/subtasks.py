@@ -31,7 +31,7 @@ from state_core.backends import (
 )
 from state_core.backends.operator_state import AssignedElements
 from state_core.commit import CheckpointId, CheckpointV2
-from state_core.declarations.jobs import Side, StreamKind
+from state_core.declarations.jobs import sides_of
 from state_core.errors import EncodeError, ProcessError, StateError
 from state_core.filesystem import Directory
 from state_core.formats.metadata import OperatorState, SubtaskState
@@ -241,10 +241,8 @@ class _Subtask:
     def _process(self, index: int) -> int:
         """All records of one input; how many there were."""
         task = self.task
-        sides = (Side.ONLY,) if len(task.operator.inputs) == 1 else (Side.FIRST, Side.SECOND)
+        side = sides_of(task.operator.declaration.inputs)[index]
         channel = Channel(task.operator, index, task.parallelism)
-        if channel.input.kind is StreamKind.GLOBAL and task.subtask:
-            return 0
         count = 0
         held: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]] = []
         for keys, groups, batch in records_of(Directory(task.records), channel, task.subtask):
@@ -258,7 +256,7 @@ class _Subtask:
             found = None
             if keys is not None and groups is not None and self.keyed is not None:
                 found = locate_keys(self.keyed, keys, groups)
-            self.operator.process(sides[index], batch.to_pylist(), found)
+            self.operator.process(side, batch.to_pylist(), found)
             self._flush()
         if held:
             self._process_groups(held)

@@ -11,7 +11,14 @@ from state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
 from state_core.errors import DeclarationError
 from state_core.key_groups import MAX_PARALLELISM_LIMIT
 
-__all__ = ["JobDeclaration", "OperatorDeclaration", "Side", "StreamKind", "declare_operator"]
+__all__ = [
+    "JobDeclaration",
+    "OperatorDeclaration",
+    "Side",
+    "StreamKind",
+    "declare_operator",
+    "sides_of",
+]
 
 TWO = 2
 USES_STATES = "uses_states"
@@ -37,6 +44,11 @@ class Side(Enum):
     ONLY = "the only input"
     FIRST = "the first input"
     SECOND = "the second input"
+
+
+def sides_of(inputs: tuple[StreamKind, ...]) -> tuple[Side, ...]:
+    """The sides of a function with these inputs, in their order."""
+    return (Side.ONLY,) if len(inputs) == 1 else (Side.FIRST, Side.SECOND)
 
 
 @dataclass(frozen=True)
@@ -97,9 +109,14 @@ class OperatorDeclaration:
     @property
     def declared(self) -> tuple[tuple[StateDeclaration, tuple[Side, ...]], ...]:
         """Each declaration, and the sides that it is declared for."""
-        own = (Side.ONLY,) if len(self.inputs) == 1 else (Side.FIRST, Side.SECOND)
+        own = sides_of(self.inputs)
         groups = (self.states, own), (self.first_states, own[:1]), (self.second_states, own[1:])
         return tuple((one, sides) for states, sides in groups for one in states)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it has one partition, as an input is global."""
+        return StreamKind.GLOBAL in self.inputs
 
     @property
     def streams(self) -> str:

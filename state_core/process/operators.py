@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from state_core.backends import KeyedStateBackend, StateDescriptor
-from state_core.declarations.jobs import OperatorDeclaration, Side, StreamKind
+from state_core.backends import KeyedStateBackend, OperatorStateBackend, StateDescriptor
+from state_core.declarations.jobs import OperatorDeclaration, Side, StreamKind, sides_of
 from state_core.declarations.states import (
     BroadcastStateDeclaration,
     ListStateDeclaration,
@@ -23,7 +23,6 @@ from state_core.declarations.states import (
     StateDeclaration,
 )
 from state_core.errors import LegalityError
-from state_core.formats.new_states import TypeOf
 from state_core.process.batch_states import BatchState
 from state_core.process.contexts import (
     Collector,
@@ -36,25 +35,12 @@ from state_core.process.functions import OneInputBatchProcessFunction, ProcessFu
 from state_core.process.located_keys import LocatedKeys
 from state_core.process.state_access import StateManager
 
-__all__ = ["GLOBAL_KEY", "GLOBAL_KEY_TYPE", "Backends", "OperatorStates", "ProcessOperator"]
+__all__ = ["GLOBAL_KEY", "GLOBAL_KEY_TYPE", "Backends", "ProcessOperator"]
 
 # the one partition of a global stream, as Flink's NullByteKeySelector has it
 GLOBAL_KEY, GLOBAL_KEY_TYPE = 0, "Byte"
 _FIRST = {Side.ONLY, Side.FIRST}
 Visit = Callable[[PartitionedContext], None]
-
-
-class OperatorStates(Protocol):
-    """The list and broadcast states of a subtask: `OperatorStateBackend`."""
-
-    def list_state(self, name: str, value: TypeOf) -> Any:
-        """A list that is split, made if there is none of its name."""
-
-    def union_list_state(self, name: str, value: TypeOf) -> Any:
-        """A list that is united."""
-
-    def broadcast_state(self, name: str, key: TypeOf, value: TypeOf) -> Any:
-        """A map of which every subtask has a copy."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,7 @@ class Backends:
         keyed: Its keyed state; None over streams without keys.
     """
 
-    operator: OperatorStates
+    operator: OperatorStateBackend
     keyed: KeyedStateBackend | None = None
 
 
@@ -99,16 +85,13 @@ class ProcessOperator:
         self._states: dict[StateDeclaration, Any] = {}
         keyed = backends.keyed
         self._timers = Timers(
-            None if keyed is None or self._global else keyed.timer_service(), declaration.label
+            None if keyed is None or self.declaration.alone else keyed.timer_service(),
+            declaration.label,
         )
-        sides = (Side.ONLY,) if len(declaration.inputs) == 1 else (Side.FIRST, Side.SECOND)
+        sides = sides_of(declaration.inputs)
         self._contexts = {side: self._context(side) for side in sides}
         self._apart = {side: self._context_apart(side) for side in sides}
         self._calls = {side: self._call(side) for side in sides}
-
-    @property
-    def _global(self) -> bool:
-        return StreamKind.GLOBAL in self.declaration.inputs
 
     # ------------------------------------------------------------------------- states
 
@@ -155,7 +138,7 @@ class ProcessOperator:
         return self.backends.keyed
 
     def _current_key(self) -> Any:
-        if self._global or self.backends.keyed is None:
+        if self.declaration.alone or self.backends.keyed is None:
             raise LegalityError(
                 f"a key, over {self.declaration.streams}, which has none",
                 place=self.declaration.label,
@@ -179,7 +162,7 @@ class ProcessOperator:
         return NonPartitionedContext(self.runtime, states, self.outputs, each)
 
     def _for_each_partition(self, ctx: PartitionedContext, visit: Visit) -> None:
-        if self.backends.keyed is None or self._global:
+        if self.backends.keyed is None or self.declaration.alone:
             visit(ctx)
             return
         backend = self.backends.keyed
@@ -224,7 +207,7 @@ class ProcessOperator:
                 self.keyed(state)
             else:
                 self.operator(state)
-        if self._global and self.backends.keyed is not None:
+        if self.declaration.alone and self.backends.keyed is not None:
             self.backends.keyed.set_current_key(GLOBAL_KEY)
         self._set_watermark(watermark)
         self.function.open(self._apart[next(iter(self._apart))])
@@ -268,7 +251,7 @@ class ProcessOperator:
     def fire_processing_timers(self) -> None:
         """Call the function for each timer of processing time that is due."""
         backend = self.backends.keyed
-        if backend is None or self._global:
+        if backend is None or self.declaration.alone:
             return
         due = backend.timer_service().advance_processing_time(self.runtime.processing_time)
         for timer in due:
@@ -278,7 +261,7 @@ class ProcessOperator:
         """Let event time go on: call the function for each timer that is due, then for itself."""
         self._set_watermark(watermark)
         backend = self.backends.keyed
-        if backend is not None and not self._global:
+        if backend is not None and not self.declaration.alone:
             for timer in backend.timer_service().advance_watermark(watermark):
                 self.function.on_event_timer(timer.timestamp, *self.outputs, self._any_context())
         self.function.on_watermark(watermark, *self.outputs, self._last_apart())

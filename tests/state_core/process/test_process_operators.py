@@ -121,7 +121,7 @@ def test_operator_state_is_there_in_open() -> None:
     """It belongs to the subtask."""
     function = Asking({SEEN}, SEEN)
     operator_of(function, NK).open()
-    assert function.found["open"] == []
+    assert function.found["open"].get() == []
 
 
 def test_an_undeclared_state_is_refused() -> None:
