@@ -10,20 +10,24 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyspark
+from filelock import FileLock
 
 from state_core.errors import StateError
 
 __all__ = ["JavaError", "cache_directory", "delta_jars", "require_java", "resolve_jars"]
 
 DELTA_VERSION = "4.4.0"
-DELTA_JARS = {
-    "delta-spark_4.2_2.13": "io.delta",
-    "delta-storage": "io.delta",
-}
+DELTA_JARS = tuple(
+    f"io.delta:{name}:{DELTA_VERSION}" for name in ("delta-spark_4.2_2.13", "delta-storage")
+)
 MINIMUM_JAVA = 17
+RETRY_SECONDS = (2.0, 10.0)
 
 
 class JavaError(StateError):
@@ -47,44 +51,81 @@ def delta_jars() -> list[str]:
         StateError: They can't be downloaded.
     """
     require_java()
-    target = cache_directory() / "jars" / f"delta-{DELTA_VERSION}"
-    wanted = [target / f"{name}-{DELTA_VERSION}.jar" for name in DELTA_JARS]
-    for path, (name, organisation) in zip(wanted, DELTA_JARS.items(), strict=True):
-        if not path.is_file():
-            resolve_jars([f"{organisation}:{name}:{DELTA_VERSION}"], target, transitive=False)
-    return [str(path) for path in wanted]
+    target = resolve_jars(f"jars/delta-{DELTA_VERSION}", alone=DELTA_JARS)
+    return [str(path) for path in sorted(target.glob("*.jar"))]
 
 
-def resolve_jars(coordinates: list[str], target: Path, *, transitive: bool) -> None:
-    """Download JARs by their Maven coordinates.
+def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()) -> Path:
+    """JARs by their Maven coordinates, downloaded at the first call.
+
+    Ivy's own cache can't be shared by two that download at once, so one process at a time does;
+    the directory appears when all is in it.
 
     Args:
-        coordinates: `organisation:name:version`, one by one.
-        target: The directory that they are to be in.
-        transitive: Whether what they depend on comes too.
+        name: Of their directory below the cache.
+        whole: `organisation:name:version` of what comes with all that it depends on.
+        alone: The same for what comes by itself.
+
+    Returns:
+        The directory.
 
     Raises:
-        StateError: One can't be had.
+        StateError: They can't be had.
     """
+    target = cache_directory() / name
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache_directory() / "ivy.lock"):
+        if not target.is_dir():
+            with tempfile.TemporaryDirectory(dir=target.parent, suffix=".part") as part:
+                _retrieve(_ivy_module(whole, alone), Path(part))
+                (Path(part) / "jars").rename(target)
+    return target
+
+
+def _ivy_module(whole: Iterable[str], alone: Iterable[str]) -> str:
+    """What Ivy is told to get, as its `ivy.xml`."""
+    wanted = [(one, "true") for one in whole] + [(one, "false") for one in alone]
+    lines = [
+        '<dependency org="{}" name="{}" rev="{}" transitive="{}" conf="jars->default"/>'.format(
+            *one.split(":"), transitive
+        )
+        for one, transitive in wanted
+    ]
+    return "\n".join(
+        [
+            '<ivy-module version="2.0"><info organisation="statelake" module="jars"/>',
+            '<configurations><conf name="jars"/></configurations><dependencies>',
+            *lines,
+            "</dependencies></ivy-module>",
+        ]
+    )
+
+
+def _retrieve(module: str, part: Path) -> None:
+    """Run Ivy, which puts everything into `part/jars`; a registry may stumble, so up to thrice."""
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    for one in coordinates:
-        command = [
-            java_command(), "-jar", str(ivy),
-            "-cache", str(cache_directory() / "ivy"),
-            "-confs", "default",
-            "-dependency", *one.split(":"),
-            "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
-            "-warn",
-        ]  # fmt: skip
-        if not transitive:
-            command.append("-notransitive")
+    settings = part / "ivy.xml"
+    settings.write_text(module, "utf-8")
+    command = [
+        java_command(), "-jar", str(ivy), "-cache", str(cache_directory() / "ivy"),
+        "-ivy", str(settings), "-confs", "jars",
+        "-retrieve", f"{part}/jars/[artifact]-[revision](-[classifier]).[ext]", "-warn",
+    ]  # fmt: skip
+    for pause in (*RETRY_SECONDS, None):
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            last = (done.stdout + done.stderr).strip().splitlines()[-1:]
-            raise StateError(
-                f"{one} can't be downloaded ({' '.join(last)})",
-                remedy="check the network to the registry of Java packages, and try again",
-            )
+        if not done.returncode:
+            return
+        shutil.rmtree(part / "jars", ignore_errors=True)
+        if pause is not None:
+            time.sleep(pause)
+    said = (done.stdout + done.stderr).splitlines()
+    missing = [line.strip(" :\t") for line in said if "not found" in line] or said[-1:]
+    raise StateError(
+        f"JARs can't be downloaded: {'; '.join(missing[:5])}",
+        remedy="check the network to the registry of Java packages, and try again",
+    )
 
 
 def java_command() -> str:

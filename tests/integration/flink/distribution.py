@@ -1,7 +1,7 @@
 """Real Flink: its JARs by their Maven coordinates, and our jobs compiled against them.
 
-They are resolved by the Ivy that PySpark ships, into statelake's own cache: no Maven is needed, and
-nobody's `~/.m2` is touched.
+They come by the Ivy that PySpark ships, into our own cache: no Maven is needed, and nobody's
+`~/.m2` is touched.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-import pyspark
-
-from pipelines.spark.jars import cache_directory, java_command, require_java
+from pipelines.spark.jars import cache_directory, java_command, require_java, resolve_jars
 
 JAVA_SOURCES = Path(__file__).parent / "java"
 MODULES = (
@@ -28,13 +26,6 @@ MODULES = (
 OPENS = tuple(
     f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang", "time")
 )
-IVY = """<ivy-module version="2.0">
-  <info organisation="statelake" module="flink-{version}"/>
-  <configurations><conf name="flink"/></configurations>
-  <dependencies>{dependencies}</dependencies>
-</ivy-module>
-"""
-DEPENDENCY = '<dependency org="org.apache.flink" name="{}" rev="{}" conf="flink->default"/>'
 
 
 def flink_jars(version: str, extra: Iterable[str] = ()) -> list[Path]:
@@ -45,41 +36,9 @@ def flink_jars(version: str, extra: Iterable[str] = ()) -> list[Path]:
         extra: Modules beside those that every job here needs.
     """
     require_java()
-    modules = (*MODULES, *extra)
     name = "-".join(["flink", version, *extra])
-    target = cache_directory() / name
-    if not target.is_dir():
-        _resolve(version, modules, target)
-    return sorted(target.glob("*.jar"))
-
-
-def _resolve(version: str, modules: Iterable[str], target: Path) -> None:
-    """Let Ivy resolve into a directory beside the target, which then appears whole."""
-    cache = cache_directory()
-    part = cache / f"{target.name}.{uuid.uuid4().hex[:8]}.part"
-    part.mkdir(parents=True)
-    settings = part / "ivy.xml"
-    dependencies = "".join(DEPENDENCY.format(module, version) for module in modules)
-    settings.write_text(IVY.format(version=version, dependencies=dependencies), "utf-8")
-    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    done = subprocess.run(
-        [
-            java_command(), "-jar", str(ivy), "-cache", str(cache / "ivy"),
-            "-ivy", str(settings), "-confs", "flink",
-            "-retrieve", f"{part}/[artifact]-[revision](-[classifier]).[ext]", "-warn",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
-    if done.returncode:
-        shutil.rmtree(part)
-        last = " ".join((done.stdout + done.stderr).split()[-40:])
-        raise RuntimeError(f"Flink {version} can't be downloaded: {last}")
-    if target.is_dir():
-        shutil.rmtree(part)
-    else:
-        part.rename(target)
+    wanted = [f"org.apache.flink:{module}:{version}" for module in (*MODULES, *extra)]
+    return sorted(resolve_jars(name, wanted).glob("*.jar"))
 
 
 def compiled(sources: Iterable[Path], jars: Iterable[Path], release: str) -> Path:

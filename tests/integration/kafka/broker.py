@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import tempfile
-import uuid
 from pathlib import Path
 from types import TracebackType
 
@@ -14,7 +12,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from typing_extensions import Self
 
-from pipelines.spark.jars import cache_directory, java_command, require_java, resolve_jars
+from pipelines.spark.jars import java_command, require_java, resolve_jars
 
 VERSION = "4.1.0"
 SECONDS = 120
@@ -37,16 +35,7 @@ log.cleaner.min.cleanable.ratio=0.01
 def kafka_jars() -> Path:
     """The directory with Kafka's JARs, downloaded at the first call."""
     require_java()
-    target = cache_directory() / f"kafka-{VERSION}"
-    if not target.is_dir():
-        part = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
-        part.mkdir(parents=True)
-        resolve_jars([f"org.apache.kafka:kafka_2.13:{VERSION}"], part, transitive=True)
-        if target.is_dir():
-            shutil.rmtree(part)
-        else:
-            part.rename(target)
-    return target
+    return resolve_jars(f"kafka-{VERSION}", [f"org.apache.kafka:kafka_2.13:{VERSION}"])
 
 
 class KafkaBroker:

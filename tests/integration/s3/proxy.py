@@ -7,19 +7,17 @@ keep prefixes as directories, and refuse to delete one together with what is in 
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import tempfile
 import time
-import uuid
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlencode
 
 from typing_extensions import Self
 
-from pipelines.spark.jars import cache_directory, java_command, require_java, resolve_jars
+from pipelines.spark.jars import java_command, require_java, resolve_jars
 from state_core.filesystem import Directory
 
 VERSION = "2.9.0"
@@ -46,16 +44,7 @@ jclouds.provider=transient
 def s3proxy_jars() -> Path:
     """The directory with S3Proxy's JARs, downloaded at the first call."""
     require_java()
-    target = cache_directory() / f"s3proxy-{VERSION}"
-    if not target.is_dir():
-        part = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
-        part.mkdir(parents=True)
-        resolve_jars([f"org.gaul:s3proxy:{VERSION}"], part, transitive=True)
-        if target.is_dir():
-            shutil.rmtree(part)
-        else:
-            part.rename(target)
-    return target
+    return resolve_jars(f"s3proxy-{VERSION}", [f"org.gaul:s3proxy:{VERSION}"])
 
 
 class S3Proxy:

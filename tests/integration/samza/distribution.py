@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipelines.spark.jars import cache_directory, java_command, require_java, resolve_jars
+from pipelines.spark.jars import java_command, require_java, resolve_jars
 from tests.integration.flink.distribution import compiled
 
 VERSION = "1.8.0"
@@ -19,17 +17,12 @@ SECONDS = 300
 def samza_jars() -> list[Path]:
     """Samza's JARs, downloaded at the first call."""
     require_java()
-    target = cache_directory() / f"samza-{VERSION}"
-    if not target.is_dir():
-        part = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
-        part.mkdir(parents=True)
-        resolve_jars([f"org.apache.samza:samza-core_2.12:{VERSION}"], part, transitive=True)
-        # the serde of keys alone is needed, without Kafka
-        resolve_jars([f"org.apache.samza:samza-kafka_2.12:{VERSION}"], part, transitive=False)
-        if target.is_dir():
-            shutil.rmtree(part)
-        else:
-            part.rename(target)
+    # of the module for Kafka the serde of keys alone is needed
+    target = resolve_jars(
+        f"samza-{VERSION}",
+        whole=[f"org.apache.samza:samza-core_2.12:{VERSION}"],
+        alone=[f"org.apache.samza:samza-kafka_2.12:{VERSION}"],
+    )
     return sorted(target.glob("*.jar"))
 
 

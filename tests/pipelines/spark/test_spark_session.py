@@ -125,22 +125,56 @@ class TestJars:
         home = fake_java(tmp_path / "jdk", "echo 'openjdk version \"17.0.1\"' >&2")
         monkeypatch.setenv("JAVA_HOME", str(home))
         monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(jars, "resolve_jars", pytest.fail)
+        monkeypatch.setattr(jars, "_retrieve", pytest.fail)
         folder = tmp_path / "cache" / "jars" / f"delta-{jars.DELTA_VERSION}"
         folder.mkdir(parents=True)
-        for name in jars.DELTA_JARS:
-            (folder / f"{name}-{jars.DELTA_VERSION}.jar").touch()
+        for coordinates in jars.DELTA_JARS:
+            (folder / f"{coordinates.split(':')[1]}-{jars.DELTA_VERSION}.jar").touch()
         assert sorted(map(os.path.basename, jars.delta_jars())) == [
             f"delta-spark_4.2_2.13-{jars.DELTA_VERSION}.jar",
             f"delta-storage-{jars.DELTA_VERSION}.jar",
         ]
 
     def test_a_registry_out_of_reach(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """One sentence with the package, what its resolver said last, and what to do."""
-        home = fake_java(tmp_path / "jdk", "echo 'unresolved dependency' >&2; exit 1")
+        """One sentence with the package that is missing and what to do; nothing half-made."""
+        home = fake_java(tmp_path / "jdk", "echo '  :: a#b;1: not found'; exit 1")
         monkeypatch.setenv("JAVA_HOME", str(home))
-        with pytest.raises(StateError, match=r"^a:b:1 can't be downloaded \(unresolved depend"):
-            jars.resolve_jars(["a:b:1"], tmp_path, transitive=False)
+        monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(jars, "RETRY_SECONDS", (0.0, 0.0))
+        with pytest.raises(StateError, match=r"^JARs can't be downloaded: a#b;1: not found; check"):
+            jars.resolve_jars("ab", ["a:b:1"])
+        assert [path.name for path in (tmp_path / "cache").iterdir()] in ([], ["ivy.lock"])
+
+    def test_a_registry_that_stumbles_is_asked_again(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """A download that fails once does not fail the whole."""
+        script = (
+            f"test -e {tmp_path}/asked || {{ touch {tmp_path}/asked; exit 1; }}\n"
+            'while [ "$1" != "-retrieve" ]; do shift; done\n'
+            'mkdir -p "$(dirname "$2")" && touch "$(dirname "$2")/b-1.jar"'
+        )
+        monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "jdk", script)))
+        monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(jars, "RETRY_SECONDS", (0.0,))
+        assert [path.name for path in jars.resolve_jars("ab", ["a:b:1"]).iterdir()] == ["b-1.jar"]
+
+    def test_processes_at_once_download_one_after_another(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Ivy's cache is damaged by two that write it: the second finds what the first got."""
+        script = (
+            f"mkdir {tmp_path}/alone || exit 1; sleep 0.3; rmdir {tmp_path}/alone\n"
+            'while [ "$1" != "-retrieve" ]; do shift; done\n'
+            'mkdir -p "$(dirname "$2")" && touch "$(dirname "$2")/b-1.jar"'
+        )
+        monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "jdk", script)))
+        monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(jars, "RETRY_SECONDS", ())
+        with ThreadPoolExecutor(4) as threads:
+            names = ["one", "one", "two", "three"]
+            found = list(threads.map(lambda name: jars.resolve_jars(name, ["a:b:1"]), names))
+        assert [len(list(path.glob("*.jar"))) for path in found] == [1, 1, 1, 1]
 
     def test_the_cache_can_be_anywhere(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
