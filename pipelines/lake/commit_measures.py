@@ -5,13 +5,13 @@ A task counts from its start on; a row has what came since the row before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from pipelines.lake.names import commits_table
@@ -26,6 +26,7 @@ COUNTED = (
     "commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms", "bytes_sent",
     "bytes_saved", "files_sent", "files_saved", "bytes_restored", "changes_restored",
 )  # fmt: skip
+RUNS = "runs"
 SCHEMA = pa.schema(
     [
         ("task", pa.string()),
@@ -84,11 +85,28 @@ class CommitReports:
             if reports:
                 self._write(reports)
 
+    def append_counts(self, counts: Mapping[str, Mapping[str, int]], version: int) -> None:
+        """Add a row for every task of a run, once however often this is called.
+
+        Args:
+            counts: Of each task, by the names that `CommitMeasures` has.
+            version: The run's number; what is not above the last one was told before.
+        """
+        if not counts or version <= self._last_version():
+            return
+        now = self.clock()
+        self._write(
+            [
+                CommitReport(task, now, {name: found.get(name, 0) for name in COUNTED})
+                for task, found in counts.items()
+            ],
+            [Transaction(RUNS, version, now)],
+        )
+
     def read(self, since: int = 0) -> list[CommitReport]:
         """The reports from a time on, in milliseconds since 1970, in their order."""
-        try:
-            table = DeltaTable(self.directory.uri, storage_options=storage_options(self.directory))
-        except TableNotFoundError:
+        table = self._table()
+        if table is None:
             return []
         begin = pa.scalar(since * 1000, pa.timestamp("us", "UTC"))
         wanted = ds.field("reported_at") >= begin
@@ -102,7 +120,18 @@ class CommitReports:
             for task, at, found in zip(tasks, times, counts, strict=True)
         ]
 
-    def _write(self, reports: list[CommitReport]) -> None:
+    def _last_version(self) -> int:
+        table = self._table()
+        found = None if table is None else table.transaction_version(RUNS)
+        return -1 if found is None else found
+
+    def _table(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.directory.uri, storage_options=storage_options(self.directory))
+        except TableNotFoundError:
+            return None
+
+    def _write(self, reports: list[CommitReport], transactions: Sequence[Transaction] = ()) -> None:
         columns = [
             [one.task for one in reports],
             [one.reported_at * 1000 for one in reports],
@@ -114,6 +143,7 @@ class CommitReports:
             pa.Table.from_arrays(arrays, schema=SCHEMA),
             mode="append",
             name="commits",
+            commit_properties=CommitProperties(app_transactions=list(transactions)),
             storage_options=storage_options(self.directory),
         )
 

@@ -215,14 +215,16 @@ class Attempt:
         for file in self._files:
             if file.target.name:
                 outputs[file.target.name].append([file.target.path, file.size, file.rows])
+        results = {
+            task_name(uid, index): one
+            for uid, found in self._results.items()
+            for index, one in enumerate(found)
+        }
         return Prepared(
             self.name, f"{self.name}/{SAVEPOINT}", self._watermark, self._latest, outputs,
             self._records,
-            {
-                task_name(uid, index): one.marker
-                for uid, results in self._results.items()
-                for index, one in enumerate(results)
-            },
+            {name: one.marker for name, one in results.items()},
+            {name: one.counts for name, one in results.items()},
         )  # fmt: skip
 
     def _operator_state(self, operator: OperatorNode) -> OperatorState:

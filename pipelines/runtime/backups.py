@@ -2,8 +2,8 @@
 
 Each subtask is a task of the protocol, its state one store: the files of its savepoint, and a
 `_metadata` of its own. Executors snapshot and upload while they have the state; the driver writes
-one record a task, with the markers of all backends (the lake's is the snapshot's id), once all is
-stored for good, and cleans up behind it. A restore takes the markers of whatever parallelism the
+one record a task, with the markers of all backends (the id of the lake's snapshot is one), once all
+is stored for good, and cleans up behind it. A restore takes the markers of whatever parallelism the
 last run had, and makes one savepoint of them.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import perf_counter
 from typing import NoReturn
 
 from state_core.commit import (
@@ -42,8 +43,9 @@ from state_core.formats.metadata import (
 from state_core.handles import KeyGroupsHandle, RelativeHandle
 
 __all__ = [
-    "LAKE_FACTORY",
+    "SNAPSHOT_FACTORY",
     "STORE",
+    "BackedUp",
     "BackupSettings",
     "RestoreTask",
     "back_up",
@@ -55,7 +57,8 @@ __all__ = [
     "task_name",
 ]
 
-LAKE_FACTORY = "statelake.lake"
+# not `LAKE_FACTORY`, whose markers are versions of a table of pairs
+SNAPSHOT_FACTORY = "statelake.snapshot"
 GROUPER = "statelake.runtime"
 STORE = "state"
 METADATA_FILE = "_metadata"
@@ -81,6 +84,19 @@ class BackupSettings:
     def backend(self) -> BlobStoreBackend:
         """The state backend."""
         return BlobStoreBackend(FileSystemBlobStore(Directory(self.blobs)), self.keep)
+
+
+@dataclass(frozen=True)
+class BackedUp:
+    """A subtask's state in the blob store.
+
+    Attributes:
+        marker: Where it is.
+        counts: What that cost, by the names that `CommitMeasures` has.
+    """
+
+    marker: str
+    counts: dict[str, int]
 
 
 def task_name(uid: str, subtask: int) -> str:
@@ -119,8 +135,8 @@ def back_up(
     directory: Directory,
     checkpoint: CheckpointId,
     before: CheckpointV2 | None,
-) -> str:
-    """Snapshot and upload a subtask's state: the marker, once it is stored for good.
+) -> BackedUp:
+    """Snapshot and upload a subtask's state; returns once it is stored for good.
 
     Args:
         settings: Where to.
@@ -142,8 +158,10 @@ def back_up(
         backup = settings.backend.backup_manager(context, [STORE])
         try:
             backup.init(before)
-            markers = backup.snapshot(checkpoint)
-            return backup.upload(checkpoint, markers).result()[STORE]
+            began = perf_counter()
+            markers = backup.upload(checkpoint, backup.snapshot(checkpoint)).result()
+            context.measures.add("upload_ms", round((perf_counter() - began) * 1000))
+            return BackedUp(markers[STORE], context.measures.as_dict())
         finally:
             backup.close()
 

@@ -78,6 +78,7 @@ class Prepared:
         outputs: Of each sink, path, bytes and rows of its files.
         records: How many records came in.
         markers: Of each task, where the blob store has its state; empty if that has not.
+        counts: Of each task, what its commit cost, by the names that `CommitMeasures` has.
     """
 
     attempt: str
@@ -87,6 +88,7 @@ class Prepared:
     outputs: dict[str, list[list[Any]]]
     records: int
     markers: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 class RunLog:

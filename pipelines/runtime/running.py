@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import is_alive
 from pipelines.lake.catalog import Lake
+from pipelines.lake.commit_measures import CommitReports
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
 from pipelines.lake.legality import check_declared, held_of_record
 from pipelines.runtime.attempt import Attempt, output_directory
 from pipelines.runtime.backups import (
-    LAKE_FACTORY,
+    SNAPSHOT_FACTORY,
     STORE,
     BackupSettings,
     RestoreTask,
@@ -149,6 +150,7 @@ class _Run:
         self.options = options
         self.backup = BackupSettings(options.blobs, job.name) if options.blobs else None
         self.records = checkpoint_manager(log.directory)
+        self.reports = CommitReports(Directory(lake.location), job.name)
 
     def go(self) -> RunResult:
         """The run that was cut off, or the next."""
@@ -324,18 +326,22 @@ class _Run:
         return RunResult(plan.run, snapshot_id, prepared.records, rows, prepared.watermark, resumed)
 
     def _record(self, plan: Plan, prepared: Prepared, snapshot_id: str) -> None:
-        """One record a task, with the markers of all backends; then what it replaces may go."""
+        """One record a task, with the markers of all backends; then what it replaces may go.
+
+        What the commit cost is told beside it.
+        """
         offsets = {
             partition_of(name): json.dumps(offset, sort_keys=True)
             for name, offset in plan.ends.items()
         }
         found = {}
         for name, marker in prepared.markers.items():
-            markers = {LAKE_FACTORY: {STORE: snapshot_id}}
+            markers = {SNAPSHOT_FACTORY: {STORE: snapshot_id}}
             if marker:
                 markers[BLOB_STORE_FACTORY] = {STORE: marker}
             found[name] = CheckpointV2(plan.checkpoint, offsets, markers)
             self.records.write(name, found[name])
+        self.reports.append_counts(prepared.counts, plan.run)
         self.options.observe("recorded")
         if self.backup is not None:
             for name, checkpoint in found.items():

@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.runtime.backups import BackupSettings, back_up, task_name
+from pipelines.runtime.backups import BackedUp, BackupSettings, back_up, task_name
 from pipelines.runtime.exchange import Channel, records_of
 from state_core.backends import (
     BackendConfiguration,
@@ -150,6 +151,7 @@ class SubtaskResult:
         files: Of its outputs.
         records: How many it processed.
         marker: Where the blob store has its state; empty if there is none.
+        counts: What the commit cost, by the names that `CommitMeasures` has.
     """
 
     keyed: KeyedHandle | None
@@ -157,6 +159,7 @@ class SubtaskResult:
     files: tuple[OutputFile, ...]
     records: int
     marker: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def run_subtask(task: SubtaskTask) -> SubtaskResult:
@@ -230,9 +233,14 @@ class _Subtask:
             if task.final:
                 operator.end_input()
             files = tuple(file for writer in self.writers for file in writer.close())
+            began = perf_counter()
             keyed, operator_state = self._snapshot()
-            marker = self._back_up(keyed, operator_state)
-            return SubtaskResult(keyed, operator_state, files, records, marker)
+            counts = {"commits": 1, "snapshot_ms": round((perf_counter() - began) * 1000)}
+            backed_up = self._back_up(keyed, operator_state)
+            return SubtaskResult(
+                keyed, operator_state, files, records, backed_up.marker,
+                {**counts, **backed_up.counts},
+            )  # fmt: skip
         finally:
             for writer in self.writers:
                 writer.abandon()
@@ -289,11 +297,11 @@ class _Subtask:
             keyed = self.keyed.snapshot(SnapshotTarget(1, self.directory), savepoint=True).run()
         return keyed, self.states.snapshot(SnapshotTarget(1, self.directory)).run()
 
-    def _back_up(self, keyed: KeyedHandle | None, operator: OperatorHandle | None) -> str:
-        """The state in the blob store too: its marker."""
+    def _back_up(self, keyed: KeyedHandle | None, operator: OperatorHandle | None) -> BackedUp:
+        """The state in the blob store too, if there is one."""
         task = self.task
         if task.backup is None or task.checkpoint is None:
-            return ""
+            return BackedUp("", {})
         state = SubtaskState(managed_operator=operator, managed_keyed=keyed)
         uid = task.operator.uid
         alone = OperatorState(

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from pipelines.lake.catalog import Lake
+from pipelines.lake.commit_measures import CommitReports
 from pipelines.runtime import RunOptions, run_job
-from pipelines.runtime.backups import LAKE_FACTORY, checkpoint_manager
+from pipelines.runtime.backups import SNAPSHOT_FACTORY, checkpoint_manager
 from state_core.commit import CheckpointV2
-from state_core.commit.records import BLOB_STORE_FACTORY
+from state_core.commit.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
 from state_core.filesystem import Directory
 from tests.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
@@ -49,9 +50,36 @@ def test_a_record_has_the_markers_of_all_backends(tmp_path: Path) -> None:
     for task in ("alert-0", "alert-1", "count-by-rule-0", "count-by-rule-1"):
         last = records.read_last(task)
         assert isinstance(last, CheckpointV2)
-        assert last.markers[LAKE_FACTORY] == {"state": "run-00000001"}
-        assert set(last.markers) == {LAKE_FACTORY, BLOB_STORE_FACTORY}
+        assert last.markers[SNAPSHOT_FACTORY] == {"state": "run-00000001"}
+        assert set(last.markers) == {SNAPSHOT_FACTORY, BLOB_STORE_FACTORY}
+        # a reader takes a marker for what its factory's backend writes
+        assert SNAPSHOT_FACTORY not in {LAKE_FACTORY, CHANGELOG_FACTORY, BLOB_STORE_FACTORY}
         assert {one.stream for one in last.input_offsets} == {"orders", "rules"}
+
+
+def test_what_commits_cost_is_reported(tmp_path: Path) -> None:
+    """A row a task and run, told once, however often the commit is begun."""
+
+    class Killed(BaseException):
+        pass
+
+    def observe(step: str) -> None:
+        if step == "recorded":
+            raise Killed
+
+    run(tmp_path, 0, 2)
+    feed(tmp_path / "data", 1)
+    job, lake = alerts.alerts(str(tmp_path / "data")), Lake(tmp_path / "lake")
+    with pytest.raises(Killed):
+        run_job(job, lake, RunOptions(2, engine="local", observe=observe))
+    assert run_job(job, lake, RunOptions(2, engine="local")).run == 2
+    reports = CommitReports(Directory(tmp_path / "lake"), "alerts").read()
+    tasks = ["alert-0", "alert-1", "count-by-rule-0", "count-by-rule-1"]
+    assert sorted(one.task for one in reports) == sorted(tasks * 2)
+    assert [one.counts["commits"] for one in reports] == [1] * 8
+    first, second = reports[:4], reports[4:]
+    assert all(one.counts["bytes_sent"] > 0 and one.counts["files_sent"] > 0 for one in first)
+    assert all(one.counts["bytes_sent"] == 0 for one in second)  # those had no blob store
 
 
 def test_blobs_that_are_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
