@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -101,18 +100,7 @@ def commit_snapshot(
         record = lake.snapshot(job, parent)
         work = _Commit(lake, record, attempt.token, chosen, progress)
         operators = [work.operator(one) for one in record.operators]
-        made = replace(
-            record,
-            snapshot_id=snapshot_id,
-            parent=parent,
-            origin="commit",
-            imported_at=datetime.now(timezone.utc),
-            note=note,
-            operators=operators,
-            entries=sum(one.entries for one in operators),
-            state_bytes=sum(one.state_bytes for one in operators),
-            written_bytes=work.written,
-        )
+        made = record.followed_by(snapshot_id, "commit", operators, work.written, note)
         lake.append(made)
     return CommitResult(made, work.changed)
 
@@ -355,10 +343,4 @@ def _recount(state: StateRecord, moved: set[int], results: Iterable[_Result]) ->
     """A state's counts with those of the rewritten key groups replaced."""
     groups = [one for one in state.key_groups if one.key_group not in moved]
     groups += [one for result in results for one in result.key_groups.get(state.name, [])]
-    groups.sort(key=lambda one: one.key_group)
-    return replace(
-        state,
-        key_groups=groups,
-        entries=sum(one.entries for one in groups),
-        state_bytes=sum(one.state_bytes for one in groups),
-    )
+    return state.with_key_groups(groups)

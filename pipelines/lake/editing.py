@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import Attempt, recover_attempts
@@ -163,20 +163,8 @@ class _Edit:
         self._leave_out_states()
         self._purge(staging)
         self._rename()
-        return replace(
-            self.record,
-            snapshot_id=snapshot_id,
-            parent=self.record.snapshot_id,
-            origin="edit",
-            imported_at=datetime.now(timezone.utc),
-            note=note,
-            metadata=write_metadata(self.metadata),
-            carried=self.carried,
-            operators=self.operators,
-            entries=sum(one.entries for one in self.operators),
-            state_bytes=sum(one.state_bytes for one in self.operators),
-            written_bytes=self.written,
-        )
+        made = self.record.followed_by(snapshot_id, "edit", self.operators, self.written, note)
+        return replace(made, metadata=write_metadata(self.metadata), carried=self.carried)
 
     def changes(self) -> list[StateChange]:
         """The states that are not as they were, the dropped ones too."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 
 import pyarrow.compute as pc
 
@@ -26,6 +25,7 @@ from pipelines.lake.records import (
     UnitRecord,
     key_group_records,
 )
+from pipelines.lake.rewriting import slices_of, staged_files
 from pipelines.lake.table_rows import TableRows, read_unit, table_rows
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
@@ -49,7 +49,6 @@ from state_core.wire import DataInput, DataOutput
 
 __all__ = ["MigrationResult", "Staging", "ValueChange", "migrate_snapshot", "resolve_change"]
 
-SLICE_BYTES = 16 << 20
 Staging = Callable[[OperatorRecord, TableRecord, str], Mapping[int, str]]
 
 
@@ -170,18 +169,7 @@ def migrate_snapshot(
             new_operator if one.operator_id == operator.operator_id else one
             for one in record.operators
         ]
-        made = replace(
-            record,
-            snapshot_id=snapshot_id,
-            parent=parent,
-            origin="migrate",
-            imported_at=datetime.now(timezone.utc),
-            note=note,
-            operators=operators,
-            entries=sum(one.entries for one in operators),
-            state_bytes=sum(one.state_bytes for one in operators),
-            written_bytes=written,
-        )
+        made = record.followed_by(snapshot_id, "migrate", operators, written, note)
         lake.append(made)
     return MigrationResult(made, result, state.entries)
 
@@ -239,6 +227,7 @@ class _Migration:
     ) -> tuple[OperatorRecord, int]:
         """The operator with the migrated state, and the bytes that were written."""
         staged: Mapping[int, str] = {}
+        table = self.lake.table(self.table.path)
         whole = table_rows(self.lake.location, self.operator, self.table, {self.state.name: 0})
         if self.expressions:
             if staging is None:
@@ -248,15 +237,15 @@ class _Migration:
         tasks = [
             _Task(
                 whole, self.meta_info, self.spec,
-                tuple((unit, tuple(self._staged(staged, unit))) for unit in units), self.token,
+                tuple((unit, staged_files(table.directory, staged, unit)) for unit in units),
+                self.token,
             )
-            for units in _slices(self.table.units)
+            for units in slices_of(self.table.units)
         ]  # fmt: skip
         results = [one for done in engine.map(_migrate_slice, tasks, progress) for one in done]
         migrated, _ = whole.parse(self.meta_info)
         partitioning = Partitioning(self.operator.max_parallelism)
         units = [one.unit for one in results]
-        table = self.lake.table(self.table.path)
         for path in {path.rpartition("/")[0] for path in staged.values()}:
             table.directory.delete_tree(path)
         version = table.replace_files(
@@ -265,14 +254,8 @@ class _Migration:
             partition_by=partitioning.column,
             attempt=self.token,
         )
-        groups = sorted((g for one in results for g in one.key_groups), key=lambda g: g.key_group)
-        new_state = replace(
-            self.state,
-            value_type=migrated.value_type,
-            meta_info=self.meta_info,
-            key_groups=groups,
-            state_bytes=sum(one.state_bytes for one in groups),
-        )
+        counted = self.state.with_key_groups(g for one in results for g in one.key_groups)
+        new_state = replace(counted, value_type=migrated.value_type, meta_info=self.meta_info)
         states = [new_state if one is self.state else one for one in self.operator.states]
         record = replace(self.table, version=version, units=units)
         tables = [record if one is self.table else one for one in self.operator.tables]
@@ -289,31 +272,6 @@ class _Migration:
                 place=f"state {self.operator.label}/{self.state.name}",
                 remedy="import it again under another id with the decoder, and migrate that",
             )
-
-    def _staged(self, staged: Mapping[int, str], unit: UnitRecord) -> list[UnitRecord]:
-        """The files that hold the unit's rows with their new values."""
-        if unit.partition not in staged:
-            return []
-        path = staged[unit.partition]
-        names = self.lake.table(self.table.path).directory.names(path)
-        return [
-            replace(unit, path=f"{path}/{name}", rows=-1)
-            for name in names
-            if name.endswith(".parquet")
-        ]
-
-
-def _slices(units: list[UnitRecord]) -> list[list[UnitRecord]]:
-    """Files cut into slices of about `SLICE_BYTES`, in order."""
-    slices: list[list[UnitRecord]] = []
-    held = 0
-    for unit in units:
-        if not slices or held + unit.size > SLICE_BYTES:
-            slices.append([])
-            held = 0
-        slices[-1].append(unit)
-        held += unit.size
-    return slices
 
 
 def _migrate_slice(task: _Task) -> list[_Result]:

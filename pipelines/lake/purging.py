@@ -19,11 +19,11 @@ from pipelines.lake.operator_changes import commit_operator_table
 from pipelines.lake.records import (
     KeyGroupRecord,
     OperatorRecord,
-    StateRecord,
     TableRecord,
     UnitRecord,
     key_group_records,
 )
+from pipelines.lake.rewriting import slices_of, staged_files
 from pipelines.lake.table_rows import TableRows, parse_recorded, table_rows
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
@@ -36,7 +36,6 @@ from state_core.measure import Measure
 
 __all__ = ["Purge", "Staging", "purge_table"]
 
-SLICE_BYTES = 16 << 20
 UNPARTITIONED = -1
 TTL, VALUE, RAW_VALUE = "ttl", "value", "raw_value"
 # of a table, a predicate and a token: the directory of each partition's rows that stay
@@ -174,7 +173,7 @@ class _Purge:
                 self.purge.expired_until,
                 self.files,
             )
-            for units in _slices(self.table.units)
+            for units in slices_of(self.table.units)
         ]
         results = [one for done in engine.map(_purge_slice, tasks, progress) for one in done]
         units = [one.unit for one in results if one.unit is not None]
@@ -187,7 +186,12 @@ class _Purge:
             attempt=self.token,
         )
         record = replace(self.table, version=version, units=units)
-        counted = {one.name: _recount(one, results) for one in self.states}
+        counted = {
+            state.name: state.with_key_groups(
+                group for one in results for group in one.key_groups.get(state.name, [])
+            )
+            for state in self.states
+        }
         made = replace(
             self.operator,
             states=[counted.get(one.name, one) for one in self.operator.states],
@@ -199,39 +203,7 @@ class _Purge:
         """The files with the unit's rows that a predicate leaves."""
         if self.staged is None:
             return None
-        if unit.partition not in self.staged:
-            return ()
-        path = self.staged[unit.partition]
-        names = self.lake.table(self.table.path).directory.names(path)
-        return tuple(
-            replace(unit, path=f"{path}/{name}", rows=-1)
-            for name in names
-            if name.endswith(".parquet")
-        )
-
-
-def _recount(state: StateRecord, results: list[_Result]) -> StateRecord:
-    groups = [group for one in results for group in one.key_groups.get(state.name, [])]
-    groups.sort(key=lambda one: one.key_group)
-    return replace(
-        state,
-        key_groups=groups,
-        entries=sum(one.entries for one in groups),
-        state_bytes=sum(one.state_bytes for one in groups),
-    )
-
-
-def _slices(units: list[UnitRecord]) -> list[list[UnitRecord]]:
-    """Files cut into slices of about `SLICE_BYTES`, in order."""
-    slices: list[list[UnitRecord]] = []
-    held = 0
-    for unit in units:
-        if not slices or held + unit.size > SLICE_BYTES:
-            slices.append([])
-            held = 0
-        slices[-1].append(unit)
-        held += unit.size
-    return slices
+        return staged_files(self.lake.table(self.table.path).directory, self.staged, unit)
 
 
 def _purge_slice(task: _Task) -> list[_Result]:

@@ -7,8 +7,9 @@ for each of its tables the Delta version and the files that hold it. Everything 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from datetime import datetime
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime, timezone
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -102,6 +103,16 @@ class StateRecord:
     entries: int = 0
     state_bytes: int = 0
     key_groups: list[KeyGroupRecord] = field(default_factory=list)
+
+    def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
+        """This state with what other key groups have, in order, and its counts again."""
+        ordered = sorted(groups, key=lambda one: one.key_group)
+        return replace(
+            self,
+            key_groups=ordered,
+            entries=sum(one.entries for one in ordered),
+            state_bytes=sum(one.state_bytes for one in ordered),
+        )
 
 
 @dataclass
@@ -238,6 +249,36 @@ class SnapshotRecord:
     metadata: bytes
     carried: list[CarriedFile] = field(default_factory=list)
     operators: list[OperatorRecord] = field(default_factory=list)
+
+    def followed_by(
+        self,
+        snapshot_id: str,
+        origin: str,
+        operators: list[OperatorRecord],
+        written: int,
+        note: str,
+    ) -> SnapshotRecord:
+        """The snapshot that is made of this one now.
+
+        Args:
+            snapshot_id: Its id.
+            origin: How it was made: `edit`, `commit`, `migrate`.
+            operators: Its operators.
+            written: Bytes that were written for it.
+            note: Kept with it.
+        """
+        return replace(
+            self,
+            snapshot_id=snapshot_id,
+            parent=self.snapshot_id,
+            origin=origin,
+            imported_at=datetime.now(timezone.utc),
+            note=note,
+            operators=operators,
+            entries=sum(one.entries for one in operators),
+            state_bytes=sum(one.state_bytes for one in operators),
+            written_bytes=written,
+        )
 
     def to_row(self) -> dict[str, Any]:
         """The row of the `snapshots` table."""
