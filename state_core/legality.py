@@ -10,7 +10,7 @@ Source: FLIP-433, "The Legitimacy of State Declaration and Access".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -38,6 +38,7 @@ __all__ = [
     "cell",
     "check_job",
     "check_operator",
+    "listed",
     "mode_fault",
     "refusal",
     "require_legal",
@@ -262,8 +263,12 @@ def require_legal(job: JobDeclaration) -> None:
         only = faults[0]
         raise LegalityError(only.problem, place=only.place, remedy=only.remedy)
     if faults:
-        listed = " ".join(f"({at}) {one}." for at, one in enumerate(faults, 1))
-        raise LegalityError(f"{len(faults)} faults. {listed}", place=f"job {job.name!r}")
+        raise LegalityError(f"{len(faults)} faults. {listed(faults)}", place=f"job {job.name!r}")
+
+
+def listed(findings: Iterable[Finding]) -> str:
+    """Findings in one text, numbered."""
+    return " ".join(f"({at}) {one}." for at, one in enumerate(findings, 1))
 
 
 def check_operator(operator: OperatorDeclaration) -> list[Finding]:

@@ -46,6 +46,7 @@ from state_core.commit.records import BLOB_STORE_FACTORY
 from state_core.errors import CommitError, LegalityError, NotFoundError
 from state_core.filesystem import Directory
 from state_core.formats.metadata import OperatorState, write_metadata
+from state_core.legality import listed
 from state_core.process import Job
 
 __all__ = ["STEPS", "RunOptions", "RunResult", "run_job"]
@@ -239,9 +240,8 @@ class _Run:
         findings = check_declared(self.job.declaration(), held_of_record(record))
         faults = [one for one in findings if one.fault]
         if faults:
-            listed = " ".join(f"({at}) {one}." for at, one in enumerate(faults, 1))
             raise LegalityError(
-                f"the job can't restore it. {listed}", place=f"snapshot {plan.restore!r}"
+                f"the job can't restore it. {listed(faults)}", place=f"snapshot {plan.restore!r}"
             )
 
     def _restore_location(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:

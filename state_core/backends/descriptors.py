@@ -10,31 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from state_core.declarations.functions import AggregateFunction
 from state_core.errors import DeclarationError
 from state_core.formats.meta_info import StateMetaInfo
 from state_core.formats.new_states import NewKeyedState, TypeOf
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.snapshot import StateKind
 
-__all__ = ["AggregateFunction", "StateDescriptor", "TimeToLive"]
-
-
-class AggregateFunction(Protocol):
-    """What an aggregating state does with the values that are added."""
-
-    def create_accumulator(self) -> Any:
-        """What a new key begins with."""
-
-    def add(self, value: Any, accumulator: Any) -> Any:
-        """The accumulator with one more value in it."""
-
-    def get_result(self, accumulator: Any) -> Any:
-        """What the state says when it is read."""
-
-    def merge(self, a: Any, b: Any) -> Any:
-        """Two accumulators as one."""
+__all__ = ["StateDescriptor", "TimeToLive"]
 
 
 @dataclass(frozen=True, slots=True)

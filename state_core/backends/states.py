@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from state_core.backends.descriptors import AggregateFunction
 from state_core.backends.keys import KeyContext, composite_key
 from state_core.backends.tables import DELIMITER, ListTable, MapTable, StateTable, ValueTable
+from state_core.declarations.functions import AggregateFunction
 from state_core.errors import EncodeError, KeyGroupError
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.serializers.base import TypeSerializer

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from state_core.backends.descriptors import AggregateFunction, TimeToLive
+from state_core.backends.descriptors import TimeToLive
 from state_core.backends.states import (
     AggregatingState,
     ListState,
@@ -21,6 +21,7 @@ from state_core.backends.states import (
     State,
     ValueState,
 )
+from state_core.declarations.functions import AggregateFunction
 from state_core.errors import EncodeError
 
 __all__ = [
