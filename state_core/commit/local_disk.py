@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from state_core.commit.durable_writing import write_file
 from state_core.errors import MissingFileError, UnsafePathError
 
 __all__ = ["CHUNK", "FileAttributes", "LocalDisk", "MemoryDisk", "PosixDisk", "join"]
@@ -139,7 +140,7 @@ class PosixDisk:
         target = self.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-        self._store(part, [data])
+        write_file(part, [data])
         part.replace(target)
         folder = os.open(target.parent, os.O_RDONLY)
         try:
@@ -151,7 +152,7 @@ class PosixDisk:
         """Write a new file piece by piece."""
         target = self.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._store(target, chunks)
+        write_file(target, chunks)
 
     def names(self, path: str) -> list[str]:
         """The names in a directory."""
@@ -209,15 +210,6 @@ class PosixDisk:
             shutil.rmtree(target)
         else:
             target.unlink(missing_ok=True)
-
-    @staticmethod
-    def _store(target: Path, chunks: Iterable[bytes]) -> None:
-        with target.open("wb", buffering=0) as file:
-            for piece in chunks:
-                rest = memoryview(piece)
-                while rest:
-                    rest = rest[file.write(rest) or 0 :]
-            os.fsync(file.fileno())
 
 
 class MemoryDisk:
