@@ -1,4 +1,4 @@
-"""Commits in two phases: `python -m benchmarks.commits [--keys N] [--store rocksdb|segments]`.
+"""Commits in two phases: `python -m benchmarks.commits [--keys N] [--value BYTES] [--store NAME]`.
 
 What processing loses while an upload runs, against commits that processing waits for; what an
 increment sends; what a restore from blobs is against one from a changelog, on the same state. The
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import harmonic_mean
+from threading import Lock
 
 from benchmarks.measuring import Row, print_table
 from state_core.commit import (
@@ -36,7 +37,7 @@ from state_core.commit import (
 from state_core.commit.rocksdb_store import rocksdb_spec
 from state_core.filesystem import Directory
 
-VALUE_BYTES = 200
+VALUE_BYTES = 100  # behind keys of 16, as RocksDB's own benchmark has it
 LINE_MB = 100
 PART = 2000
 ROUNDS = 6
@@ -50,9 +51,14 @@ FLOOR_MB = 50
 
 
 class Line(FileSystemBlobStore):
-    """A blob store behind a line of so many bytes a second."""
+    """A blob store behind one line of so many bytes a second, whoever sends."""
 
     bytes_a_second = 0.0
+
+    def __init__(self, directory: Directory) -> None:
+        super().__init__(directory)
+        self._free = 0.0
+        self._lock = Lock()
 
     def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
         """Store a blob, no faster than the line."""
@@ -60,10 +66,16 @@ class Line(FileSystemBlobStore):
         def slowed() -> Iterable[bytes]:
             for piece in chunks:
                 if self.bytes_a_second:
-                    time.sleep(len(piece) / self.bytes_a_second)
+                    time.sleep(self._wait(len(piece)))
                 yield piece
 
         return super().put(folder, name, slowed())
+
+    def _wait(self, size: int) -> float:
+        with self._lock:
+            now = time.perf_counter()
+            self._free = max(now, self._free) + size / self.bytes_a_second
+            return self._free - now
 
 
 class Bench:
@@ -93,10 +105,10 @@ class Bench:
         return context, TaskStart(context, settings, checkpoints, factories).start()
 
 
-def process(context: TaskContext, keys: list[bytes]) -> float:
+def process(context: TaskContext, keys: list[bytes], size: int) -> float:
     """Messages a second: each reads a key and writes it."""
     store = context.stores.open("store")
-    value = random.randbytes(VALUE_BYTES)  # noqa: S311 - no secret
+    value = random.randbytes(size)  # noqa: S311 - no secret
     began = time.perf_counter()
     for key in keys:
         store.get(key)
@@ -104,7 +116,7 @@ def process(context: TaskContext, keys: list[bytes]) -> float:
     return len(keys) / (time.perf_counter() - began)
 
 
-def beside(bench: Bench, keys: list[bytes]) -> tuple[float, float, float]:
+def beside(bench: Bench, keys: list[bytes], size: int) -> tuple[float, float, float]:
     """Messages a second behind a commit that is done, beside its upload, and waiting for each.
 
     The first two are measured from the flush of a commit on, as a store whose memtable was just
@@ -115,21 +127,21 @@ def beside(bench: Bench, keys: list[bytes]) -> tuple[float, float, float]:
     some = [chosen.choice(keys) for _ in range(len(keys) // 4)]
     bench.blobs.bytes_a_second = LINE_MB * 1e6
     parts = [some[at : at + PART] for at in range(0, len(some), PART)]
-    process(context, some)
+    process(context, some, size)
     alone, along = [], []
     for _ in range(ROUNDS):
         started.commits.commit({})
         began = len(along)
         while started.commits.under_way:
-            along.append(process(context, parts[len(along) % len(parts)]))
-        process(context, some)
+            along.append(process(context, parts[len(along) % len(parts)], size))
+        process(context, some, size)
         started.commits.commit({})
         started.commits.wait()
-        alone += [process(context, parts[at % len(parts)]) for at in range(began, len(along))]
-        process(context, some)
+        alone += [process(context, parts[at % len(parts)], size) for at in range(began, len(along))]
+        process(context, some, size)
     began_at = time.perf_counter()
     for _ in range(ROUNDS):
-        process(context, some)
+        process(context, some, size)
         started.commits.commit({})
         started.commits.wait()
     waited = ROUNDS * len(some) / (time.perf_counter() - began_at)
@@ -153,17 +165,17 @@ def restores(bench: Bench) -> tuple[float, float]:
     return took[0], took[1]
 
 
-def measure(work: Path, store: str, count: int) -> list[Row]:
+def measure(work: Path, store: str, count: int, size: int) -> list[Row]:
     """All of it once."""
     keys = [b"key-%012d" % number for number in range(count)]
-    megabytes = count * (VALUE_BYTES + len(keys[0])) / 1e6
+    megabytes = count * (size + len(keys[0])) / 1e6
     with ThreadPoolExecutor(1) as pool:
         bench = Bench(work, store, pool)
         context, started = bench.start("host")
         value = random.Random(2)  # noqa: S311 - no secret
         opened = context.stores.open("store")
         for key in keys:
-            opened.put(key, value.randbytes(VALUE_BYTES))
+            opened.put(key, value.randbytes(size))
         began = time.perf_counter()
         started.commits.commit({})
         stopped = time.perf_counter() - began
@@ -171,13 +183,13 @@ def measure(work: Path, store: str, count: int) -> list[Row]:
         whole = time.perf_counter() - began
         first = context.measures["bytes_sent"]
         for key in keys[::100]:
-            opened.put(key, value.randbytes(VALUE_BYTES))
+            opened.put(key, value.randbytes(size))
         started.commits.commit({})
         started.commits.wait()
         second = context.measures["bytes_sent"] - first
         started.commits.close()
         from_blobs, from_changelog = restores(bench)
-        alone, along, waited = beside(bench, keys)
+        alone, along, waited = beside(bench, keys, size)
     return [
         Row("messages beside an upload", f"{along:,.0f}/s", f"none under way {alone:,.0f}/s",
             along / alone, 0.9),
@@ -198,13 +210,14 @@ def measure(work: Path, store: str, count: int) -> list[Row]:
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, default=2_000_000)
+    parser.add_argument("--value", type=int, default=VALUE_BYTES, help="bytes of a value")
     parser.add_argument("--store", choices=sorted(SPECS), default="rocksdb")
     parser.add_argument("--dir", default=None, help="where to put some gigabytes meanwhile")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.dir) as name:
-        rows = measure(Path(name), given.store, given.keys)
-    title = f"Commits of {given.keys:,} keys of {VALUE_BYTES} bytes, {given.store}"
+        rows = measure(Path(name), given.store, given.keys, given.value)
+    title = f"Commits of {given.keys:,} keys with values of {given.value} bytes, {given.store}"
     print_table(f"{title}, uploads at {LINE_MB} MB/s", rows)
 
 

@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from state_core.commit.clocks import now_millis
-from state_core.commit.local_disk import CHUNK, join
+from state_core.commit.local_disk import join
 from state_core.errors import DeletedBlobError, MissingFileError
 from state_core.filesystem import Directory
 
 __all__ = ["BlobStore", "FileSystemBlobStore", "MemoryBlobStore", "deleted", "folder_of"]
 
 THIRTY_DAYS_MS = 30 * 24 * 3600 * 1000
+CHUNK = 1 << 20
 _BLOBS = "blobs"
 _EXPIRING = "expiring"
 

@@ -22,7 +22,8 @@ from state_core.errors import MissingFileError, UnsafePathError
 
 __all__ = ["CHUNK", "FileAttributes", "LocalDisk", "MemoryDisk", "PosixDisk", "join"]
 
-CHUNK = 1 << 20
+# a thread that uploads may wait for the interpreter at every chunk, so these are large
+CHUNK = 1 << 22
 _NOT_THERE = "it was removed by hand, or by another process: restart the task to restore it"
 
 
