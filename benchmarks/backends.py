@@ -1,6 +1,6 @@
 """Working state: snapshots of the heap backend, state beyond memory, and a keyed running sum.
 
-Run by itself: `python -m benchmarks.backends [--entries N] [--records N] [--peer-records N]`.
+Run by itself: `python -m benchmarks.backends [--entries N] [--records N] [--beyond MB]`.
 
 The peers are Flink's State Processor API, writing a savepoint of as many entries, and Spark's
 `transformWithStateInPandas`, which keeps the same sums; that one is given fewer records and keys,
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import string
 import tempfile
 import time
 from collections.abc import Iterator
@@ -44,6 +45,9 @@ from state_core.snapshot import StateKind
 
 BATCH = 1 << 17
 SMALL_MEMORY = 16 << 20
+TEXT_BYTES = 1000
+TEXTS = 4096
+READS = 200 * TEXTS
 ALL = KeyGroupRange(0, 127)
 I64Array = npt.NDArray[np.int64]
 
@@ -187,25 +191,50 @@ def sums(work: Path, records: int, peer_records: int) -> list[Row]:
     return rows
 
 
-def beyond_memory(work: Path, records: int) -> Row:
-    """RocksDB with little memory, and much more state."""
+def beyond_memory(work: Path, megabytes: int) -> list[Row]:
+    """RocksDB with little memory, and much more state: written, read, and a savepoint of it."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    backend = rocksdb_backend(BackendConfiguration("Long", ALL, 128), work, SMALL_MEMORY)
+    backend = rocksdb_backend(BackendConfiguration("Long", ALL, 128), work / "beyond", SMALL_MEMORY)
     state: Any = backend.state(StateDescriptor("text", StateKind.VALUE, "String"))
-    count = max(records // 50, 1)
-    text = pa.array(["0123456789abcdef" * 64])
+    count = megabytes * 1_000_000 // TEXT_BYTES
+    random = np.random.default_rng(7)
+    letters = np.frombuffer((string.ascii_letters + string.digits + "+/").encode(), np.uint8)
+    # text that RocksDB can't compress; what belongs to a key is found by its number again
+    texts = pa.array(
+        [letters[random.integers(0, 64, TEXT_BYTES)].tobytes().decode() for _ in range(TEXTS)]
+    )
 
-    def run() -> None:
-        for at in range(0, count, 1 << 12):
-            keys = pa.array(np.arange(at, min(at + (1 << 12), count)))
-            columns = encode_keys(backend, state, keys)
-            put_many(columns, text.take(pa.array(np.zeros(len(keys), np.int64))))
+    def batch(numbers: I64Array) -> tuple[Any, pa.Array]:
+        keys = numbers * 7919 % count
+        return encode_keys(backend, state, pa.array(keys)), texts.take(pa.array(keys % TEXTS))
 
-    took = seconds(run, 1)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    def write() -> None:
+        for at in range(0, count, TEXTS):
+            columns, values = batch(np.arange(at, min(at + TEXTS, count)))
+            put_many(columns, values)
+
+    def read() -> None:
+        for _ in range(READS // TEXTS):
+            columns, values = batch(random.integers(0, count, TEXTS))
+            if get_many(columns) != values:
+                raise AssertionError("RocksDB does not say what was put there")
+
+    def savepoint() -> None:
+        target = Directory(work / "beyond-savepoint")
+        target.create()
+        backend.snapshot(SnapshotTarget(1, target), savepoint=True).run()
+
+    rows = []
+    for what, entries, run in (("written", count, write), ("read at random", READS, read),
+                               ("in a savepoint", count, savepoint)):  # fmt: skip
+        took = seconds(run, 1)
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        rows.append(
+            Row(f"{megabytes:,} MB in RocksDB with {SMALL_MEMORY >> 20} MB of memory, {what}",
+                f"{rate(entries, took)}, process grew by {grown:.0f} MB")
+        )  # fmt: skip
     backend.close()
-    what = f"{count * 1024 / 1e6:,.0f} MB in RocksDB with {SMALL_MEMORY >> 20} MB of memory"
-    return Row(what, f"{rate(count, took)}, process grew by {grown:.0f} MB")
+    return rows
 
 
 def main() -> None:
@@ -214,11 +243,12 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=5_000_000)
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--peer-records", type=int, default=500_000)
+    parser.add_argument("--beyond", type=int, default=4000, help="megabytes of state in RocksDB")
     parser.add_argument("--dir", default=None, help="where to put some gigabytes meanwhile")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.dir) as name:
         work = Path(name)
-        rows = [beyond_memory(work, given.records)]
+        rows = beyond_memory(work, given.beyond)
         rows += snapshots(work, given.entries)
         rows += sums(work, given.records, given.peer_records)
         print_table("Working state", rows)
