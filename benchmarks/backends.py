@@ -89,7 +89,7 @@ def snapshots(work: Path, entries: int) -> list[Row]:
         to=(work / "peer").as_uri(),
     )  # fmt: skip
     name = "State Processor API write"
-    again, _ = counting("String")
+    again = heap_backend(BackendConfiguration("String", ALL, 128))
     took = seconds(lambda: restore_backend(again, handles[:1], directory), 1)
     return [
         compare("heap snapshot", entries, ours, theirs, name, 5),
@@ -194,7 +194,7 @@ def sums(work: Path, records: int, peer_records: int) -> list[Row]:
 def beyond_memory(work: Path, megabytes: int) -> list[Row]:
     """RocksDB with little memory, and much more state: written, read, and a savepoint of it."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    backend = rocksdb_backend(BackendConfiguration("Long", ALL, 128), work / "beyond", SMALL_MEMORY)
+    backend = rocksdb_backend(BackendConfiguration("Long", ALL, 128), work, SMALL_MEMORY)
     state: Any = backend.state(StateDescriptor("text", StateKind.VALUE, "String"))
     count = megabytes * 1_000_000 // TEXT_BYTES
     random = np.random.default_rng(7)
