@@ -23,12 +23,15 @@ from pipelines.lake.import_slice import (
     TableTarget,
     import_slice,
 )
+from pipelines.lake.import_targets import (
+    key_serializer,
+    known_units,
+    previous_units,
+    table_targets,
+)
 from pipelines.lake.names import (
     check_names,
     default_snapshot_id,
-    keyed_table,
-    queue_table,
-    timers_table,
 )
 from pipelines.lake.operator_tables import (
     OperatorTask,
@@ -46,19 +49,15 @@ from pipelines.lake.records import (
     SnapshotRecord,
     StateRecord,
     TableRecord,
-    UnitRecord,
 )
-from pipelines.lake.table_rows import parse_recorded
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import Partitioning, plan_unit_slices
 from state_core.errors import ConflictError
 from state_core.formats import open_snapshot
-from state_core.formats.meta_info import read_state_meta_info
 from state_core.formats.reader import METADATA_FILE, snapshot_directory
 from state_core.formats.state_files import StateFiles
-from state_core.snapshot import KeyedState, Operator, StateKind
-from state_core.wire import DataInput
+from state_core.snapshot import Operator
 
 __all__ = ["ImportResult", "import_snapshot"]
 
@@ -153,7 +152,7 @@ class _Import:
         size = sum(operator.total_bytes for operator in self.snapshot.operators)
         engine = choose_engine(wanted, size) if isinstance(wanted, str) else wanted
         previous = self.lake.latest(self.job)
-        tables = {one.label: _tables(self.lake, self.job, one) for one in self._operators()}
+        tables = {one.label: table_targets(self.lake, self.job, one) for one in self._operators()}
         self.operator_tables = operator_table_paths(self.job, self._operators())
         paths = [target.path for targets in tables.values() for target in targets]
         paths += self.operator_tables.values()
@@ -213,7 +212,7 @@ class _Import:
     ) -> dict[str, list[SliceResult]]:
         tasks = []
         for operator in self._operators():
-            known = _known_units(operator, previous)
+            known = known_units(operator, previous)
             targets = tuple(
                 replace(one, known=known.get(one.path, {})) for one in tables[operator.label]
             )
@@ -304,7 +303,7 @@ class _Import:
     ) -> TableRecord:
         """Make what was written and what was kept the table's next version."""
         partitioning = Partitioning(operator.max_parallelism)
-        known = {(one.first, one.last): one for one in _previous_units(previous, target.path)}
+        known = {(one.first, one.last): one for one in previous_units(previous, target.path)}
         units = [
             unit if unit.path else known[unit.first, unit.last]
             for result in results
@@ -330,7 +329,7 @@ class _Import:
         tables = []
         for state in operator.operator_states:
             path = self.operator_tables[operator.operator_id, state.name]
-            known = {(one.first, one.last): one for one in _previous_units(previous, path)}
+            known = {(one.first, one.last): one for one in previous_units(previous, path)}
             units = [
                 one.unit if one.unit.path else known[one.unit.first, one.unit.last]
                 for one in pieces
@@ -342,76 +341,6 @@ class _Import:
             )
             tables.append(TableRecord(path, version, "", units))
         return tables
-
-
-def _tables(lake: Lake, job: str, operator: Operator) -> list[TableTarget]:
-    """The tables of an operator: one a state, and one for all timers if they are alike."""
-    wanted: list[tuple[str, tuple[str, ...]]] = [
-        (keyed_table(job, operator.label, state.name), (state.name,))
-        for state in operator.keyed_states
-        if state.kind is not StateKind.TIMERS
-    ]
-    if len({str(queue.schema) for queue in operator.timers}) == 1:
-        path = timers_table(job, operator.label)
-        wanted.append((path, tuple(queue.name for queue in operator.timers)))
-    else:
-        names = [one.name for one in operator.timers]
-        wanted += [(queue_table(job, operator.label, name), (name,)) for name in names]
-    column = Partitioning(operator.max_parallelism).column
-    return [TableTarget(_path_for(lake, path, column), names) for path, names in wanted]
-
-
-def _path_for(lake: Lake, path: str, column: str) -> str:
-    """The path, or one beside it if its table is partitioned otherwise: that is for good."""
-    table = lake.table(path).open()
-    taken = table is not None and table.metadata().partition_columns != [column]
-    return f"{path}~{column}" if taken else path
-
-
-def _previous_units(previous: SnapshotRecord | None, path: str) -> list[UnitRecord]:
-    if previous is None:
-        return []
-    found = [t for op in previous.operators for t in op.tables if t.path == path]
-    return found[0].units if found else []
-
-
-def _known_units(
-    operator: Operator, previous: SnapshotRecord | None
-) -> dict[str, dict[tuple[int, int], bytes]]:
-    """Fingerprints of the previous snapshot's units, where its types are this one's."""
-    if previous is None:
-        return {}
-    before = [one for one in previous.operators if one.operator_id == operator.operator_id]
-    if not before or before[0].max_parallelism != operator.max_parallelism:
-        return {}
-    types = {_types(state) for state in operator.keyed_states}
-    alike = {
-        state.table
-        for state in before[0].states
-        if _types(parse_recorded(before[0], state)) in types
-    }
-    return {
-        table.path: {
-            (one.first, one.last): one.fingerprint for one in table.units if one.fingerprint
-        }
-        for table in before[0].tables
-        if table.path in alike
-    }
-
-
-def _types(state: KeyedState) -> tuple[object, ...]:
-    """What must be the same for equal bytes to be equal rows.
-
-    Serializers of one name may read the same bytes as other values: the constants of an enum can
-    be others, and a subclass be known to one POJO that another says nothing of.
-    """
-    source = DataInput(state.meta_info, f"state {state.name!r}")
-    serializers = read_state_meta_info(source).serializers.items()
-    return (
-        state.name, state.kind, state.key_type, state.namespace_type, state.value_type,
-        state.user_key_type, state.with_ttl, str(state.schema),
-        tuple(sorted((role, one.encoded) for role, one in serializers)),
-    )  # fmt: skip
 
 
 def _describe_operator(
@@ -447,7 +376,7 @@ def _describe_operator(
         operator.parallelism,
         operator.max_parallelism,
         operator.keyed_states[0].key_type if operator.keyed_states else "",
-        operator.keyed_files[0].key_serializer if operator.keyed_states else b"",
+        key_serializer(operator),
         states,
         tables,
         operator_states,

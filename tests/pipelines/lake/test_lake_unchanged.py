@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipelines.lake.catalog import Lake
+from pipelines.lake.import_targets import known_units
 from pipelines.lake.importing import ImportResult, import_snapshot
 from pipelines.lake.records import SnapshotRecord, UnitRecord
+from state_core.formats import open_snapshot
 from tests.lakes import (
     KINDS,
     LOCAL,
@@ -164,3 +167,13 @@ def test_a_second_import_after_all_went(lake: Lake, tmp_path: Path) -> None:
     third = import_as(lake, WORDS, "third")
     assert third.entries == 300
     assert exported(lake, "third", tmp_path / "out") == entries(WORDS)
+
+
+def test_other_keys_of_the_same_bytes(lake: Lake) -> None:
+    """Where another serializer wrote the keys, no file of before can say what they are."""
+    record = run(lake, WORDS, "first").record
+    (operator,) = (one for one in open_snapshot(WORDS).operators if one.label == "counter")
+    assert known_units(operator, record)
+    (before,) = (one for one in record.operators if one.label == "counter")
+    other = replace(before, key_serializer=before.key_serializer + b"\0")
+    assert known_units(operator, replace(record, operators=[other])) == {}
