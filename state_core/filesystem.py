@@ -96,7 +96,7 @@ class Directory:
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
         text = os.fspath(location)
-        self.scheme = self.query = self.credentials = ""
+        self.scheme = self.query = self.credentials = self.host = ""
         if "://" in text or text.startswith("file:"):
             parts = urlsplit(text)
             self.scheme, self.query = parts.scheme, parts.query
@@ -112,6 +112,8 @@ class Directory:
                 ) from error
         else:
             self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
+        if self.scheme and self.root.startswith("/"):  # elsewhere a path begins with the bucket
+            self.host = authority
         self.root = self.root.rstrip("/") or "/"
         self.local = isinstance(self.filesystem, fs.LocalFileSystem)
 
@@ -121,7 +123,7 @@ class Directory:
     @property
     def uri(self) -> str:
         """The directory as other programs know it: a local path, or a URI without options."""
-        return self.root if self.local else f"{self.scheme}://{self.root}"
+        return self.root if self.local else f"{self.scheme}://{self.host}{self.root}"
 
     @property
     def location(self) -> str:
@@ -130,7 +132,7 @@ class Directory:
             return str(self.root)
         credentials = f"{self.credentials}@" if self.credentials else ""
         query = f"?{self.query}" if self.query else ""
-        return f"{self.scheme}://{credentials}{self.root}{query}"
+        return f"{self.scheme}://{credentials}{self.host}{self.root}{query}"
 
     def full(self, path: str = "") -> str:
         """The whole path of a file in it, for messages and for its file system."""
