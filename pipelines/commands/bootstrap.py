@@ -12,10 +12,10 @@ from pipelines.commands.plugins import plugins_option
 from pipelines.commands.terminal import (
     as_json,
     bytes_text,
-    console,
     json_option,
     print_table,
     progress_bar,
+    tell,
 )
 from pipelines.lake.catalog import Lake
 
@@ -113,14 +113,13 @@ def bootstrap_command(
 def _print(done: BootstrapResult, job: str | None) -> None:
     written = done.written
     entries = sum(one.entries for one in written.states)
-    out = console()
-    out.print(
-        f"wrote [bold]{written.path}[/bold]: {entries:,} entries in {written.files} files,"
+    tell(
+        f"wrote {written.path}: {entries:,} entries in {written.files} files,"
         f" {bytes_text(written.size)}, _metadata version {written.metadata_version}",
-        soft_wrap=True,
+        marked=written.path,
     )
     rows = [(one.operator, one.state, one.kind, f"{one.entries:,}") for one in written.states]
     print_table("", ("<operator", "<state", "<kind", ">entries"), rows)
     if done.record is not None:
-        out.print(f"imported as [bold]{done.record.snapshot_id}[/bold] of {job}", soft_wrap=True)
-    out.print(f"start the job with: flink run -s {written.path} ...", soft_wrap=True)
+        tell(f"imported as {done.record.snapshot_id} of {job}", marked=done.record.snapshot_id)
+    tell(f"start the job with: flink run -s {written.path} ...")

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.markup import escape
 
 from pipelines.commands.plugins import plugins_option
 from pipelines.commands.terminal import (
     as_json,
     bytes_text,
-    console,
     json_option,
     progress_bar,
+    tell,
 )
 from pipelines.lake.catalog import Lake
 from pipelines.lake.integrity import count_faults, stored_faults
@@ -31,6 +30,7 @@ from state_core.integrity import (
 __all__ = ["integrity"]
 
 SHOWN = 200
+STYLE = {True: "red", False: "green"}  # of a verdict, by whether there are faults
 
 
 @click.command()
@@ -174,31 +174,32 @@ def _plain_salvage(done: SalvageReport) -> dict[str, Any]:
 
 
 def _print(report: IntegrityReport) -> None:
-    checked, out = report.checked, console()
+    checked = report.checked
     verdict = _verdict(len(report.faults))
-    out.print(
+    tell(
         f"{verdict}: {checked.handles} handles, {checked.files} files, {bytes_text(checked.size)},"
         f" {checked.key_groups} key groups; {checked.entries} entries"
         f" ({checked.values} values decoded, {checked.hashed} keys hashed),"
         f" {checked.elements} elements of operator state",
-        soft_wrap=True,
+        marked=verdict,
+        style=STYLE[bool(report.faults)],
     )
     for one in report.faults[:SHOWN]:
-        out.print(f"\n[bold]{one.kind.value}[/bold]  {escape(str(one.where))}", soft_wrap=True)
+        tell(f"\n{one.kind.value}  {one.where!s}", marked=one.kind.value)
         said = [_what(one), one.place.removeprefix(f"{report.location}/"), f"-> {one.remedy}"]
         for line in filter(None, said):
-            out.print(f"    {line}", soft_wrap=True, markup=False)
+            tell(f"    {line}")
     if len(report.faults) > SHOWN:
-        out.print(f"... and {len(report.faults) - SHOWN} more: --json lists all")
+        tell(f"... and {len(report.faults) - SHOWN} more: --json lists all")
     if report.faults or report.unchecked:
-        out.print()
+        tell("")
     for skipped in report.unchecked:
-        out.print(f"not checked: {skipped}", soft_wrap=True, markup=False)
+        tell(f"not checked: {skipped}")
 
 
 def _verdict(faults: int) -> str:
     many = "fault" if faults == 1 else "faults"
-    return f"[red]{faults} {many}[/red]" if faults else "[green]sound[/green]"
+    return f"{faults} {many}" if faults else "sound"
 
 
 def _what(fault: Fault) -> str:
@@ -207,20 +208,19 @@ def _what(fault: Fault) -> str:
 
 
 def _print_salvage(done: SalvageReport) -> None:
-    out = console()
     if done.path is None:
-        out.print("nothing can be salvaged: without `_metadata` nobody knows what the files are")
+        tell("nothing can be salvaged: without `_metadata` nobody knows what the files are")
         return
-    out.print(
-        f"wrote [bold]{escape(done.path)}[/bold]: {done.entries} entries, {done.elements} elements"
+    tell(
+        f"wrote {done.path}: {done.entries} entries, {done.elements} elements"
         f" of operator state; {'lost:' if done.lost else 'nothing is lost'}",
-        soft_wrap=True,
+        marked=done.path,
     )
     for one in done.lost[:SHOWN]:
         where = str(one.where) or "the snapshot"
-        out.print(f"    {where}: {_amount(one)} ({one.why})", soft_wrap=True, markup=False)
+        tell(f"    {where}: {_amount(one)} ({one.why})")
     if len(done.lost) > SHOWN:
-        out.print(f"... and {len(done.lost) - SHOWN} more: --json lists all")
+        tell(f"... and {len(done.lost) - SHOWN} more: --json lists all")
 
 
 def _amount(loss: Loss) -> str:
@@ -230,7 +230,7 @@ def _amount(loss: Loss) -> str:
 
 
 def _print_lake(name: str, faults: list[str]) -> None:
-    out = console()
-    out.print(f"{_verdict(len(faults))}: {escape(name)}", soft_wrap=True)
+    verdict = _verdict(len(faults))
+    tell(f"{verdict}: {name}", marked=verdict, style=STYLE[bool(faults)])
     for one in faults:
-        out.print(f"  {one}", soft_wrap=True, markup=False)
+        tell(f"  {one}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pipelines.commands.plugins import plugins_option
-from pipelines.commands.terminal import as_json, console, json_option, print_table
+from pipelines.commands.terminal import as_json, json_option, print_table, tell
 from pipelines.lake.catalog import Lake
 from pipelines.lake.legality import check_declared, held_of_record, load_job
 from state_core import open_snapshot
@@ -89,7 +89,7 @@ def _print(findings: list[Finding], faults: int) -> None:
     if findings:
         print_table(title, ("<severity", "<rule", "<operator", "<state", "<what"), rows)
     else:
-        console().print(title)
+        tell(title)
 
 
 def _count(count: int, what: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pipelines.commands.terminal import as_json, bytes_text, console, json_option, print_table
+from pipelines.commands.terminal import as_json, bytes_text, json_option, print_table, tell
 from pipelines.lake.checkpoint_dropping import drop_records
 from pipelines.lake.checkpoint_migrating import REFUSED, changelog_of, migrate_records
 from pipelines.lake.checkpoint_records import (
@@ -199,9 +199,7 @@ def drop(location: str, blobs: str | None, keep: int, as_json_: bool) -> None:
         as_json(asdict(done))
         return
     freed = f"; {done.blobs} blobs removed, {done.blobs_kept} kept" if blobs else ""
-    console().print(
-        f"{done.records} records removed, {done.records_kept} kept{freed}", soft_wrap=True
-    )
+    tell(f"{done.records} records removed, {done.records_kept} kept{freed}")
 
 
 @checkpoints.command()

@@ -11,11 +11,11 @@ from pipelines.commands.lake import engine_option, job_option, lake_option
 from pipelines.commands.terminal import (
     as_json,
     bytes_text,
-    console,
     json_option,
     plain,
     print_table,
     progress_bar,
+    tell,
 )
 from pipelines.lake.catalog import Lake
 from pipelines.lake.diffing import diff_snapshots
@@ -72,11 +72,10 @@ def diff(
             for one in found
         ]
         print_table(f"{earlier} → {later}", columns, rows)
-        out = console()
         for one in found:
             for example in one.examples:
                 text = json.dumps(plain(example), ensure_ascii=False)
-                out.print(f"{one.operator}/{one.state} {text}", soft_wrap=True, markup=False)
+                tell(f"{one.operator}/{one.state} {text}")
     if fail_on_diff and any(one.status != "same" for one in found):
         context.exit(1)
 
@@ -124,11 +123,11 @@ def _print(plan: OperatorPlan) -> None:
     if any(one.entries for one in plan.subtasks) or not plan.operator_states:
         _print_key_groups(plan, title)
     else:
-        console().print(title)
+        tell(title)
     for name, counts in plan.operator_states.items():
         shown = ", ".join(map("{:,}".format, counts[:SHOWN_SUBTASKS]))
         more = ", …" if len(counts) > SHOWN_SUBTASKS else ""
-        console().print(f"  operator state {name}: {shown}{more} elements by subtask")
+        tell(f"  operator state {name}: {shown}{more} elements by subtask")
 
 
 def _print_key_groups(plan: OperatorPlan, title: str) -> None:
@@ -140,4 +139,4 @@ def _print_key_groups(plan: OperatorPlan, title: str) -> None:
     columns = (">subtask", "<key groups", ">entries", ">bytes", ">from other subtasks")
     print_table(title, columns, rows)
     if len(plan.subtasks) > SHOWN_SUBTASKS:
-        console().print(f"… and {len(plan.subtasks) - SHOWN_SUBTASKS} more (--json shows all)")
+        tell(f"… and {len(plan.subtasks) - SHOWN_SUBTASKS} more (--json shows all)")

@@ -9,10 +9,10 @@ import click
 from pipelines.commands.terminal import (
     as_json,
     bytes_text,
-    console,
     json_option,
     print_table,
     progress_bar,
+    tell,
 )
 from pipelines.flink_conf import COMPRESSION_KEY, compression_of, parse_conf
 from state_core.formats.recompression import Recompression, recompress_snapshot
@@ -66,10 +66,10 @@ def compress(
 def _print(done: Recompression) -> None:
     before = sum(one.before_bytes for one in done.states)
     after = sum(one.after_bytes for one in done.states)
-    console().print(
-        f"wrote [bold]{done.path}[/bold], compression {done.compression}:"
+    tell(
+        f"wrote {done.path}, compression {done.compression}:"
         f" {bytes_text(int(after))} of state, {bytes_text(int(before))} before",
-        soft_wrap=True,
+        marked=done.path,
     )
     rows = [
         (one.operator, one.state, bytes_text(int(one.content_bytes)),

@@ -13,10 +13,10 @@ from pipelines.commands.lake import engine_option, job_option, lake_option
 from pipelines.commands.terminal import (
     as_json,
     bytes_text,
-    console,
     json_option,
     print_table,
     progress_bar,
+    tell,
 )
 from pipelines.lake.catalog import Lake
 from pipelines.lake.editing import EditResult, SnapshotEdit, edit_snapshot
@@ -181,11 +181,11 @@ def _report(done: EditResult) -> dict[str, Any]:
 def _print(done: EditResult, parent: str) -> None:
     record = done.record
     saved = sum(one.state_bytes[0] - one.state_bytes[1] for one in done.changes)
-    console().print(
-        f"made [bold]{record.snapshot_id}[/bold] from {parent}: {record.entries:,} entries,"
+    tell(
+        f"made {record.snapshot_id} from {parent}: {record.entries:,} entries,"
         f" {bytes_text(record.state_bytes)} of state ({bytes_text(saved)} less);"
         f" wrote {bytes_text(record.written_bytes)}",
-        soft_wrap=True,
+        marked=record.snapshot_id,
     )
     if done.changes:
         rows = [

@@ -8,7 +8,7 @@ import click
 
 from pipelines.commands.compress import conf_option
 from pipelines.commands.lake import engine_option, job_option, lake_option
-from pipelines.commands.terminal import as_json, bytes_text, console, json_option, progress_bar
+from pipelines.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
 from pipelines.flink_conf import compression_of, parse_conf
 from pipelines.lake.catalog import Lake
 from pipelines.lake.exporting import export_snapshot
@@ -84,10 +84,9 @@ def export(
     if as_json_:
         as_json(asdict(done))
         return
-    out = console()
-    out.print(
-        f"exported {snapshot_id} to [bold]{done.path}[/bold]: {done.files} files,"
+    tell(
+        f"exported {snapshot_id} to {done.path}: {done.files} files,"
         f" {bytes_text(done.size)}, _metadata version {done.metadata_version}",
-        soft_wrap=True,
+        marked=done.path,
     )
-    out.print(f"restore it with: flink run -s {done.path} ...", soft_wrap=True)
+    tell(f"restore it with: flink run -s {done.path} ...")

@@ -9,7 +9,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.commands.terminal import as_json, bytes_text, console, json_option, print_table
+from pipelines.commands.terminal import as_json, bytes_text, json_option, print_table, tell
 from state_core.formats import open_snapshot
 from state_core.measure import measure_operator
 from state_core.non_keyed import NonKeyedState
@@ -179,10 +179,9 @@ def _describe_subtasks(
 
 
 def _print(report: dict[str, Any]) -> None:
-    out = console()
     kind = " ".join(dict.fromkeys(filter(None, (report["format"], report["kind"]))))
-    out.print(f"[bold]{report['location']}[/bold]", soft_wrap=True)
-    out.print(
+    tell(f"{report['location']}", marked=report["location"])
+    tell(
         f"{kind or 'snapshot'}, checkpoint {report['checkpoint_id']}, _metadata version"
         f" {report['metadata_version']}, compression {report['compression']},"
         f" {bytes_text(report['size_bytes'])}\n"
@@ -216,7 +215,6 @@ def _print(report: dict[str, Any]) -> None:
 def _print_states(operator: dict[str, Any]) -> None:
     if not operator["keyed_states"] and not operator["operator_states"]:
         return
-    out = console()
     label = operator["operator-uid"] or operator["operator-uid-hash"]
     counted = any("entries" in state for state in operator["keyed_states"])
     columns = [
@@ -250,13 +248,13 @@ def _print_states(operator: dict[str, Any]) -> None:
         heavy = ", ".join(
             f"{one['key_group']} ({bytes_text(one['stored_bytes'])})" for one in groups["heaviest"]
         )
-        out.print(
+        tell(
             f"{groups['with_data']} of {operator['operator-max-parallelism']} key groups have data;"
             f" skew {groups['skew']}; heaviest: {heavy}"
         )
         for when, plan in operator["subtasks"].items():
             sizes = [one["state_bytes"] for one in plan["subtasks"]]
-            out.print(
+            tell(
                 f"{'at' if when == 'now' else 'what if at'} parallelism {plan['parallelism']}:"
                 f" {bytes_text(min(sizes))} to {bytes_text(max(sizes))} a subtask,"
                 f" skew {plan['skew']}"

@@ -11,10 +11,10 @@ from pipelines.commands.plugins import plugins_option
 from pipelines.commands.terminal import (
     as_json,
     bytes_text,
-    console,
     json_option,
     print_table,
     progress_bar,
+    tell,
 )
 from pipelines.lake.catalog import Lake
 from pipelines.lake.committing import commit_snapshot
@@ -96,15 +96,14 @@ def import_command(
             }
         )
         return
-    out = console()
     if not done.new:
-        out.print(f"{job} has snapshot {record.snapshot_id} already: nothing to do", soft_wrap=True)
+        tell(f"{job} has snapshot {record.snapshot_id} already: nothing to do")
         return
-    out.print(
-        f"imported [bold]{record.snapshot_id}[/bold] of {job}: {record.entries:,} entries,"
+    tell(
+        f"imported {record.snapshot_id} of {job}: {record.entries:,} entries,"
         f" {bytes_text(record.state_bytes)} of state; wrote {done.written_units} files"
         f" ({bytes_text(record.written_bytes)}), kept {done.kept_units}",
-        soft_wrap=True,
+        marked=record.snapshot_id,
     )
     versions = {one.path: one.version for op in record.operators for one in op.tables}
     rows = [
@@ -157,12 +156,11 @@ def commit(
         changed = {name: {"before": a, "after": b} for name, (a, b) in done.changed.items()}
         as_json(_summary(done.record) | {"changed": changed})
         return
-    out = console()
-    out.print(f"committed [bold]{snapshot_id}[/bold], made from {parent}", soft_wrap=True)
+    tell(f"committed {snapshot_id}, made from {parent}", marked=snapshot_id)
     for name, (before, after) in done.changed.items():
-        out.print(f"  {name}: {before:,} entries before, {after:,} now")
+        tell(f"  {name}: {before:,} entries before, {after:,} now")
     if not done.changed:
-        out.print("  no table differs from the parent's")
+        tell("  no table differs from the parent's")
 
 
 @click.command()
@@ -216,10 +214,9 @@ def drop(
         as_json(asdict(done))
         return
     names = ", ".join(done.dropped) or "nothing"
-    console().print(
+    tell(
         f"dropped {names}: {bytes_text(done.freed_bytes)} freed in {done.files} files;"
-        f" {len(done.kept)} snapshots kept",
-        soft_wrap=True,
+        f" {len(done.kept)} snapshots kept"
     )
 
 

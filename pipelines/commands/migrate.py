@@ -6,7 +6,7 @@ import click
 
 from pipelines.commands.lake import engine_option, job_option, lake_option
 from pipelines.commands.plugins import plugins_option
-from pipelines.commands.terminal import as_json, console, json_option, print_table, progress_bar
+from pipelines.commands.terminal import as_json, json_option, print_table, progress_bar, tell
 from pipelines.lake.catalog import Lake
 from pipelines.lake.changes import read_changes
 from pipelines.migrations import Outcome, migrate_one, preview_migration
@@ -94,6 +94,6 @@ def migrate(
         columns = ("<snapshot", "<made", "<outcome", ">values", "<why")
         print_table(f"{state} of {len(outcomes)} snapshots", columns, rows)
         if dry_run:
-            console().print("a dry run: nothing was changed")
+            tell("a dry run: nothing was changed")
     if failed:
         context.exit(1)

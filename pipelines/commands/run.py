@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from pipelines.commands.plugins import plugins_option
-from pipelines.commands.terminal import as_json, console, json_option, print_table, progress_bar
+from pipelines.commands.terminal import as_json, json_option, print_table, progress_bar, tell
 from pipelines.lake.catalog import Lake
 from pipelines.lake.legality import load_runnable
 from pipelines.runtime import RunOptions, RunResult, run_job
@@ -84,13 +84,12 @@ def run(
 
 def _print(done: RunResult) -> None:
     if not done.run:
-        console().print("nothing new: no source has got anything since the last run")
+        tell("nothing new: no source has got anything since the last run")
         return
     again = ", begun before" if done.resumed else ""
-    console().print(
-        f"run [bold]{done.run}[/bold]{again}: {done.records:,} records in;"
-        f" state is snapshot {done.snapshot_id}",
-        soft_wrap=True,
+    tell(
+        f"run {done.run}{again}: {done.records:,} records in; state is snapshot {done.snapshot_id}",
+        marked=f"run {done.run}",
     )
     rows = [(name, f"{count:,}") for name, count in done.rows.items()]
     print_table("", ("<sink", ">rows"), rows)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from pipelines.commands.terminal import console, json_option, plain, print_table
+from pipelines.commands.terminal import json_option, plain, print_table, tell
 from pipelines.lake.catalog import Lake
 from state_core.errors import StateError
 
@@ -70,7 +70,7 @@ def sql(
     rows = [[_cell(value) for value in row.values()] for row in found.to_pylist()]
     print_table("", [f"<{name}" for name in found.column_names], rows)
     if found.num_rows == limit:
-        console().print(f"the first {limit} rows (--limit)")
+        tell(f"the first {limit} rows (--limit)")
 
 
 def _cell(value: Any) -> str:

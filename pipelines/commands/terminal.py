@@ -20,19 +20,33 @@ from pipelines.shown import bytes_text, plain
 __all__ = [
     "as_json",
     "bytes_text",
-    "console",
     "json_option",
     "plain",
     "print_table",
     "progress_bar",
+    "tell",
 ]
 
 json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON, for scripts.")
 
 
-def console() -> Console:
+def _console() -> Console:
     """Where people read: as wide as the terminal, and wide enough where there is none."""
     return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+
+
+def tell(line: str, marked: str = "", style: str = "bold") -> None:
+    """Print a line as it is, however long: a name in it may look like markup.
+
+    Args:
+        line: The line.
+        marked: What of it is printed otherwise.
+        style: How.
+    """
+    text = Text(line)
+    if marked:
+        text.highlight_words([marked], style)
+    _console().print(text, soft_wrap=True)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -44,10 +58,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         )
     for row in rows:
         made.add_row(*map(Text, row))  # a name may look like markup: `[kafka, orders, 0]`
-    out = console()
     if title:
-        out.print(f"[bold]{title}[/bold]", soft_wrap=True)
-    out.print(made)
+        tell(title, marked=title)
+    _console().print(made)
 
 
 def as_json(value: Any) -> None:
