@@ -71,6 +71,8 @@ class ProcessConfig(dg.Config):
         backend: `heap` or `rocksdb`.
         engine: `auto`, `spark` or `local`.
         restore: The snapshot that the very first run begins with.
+        blobs: A blob store that state goes to as well; none by default.
+        restore_from: `lake`, or `blob_store`: where the state of the run before is taken from.
         always: Whether to run without new input too.
     """
 
@@ -79,6 +81,8 @@ class ProcessConfig(dg.Config):
     backend: str = "heap"
     engine: str = "auto"
     restore: str = ""
+    blobs: str = ""
+    restore_from: str = "lake"
     always: bool = False
 
 
@@ -104,8 +108,9 @@ def run_functions(
 ) -> str:
     """Run the job over what its sources got since its last run: the snapshot of its state."""
     options = RunOptions(
-        config.parallelism, config.backend, config.engine, config.restore, always=config.always
-    )
+        config.parallelism, config.backend, config.engine, config.restore,
+        blobs=config.blobs, restore_from=config.restore_from, always=config.always,
+    )  # fmt: skip
     done = run_job(load_runnable(named), locations.open_lake(), options)
     context.add_output_metadata(run_metadata(done))
     return done.snapshot_id
@@ -137,11 +142,13 @@ class CommitsConfig(dg.Config):
     """What is told of commits, and what is alarming.
 
     Attributes:
+        job: Whose commits; the resource's by default.
         hours: How far to look back.
         max_blocked: So many commits may have held up processing.
         max_skipped: So many may have been skipped, as the one before was under way.
     """
 
+    job: str = ""
     hours: float = 24.0
     max_blocked: int = 0
     max_skipped: int = 10
@@ -200,7 +207,8 @@ def report_commits(
 ) -> dict[str, int]:
     """Show what commits cost; fails if they were skipped or held up processing too often."""
     now = now_millis()
-    reports = CommitReports(Directory(locations.open_lake().location), locations.job_name)
+    job = config.job or locations.job_name
+    reports = CommitReports(Directory(locations.open_lake().location), job)
     found = reports.read(now - int(config.hours * 3_600_000))
     counts, metadata = total(found), commits_metadata(found, now)
     limits = {"commits_blocked": config.max_blocked, "commits_skipped": config.max_skipped}

@@ -67,8 +67,6 @@ def run(
     if str(Path.cwd()) not in sys.path:
         # as `python -m` has it: modules of the directory that the command is called in
         sys.path.insert(0, str(Path.cwd()))
-    if restore_from == "blob_store" and not blobs:
-        raise click.UsageError("--restore-from blob_store wants --blobs")
     job = load_runnable(runnable)
     with progress_bar("running", quiet=as_json_) as progress:
         options = RunOptions(

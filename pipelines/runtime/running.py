@@ -43,7 +43,7 @@ from pipelines.runtime.sinks import commit_output, discard_attempts
 from pipelines.runtime.sources import latest_offset, splits_between
 from state_core.commit import CheckpointV2
 from state_core.commit.records import BLOB_STORE_FACTORY
-from state_core.errors import CommitError, LegalityError, NotFoundError
+from state_core.errors import CommitError, LegalityError, NotFoundError, StateError
 from state_core.filesystem import Directory
 from state_core.formats.metadata import OperatorState, write_metadata
 from state_core.legality import listed
@@ -130,8 +130,14 @@ def run_job(job: Job, lake: Lake, options: RunOptions | None = None) -> RunResul
         ProcessError: A function failed; nothing was committed.
         ConflictError: Another process runs it.
         LakeError: A source can't be read.
+        StateError: State is to come from a blob store, and none is named.
     """
     given = options or RunOptions()
+    if given.restore_from == "blob_store" and not given.blobs:
+        raise StateError(
+            "state is to be restored from a blob store, and none is named",
+            remedy="name the one that the last run wrote to (`--blobs`)",
+        )
     job.build()
     log = RunLog(lake.directory, job.name)
     with _alone(log):

@@ -79,6 +79,29 @@ def test_run_after_run(
     assert len(Lake(tmp_path / "lake").summaries("alerts")) == 2
 
 
+def test_state_goes_to_a_blob_store_too(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And comes from there; what its commits cost is what `watch_commits` shows."""
+    monkeypatch.chdir(tmp_path)
+    named, places = f"{EXAMPLE}:JOB", {"blobs": str(tmp_path / "blobs")}
+    for part, restore_from in enumerate(("lake", "blob_store")):
+        feed(tmp_path / "alerts-data", part)
+        assert launched(instance, tmp_path, named, **places, restore_from=restore_from).success
+    rows = sink_rows(tmp_path / "alerts-data" / "alerts")
+    assert len(rows) == len(expected(range(2))[0])
+    watched = definitions.resolve_job_def("watch_commits").execute_in_process(
+        run_config={"ops": {"report_commits": {"config": {"job": "alerts"}}}},
+        resources={"locations": Locations(lake=str(tmp_path / "lake"))},
+        instance=instance,
+    )
+    counts = watched.output_for_node("report_commits")
+    assert counts["commits"] == 2 * 2 * 2  # runs, operators, subtasks
+    assert counts["files_sent"] > 0
+    failed = launched(instance, tmp_path, named, restore_from="blob_store")
+    assert not failed.success
+
+
 def test_what_is_not_legal_does_not_run(instance: dg.DagsterInstance, tmp_path: Path) -> None:
     """The check fails, with its faults, and the run is skipped."""
     path = tmp_path / "wrong_job.py"
