@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 SNAPSHOTS, KEYED, TIMERS, OPERATOR = "snapshots", "keyed", "timers", "operator"
-STORES, CHECKPOINTS, COMMITS = "stores", "_checkpoints", "_commits"
+STORES, CHANGELOGS = "stores", "changelogs"
+CHECKPOINTS, COMMITS = "_checkpoints", "_commits"
 LONGEST = 110  # two of them, and what tells a table from an older one, are a name of 255
 LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-encoded
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
@@ -124,6 +125,11 @@ def queue_table(job: str, operator: str, queue: str) -> str:
 def store_table(job: str, store: str) -> str:
     """The path of the table that a store's tasks commit to."""
     return f"{_job_directory(job)}/{STORES}/{path_segment(store)}"
+
+
+def changelog_table(job: str, stream: str) -> str:
+    """The path of the table of a stream of changes."""
+    return f"{_job_directory(job)}/{CHANGELOGS}/{path_segment(stream)}"
 
 
 def checkpoint_log_table(job: str) -> str:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -28,13 +27,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
 
-from pipelines.lake.names import path_segment, store_table
-from pipelines.lake.storage import storage_options
-from pipelines.lake.tables import ATTEMPT_KEY, CONFIGURATION, DATA_DIRECTORY, StateTable
+from pipelines.lake.names import store_table
+from pipelines.lake.partition_files import PartitionFile, PartitionFiles
+from pipelines.lake.tables import StateTable
 from state_core.commit import (
     Checkpoint,
     CheckpointId,
@@ -47,13 +45,11 @@ from state_core.commit import (
 )
 from state_core.commit.futures import all_of, done, mapped, then
 from state_core.commit.records import LAKE_FACTORY
-from state_core.errors import CommitError, ConflictError
+from state_core.errors import CommitError
 from state_core.filesystem import Directory
 
 __all__ = ["LakeBackend", "StoreFile", "TaskPart", "superseded"]
 
-ATTEMPTS = 20
-REBASES = 100  # other tasks' commits are no conflict: delta-rs goes behind them by itself
 MORE_FILES = 16
 ROW_GROUP_BYTES = 8 << 20
 CHECK_BYTES, CHECK_ROWS = 512 << 10, 1024
@@ -157,15 +153,19 @@ class TaskPart:
     table: StateTable
     task: str
 
+    @property
+    def partition(self) -> PartitionFiles:
+        """Its files, as the table has them."""
+        return PartitionFiles(self.table, COLUMNS, "task", self.task)
+
+    @property
+    def directory(self) -> str:
+        """Where they lie below the table."""
+        return self.partition.directory
+
     def files(self, table: DeltaTable) -> list[StoreFile]:
         """The task's files in a version, the oldest first."""
-        actions = pa.table(table.get_add_actions(flatten=True))
-        if not actions.num_rows:
-            return []
-        names = ("path", "size_bytes", "num_records", "partition.task")
-        rows = zip(*(actions.column(name).to_pylist() for name in names), strict=True)
-        found = [StoreFile.parse(p, int(s), int(n)) for p, s, n, task in rows if task == self.task]
-        return sorted(one for one in found if one is not None)
+        return _store_files(self.partition.of(table))
 
     def at(self, marker: str) -> list[StoreFile]:
         """The files of a marker.
@@ -236,35 +236,20 @@ class TaskPart:
             CommitError: Another process commits for the same task.
             ConflictError: Others kept committing.
         """
-        attempt = uuid.uuid4().hex
-        moment = Transaction(f"task {self.task}", file.checkpoint.millis)
-        properties = CommitProperties({ATTEMPT_KEY: attempt}, REBASES, [moment])
-        for _ in range(ATTEMPTS):
-            table = self.table.open() or self._create()
-            opened, before = table.version(), self.files(table)
-            if expected is not None and before != expected:
+
+        def choose(
+            before: list[PartitionFile],
+        ) -> tuple[list[PartitionFile], list[PartitionFile]]:
+            if expected is not None and _store_files(before) != expected:
                 raise CommitError(
                     f"another process committed for task {self.task!r}",
                     place=self.table.uri,
                     remedy="end one of the two; the other goes on from the last record in the log",
                 )
-            actions: list[AddAction | RemoveAction] = [self._add(file)]
-            if file.full:
-                actions += [self._remove(one) for one in before]
-            try:
-                table.create_write_transaction(
-                    actions, "append", Schema.from_arrow(COLUMNS), partition_by=["task"],
-                    commit_properties=properties,
-                )  # fmt: skip
-            except CommitFailedError:
-                continue
-            version = self.table.version_of(opened, attempt)
-            if version is not None:
-                return version
-        raise ConflictError(
-            f"others committed {ATTEMPTS} times while this was tried",
-            place=self.table.uri,
-            remedy="start the task again when they are done",
+            return [PartitionFile(file.path, file.size, file.rows)], before if file.full else []
+
+        return self.partition.commit(
+            choose, Transaction(f"task {self.task}", file.checkpoint.millis)
         )
 
     def lost(self, problem: str) -> CommitError:
@@ -275,31 +260,10 @@ class TaskPart:
             remedy="restore from the last record of the checkpoint log, or from another backend",
         )
 
-    @property
-    def directory(self) -> str:
-        """Where the task's files lie below the table."""
-        return f"{DATA_DIRECTORY}/{path_segment(self.task)}"
 
-    def _create(self) -> DeltaTable:
-        options = storage_options(self.table.directory)
-        try:
-            return DeltaTable.create(
-                self.table.uri, Schema.from_arrow(COLUMNS), partition_by=["task"],
-                configuration=CONFIGURATION, storage_options=options,
-            )  # fmt: skip
-        except DeltaError as error:
-            if "exists" not in str(error) and not isinstance(error, CommitFailedError):
-                raise
-            return self.table.require()
-
-    def _add(self, file: StoreFile) -> AddAction:
-        stats = f'{{"numRecords": {file.rows}}}'
-        now = int(time.time() * 1000)
-        return AddAction(file.path, file.size, {"task": self.task}, now, True, stats)
-
-    def _remove(self, file: StoreFile) -> RemoveAction:
-        now = int(time.time() * 1000)
-        return RemoveAction(file.path, True, now, file.size, {"task": self.task})
+def _store_files(files: Iterable[PartitionFile]) -> list[StoreFile]:
+    found = (StoreFile.parse(*one) for one in files)
+    return sorted(one for one in found if one is not None)
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:

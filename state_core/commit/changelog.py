@@ -22,6 +22,7 @@ __all__ = [
     "Change",
     "Changelog",
     "Changelogs",
+    "EmbeddedChangelogs",
     "FileChangelogs",
     "MemoryChangelogs",
     "no_matter",
@@ -102,7 +103,7 @@ class Changelogs(Protocol):
         """
 
 
-class _Embedded:
+class EmbeddedChangelogs:
     """A partition is made when it is opened, and compacted only when that is asked for."""
 
     compaction_lag: int | None = None
@@ -114,7 +115,7 @@ class _Embedded:
         """Everything is there."""
 
 
-class MemoryChangelogs(_Embedded):
+class MemoryChangelogs(EmbeddedChangelogs):
     """Changelogs that live as long as their process.
 
     Attributes:
@@ -165,7 +166,7 @@ class _MemoryChangelog:
         self._buffer.clear()
 
 
-class FileChangelogs(_Embedded):
+class FileChangelogs(EmbeddedChangelogs):
     """The embedded changelogs: files below a directory that outlives the host, such as a mount.
 
     A partition is a directory of segments, each named by its first offset; only the last one is

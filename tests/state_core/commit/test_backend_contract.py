@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.lake.changelog import DeltaChangelogs
 from state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
@@ -47,6 +48,9 @@ BACKENDS: dict[str, Callable[[Path], StateBackendFactory]] = {
     "changelog in memory": lambda _: ChangelogBackend(MemoryChangelogs(), compact_every=3),
     "changelog of files": lambda path: ChangelogBackend(
         FileChangelogs(path, segment_bytes=100), compact_every=3
+    ),
+    "changelog in Delta": lambda path: ChangelogBackend(
+        DeltaChangelogs(Directory(path), "orders"), compact_every=3
     ),
 }
 DISKS: dict[str, Callable[[Path], LocalDisk]] = {

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.lake.changelog import DeltaChangelogs
 from state_core.commit import Changelogs, FileChangelogs, MemoryChangelogs, StoreSpec
 from state_core.commit.changelog import Change
 from state_core.commit.changelog_backend import undoing
 from state_core.commit.records import SystemStreamPartition
 from state_core.errors import CheckpointRecordError, CommitError
+from state_core.filesystem import Directory
 from tests.commit_tasks import Job
 
 LOG = SystemStreamPartition("kafka", "store-changelog", 3)
@@ -21,8 +23,10 @@ CHANGELOG = {"stores.store.changelog": "kafka.store-changelog"}
 KINDS: dict[str, Callable[[Path], Changelogs]] = {
     "memory": lambda _: MemoryChangelogs(),
     "files": FileChangelogs,
+    "delta": lambda path: DeltaChangelogs(Directory(path), "orders"),
     "small segments": lambda path: FileChangelogs(path, segment_bytes=40),
 }
+SLOW = pytest.param("delta", marks=pytest.mark.full)  # a commit of Delta a change
 written = st.lists(st.tuples(st.sampled_from([b"a", b"b", b""]), st.none() | st.binary(max_size=9)))
 
 
@@ -89,7 +93,7 @@ def test_what_was_not_flushed_may_be_gone(changelogs: Changelogs) -> None:
     assert list(changelogs.open(LOG).read()) == [Change(0, b"a", b"1")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "delta"] + [SLOW])
 @given(rounds=st.lists(written, max_size=6), data=st.data())
 def test_compaction_keeps_the_state(
     kind: str, rounds: list[list[tuple[bytes, bytes | None]]], data: st.DataObject
