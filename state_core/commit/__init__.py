@@ -7,10 +7,10 @@
 `interfaces`            what a state backend is, and the order of calls
 `memory_backend`        copies in memory: the test double
 `blob_backend`          new files alone, over any file system; `blob_store`, `snapshot_index`
-`changelog_backend`     every put and delete; `changelog`
+`changelog_backend`     every put and delete; `changelog` (in Delta: `pipelines.lake.changelog`)
 `kafka`                 checkpoints and changelogs in topics; imported by who wants it
 `stores`                stores of keys and values, persistent or not; `rocksdb_store`,
-                        `task_stores`, `local_disk`
+                        `task_stores`, `local_disk`, `durable_writing`
 `decisions`             what a commit and a restore decide, as pure functions
 `steps`                 the steps of a commit, and what a crash between them leaves
 `task_start`            a task's restore
