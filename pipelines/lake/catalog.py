@@ -151,7 +151,11 @@ class Lake:
                 schema_mode=None if table is None else "merge",
                 configuration=CONFIGURATION if table is None else None,
                 storage_options=storage_options(self.directory),
-                commit_properties=CommitProperties(app_transactions=[Transaction(name, times + 1)]),
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(name, times + 1)],
+                    # a catalog that is made twice would have what two made of one id
+                    max_commit_retries=0 if table is None else None,
+                ),
             )
         except (CommitFailedError, DeltaError) as error:
             if isinstance(error, CommitFailedError) or "already exists" in str(error):

@@ -14,11 +14,12 @@ from threading import Lock
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from pipelines.lake.names import checkpoint_log_table
 from pipelines.lake.storage import storage_options
+from pipelines.lake.tables import create_table
 from state_core.commit import LogRecord
 from state_core.commit.clocks import now_millis
 from state_core.errors import CheckpointRecordError, ConflictError
@@ -172,19 +173,8 @@ class DeltaCheckpointLog:
             return None
 
     def _create(self) -> DeltaTable:
-        options = storage_options(self.directory)
-        try:
-            return DeltaTable.create(
-                self.directory.uri,
-                Schema.from_arrow(SCHEMA),
-                storage_options=options,
-                name="checkpoints",
-                configuration={"delta.logRetentionDuration": "interval 1 days"},
-            )
-        except DeltaError as error:
-            if "exists" not in str(error) and not isinstance(error, CommitFailedError):
-                raise
-            return DeltaTable(self.directory.uri, storage_options=options)
+        kept = {"delta.logRetentionDuration": "interval 1 days"}
+        return create_table(self.directory, SCHEMA, configuration=kept, name="checkpoints")
 
     def _conflict(self) -> ConflictError:
         return ConflictError(

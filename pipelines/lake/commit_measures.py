@@ -16,6 +16,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from pipelines.lake.names import commits_table
 from pipelines.lake.storage import storage_options
+from pipelines.lake.tables import create_table
 from state_core.commit import CommitMeasures
 from state_core.commit.clocks import now_millis
 from state_core.filesystem import Directory
@@ -139,12 +140,10 @@ class CommitReports:
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
         write_deltalake(
-            self.directory.uri,
+            self._table() or create_table(self.directory, SCHEMA, name="commits"),
             pa.Table.from_arrays(arrays, schema=SCHEMA),
             mode="append",
-            name="commits",
             commit_properties=CommitProperties(app_transactions=list(transactions)),
-            storage_options=storage_options(self.directory),
         )
 
 

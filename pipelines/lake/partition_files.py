@@ -14,12 +14,17 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from pipelines.lake.names import path_segment
-from pipelines.lake.storage import storage_options
-from pipelines.lake.tables import ATTEMPT_KEY, CONFIGURATION, DATA_DIRECTORY, StateTable
+from pipelines.lake.tables import (
+    ATTEMPT_KEY,
+    CONFIGURATION,
+    DATA_DIRECTORY,
+    StateTable,
+    create_table,
+)
 from state_core.errors import ConflictError
 
 __all__ = ["PartitionFile", "PartitionFiles"]
@@ -86,7 +91,10 @@ class PartitionFiles:
         attempt = uuid.uuid4().hex
         properties = CommitProperties({ATTEMPT_KEY: attempt}, REBASES, [moment])
         for _ in range(ATTEMPTS):
-            table = self.table.open() or self._create()
+            table = self.table.open() or create_table(
+                self.table.directory, self.columns,
+                partition_by=[self.column], configuration=CONFIGURATION,
+            )  # fmt: skip
             opened = table.version()
             come, go = choose(self.of(table))
             now = int(time.time() * 1000)
@@ -111,15 +119,3 @@ class PartitionFiles:
             place=self.table.uri,
             remedy="start the task again when they are done",
         )
-
-    def _create(self) -> DeltaTable:
-        options = storage_options(self.table.directory)
-        try:
-            return DeltaTable.create(
-                self.table.uri, Schema.from_arrow(self.columns), partition_by=[self.column],
-                configuration=CONFIGURATION, storage_options=options,
-            )  # fmt: skip
-        except DeltaError as error:
-            if "exists" not in str(error) and not isinstance(error, CommitFailedError):
-                raise
-            return self.table.require()

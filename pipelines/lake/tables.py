@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ __all__ = [
     "DATA_DIRECTORY",
     "StateTable",
     "TableFile",
+    "create_table",
     "files_of",
 ]
 
@@ -231,6 +232,31 @@ class StateTable:
             if self.maker(version) == attempt:
                 return version
         return None
+
+
+def create_table(
+    directory: Directory,
+    schema: pa.Schema,
+    *,
+    partition_by: Sequence[str] = (),
+    configuration: Mapping[str, str | None] | None = None,
+    name: str | None = None,
+) -> DeltaTable:
+    """A new table without a row, or the one that another process made at the same moment.
+
+    Retried, as it is by default, delta-rs would make it once more behind the other's.
+    """
+    options = storage_options(directory)
+    try:
+        return DeltaTable.create(
+            directory.uri, Schema.from_arrow(schema), partition_by=list(partition_by),
+            configuration=configuration, name=name, storage_options=options,
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )  # fmt: skip
+    except DeltaError as error:
+        if "exists" not in str(error) and not isinstance(error, CommitFailedError):
+            raise
+        return DeltaTable(directory.uri, storage_options=options)
 
 
 def files_of(table: DeltaTable) -> list[TableFile]:

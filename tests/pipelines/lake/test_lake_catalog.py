@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,8 @@ from hypothesis import strategies as st
 
 from pipelines.lake import catalog
 from pipelines.lake.catalog import Lake
+from pipelines.lake.checkpoint_log import DeltaCheckpointLog
+from pipelines.lake.commit_measures import CommitReports
 from pipelines.lake.records import (
     SNAPSHOT_SCHEMA,
     CarriedFile,
@@ -24,7 +28,9 @@ from pipelines.lake.records import (
     TableRecord,
     UnitRecord,
 )
+from state_core.commit import CommitMeasures
 from state_core.errors import ConflictError, NotALakeError, NotFoundError
+from state_core.filesystem import Directory
 from tests.steps import do_at
 
 MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
@@ -231,3 +237,49 @@ def test_removals_meet(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     do_at(monkeypatch, step, lambda: lake.remove("orders", ["a"]))
     lake.remove("orders", ["a"])
     assert ids(lake) == ["b"]
+
+
+def at_once(work: Callable[[int], object]) -> list[object]:
+    """What three threads come to that begin at the same moment."""
+    barrier = Barrier(3)
+
+    def begin(number: int) -> object:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(3) as threads:
+        return list(threads.map(begin, range(3)))
+
+
+@pytest.mark.parametrize("attempt", range(8))
+def test_the_very_first_of_one_id(tmp_path: Path, attempt: int) -> None:
+    """Of all that find no catalog and make one at the same moment, one makes the snapshot exist."""
+
+    def append(_: int) -> bool:
+        try:
+            Lake(tmp_path / str(attempt)).append(record("monday"))
+        except ConflictError:
+            return False
+        return True
+
+    assert sorted(at_once(append), key=bool) == [False, False, True]
+    lake = Lake(tmp_path / str(attempt))
+    assert [one.snapshot_id for one in lake.summaries("orders")] == ["monday"]
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_other_tables_are_made_once(tmp_path: Path, attempt: int) -> None:
+    """However many begin them, and each has what all of them wrote."""
+    directory = Directory(tmp_path / str(attempt))
+    log = DeltaCheckpointLog(directory.child("log"))
+    at_once(lambda number: log.append(b"%d" % number, b""))
+    at_once(lambda number: DeltaCheckpointLog(directory.child("logs")).append(b"%d" % number, b""))
+    measures = CommitMeasures()
+    measures.add("commits")
+    at_once(lambda number: CommitReports(directory, "orders").append([(str(number), measures)]))
+    for name in ("log", "logs", "orders/_commits"):
+        history = DeltaTable(directory.child(name).uri).history()
+        assert [one["operation"] for one in history].count("CREATE TABLE") == 1
+        assert history[-1]["operation"] == "CREATE TABLE"
+    assert len(CommitReports(directory, "orders").read()) == 3
+    assert [one.offset for one in DeltaCheckpointLog(directory.child("logs")).read()] == [0, 1, 2]
