@@ -57,6 +57,7 @@ def assert_lines(found: list[Any], expected: list[Any]) -> None:
     same_lines([plain(one) for one in found if one["event"]], [plain(one) for one in expected])
 
 
+@pytest.mark.full
 def test_unchanged_and_migrated_savepoints_in_the_other_backend(tmp_path: Path) -> None:
     """Through the lake, Flink's own migration makes the same; migrated here, it has none to do."""
     lake = Lake(tmp_path / "lake")

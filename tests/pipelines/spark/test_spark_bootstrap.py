@@ -58,6 +58,7 @@ def test_a_frame_becomes_a_savepoint(
     assert timers.to_arrow().num_rows == COUNT
 
 
+@pytest.mark.full
 def test_delta_tables_and_queries_give_the_same(
     spark: SparkSession, people: DataFrame, tmp_path: Path
 ) -> None:

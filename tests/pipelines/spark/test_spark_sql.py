@@ -240,6 +240,7 @@ class TestEdits:
 class TestVacuum:
     """A snapshot that is kept stays readable, whatever VACUUM does."""
 
+    @pytest.mark.full
     def test_retain_0_hours(
         self, spark: SparkSession, sql: Sql, archive: Lake, counts: Path, tmp_path: Path
     ) -> None:
