@@ -91,11 +91,13 @@ def sink_rows(path: Path) -> list[dict[str, Any]]:
         return []
 
 
-def state_rows(lake: Lake, run: int, operator: str, state: str, work: Path) -> dict[Any, Any]:
+def state_rows(
+    lake: Lake, run: int, operator: str, state: str, work: Path, job: str = "alerts"
+) -> dict[Any, Any]:
     """Keys and values of a state, exported from the snapshot of a run."""
     from pipelines.lake.exporting import export_snapshot  # noqa: PLC0415
 
     target = work / f"export-{run}-{operator}-{state}"
-    export_snapshot(lake, "alerts", f"run-{run:08d}", target, engine="local")
+    export_snapshot(lake, job, f"run-{run:08d}", target, engine="local")
     table = open_snapshot(target).operator(operator).state(state).to_arrow()
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
