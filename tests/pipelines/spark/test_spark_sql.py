@@ -100,6 +100,7 @@ class TestNames:
         """With `--job` its name may be left out."""
         assert sql("SELECT count(*) n FROM counter.count", "--job", "orders") == [{"n": 300}]
 
+    @pytest.mark.full
     def test_of_timers_and_old_operators(self, spark: SparkSession, tmp_path: Path) -> None:
         """An operator's timers share a table; an operator without a uid goes by its id."""
         (kinds,) = golden_cases("kinds", form="canonical")[:1]
