@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,7 @@ from state_core import open_snapshot
 __all__ = [
     "EXAMPLE",
     "alerts_module",
+    "example_module",
     "expected",
     "feed",
     "orders_of",
@@ -31,17 +33,20 @@ RULES = [{"rule": "much", "limit": 500}, {"rule": "very-much", "limit": 1500}]
 CUSTOMERS = 40
 
 
-def alerts_module() -> ModuleType:
-    """The example, as a module that can be imported by its name."""
-    spec = importlib.util.spec_from_file_location("alerts", EXAMPLE)
+def example_module(path: Path) -> ModuleType:
+    """An example, as a module that can be imported by its name."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    import sys  # noqa: PLC0415
-
-    sys.modules["alerts"] = module
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
+
+
+def alerts_module() -> ModuleType:
+    """The example `alerts`."""
+    return example_module(EXAMPLE)
 
 
 def orders_of(part: int, count: int = 300) -> list[dict[str, Any]]:

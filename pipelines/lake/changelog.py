@@ -189,25 +189,7 @@ class _DeltaChangelog:
         return max([made.last, *(one.last for one in self._segments)])
 
     def _batches(self, segment: _Segment) -> Iterator[pa.RecordBatch]:
-        """The changes of a file.
-
-        Raises:
-            CommitError: It is not there, or not what was written.
-        """
-        path, count = segment.file.path, 0
-        try:
-            full = self._table.directory.full(path)
-            with self._table.directory.filesystem.open_input_file(full) as source:
-                parquet = pq.ParquetFile(source, page_checksum_verification=True)
-                for batch in parquet.iter_batches(BATCH_ROWS, columns=ROWS.names):
-                    count += batch.num_rows
-                    yield batch.cast(ROWS)
-        except FileNotFoundError as error:
-            raise self._lost(f"{path} is gone") from error
-        except (pa.ArrowException, OSError) as error:
-            raise self._lost(f"{path} is damaged: {error}") from error
-        if count != segment.file.rows:
-            raise self._lost(f"{path} has {count} rows, not {segment.file.rows}")
+        return self._files.batches(segment.file, ROWS, BATCH_ROWS)
 
     def _remove_orphans(self) -> None:
         """Files that were written and never committed, unless someone may be about to."""
@@ -215,13 +197,6 @@ class _DeltaChangelog:
         for path, _ in directory.files_below(self._files.directory):
             if path not in known and directory.modified(path) < time.time() - ORPHANED_SECONDS:
                 directory.delete(path)
-
-    def _lost(self, problem: str) -> CommitError:
-        return CommitError(
-            problem,
-            place=f"{self._table.uri}, partition {self._files.value}",
-            remedy="restore from another backend that the record names",
-        )
 
 
 def _segments(files: Iterable[PartitionFile]) -> list[_Segment]:

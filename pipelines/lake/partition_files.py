@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
@@ -25,7 +26,7 @@ from pipelines.lake.tables import (
     StateTable,
     create_table,
 )
-from state_core.errors import ConflictError
+from state_core.errors import CommitError, ConflictError
 
 __all__ = ["PartitionFile", "PartitionFiles"]
 
@@ -73,6 +74,36 @@ class PartitionFiles:
         names = ("path", "size_bytes", "num_records", f"partition.{self.column}")
         rows = zip(*(actions.column(name).to_pylist() for name in names), strict=True)
         return [PartitionFile(p, int(s), int(n)) for p, s, n, value in rows if value == self.value]
+
+    def batches(
+        self, file: PartitionFile, columns: pa.Schema, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, so many at a time.
+
+        Raises:
+            CommitError: It is not there, or not what was written.
+        """
+        count, directory = 0, self.table.directory
+        try:
+            with directory.filesystem.open_input_file(directory.full(file.path)) as source:
+                parquet = pq.ParquetFile(source, page_checksum_verification=True)
+                for batch in parquet.iter_batches(rows, columns=columns.names):
+                    count += batch.num_rows
+                    yield batch.cast(columns)
+        except FileNotFoundError as error:
+            raise self.lost(f"{file.path} was removed after a later commit") from error
+        except (pa.ArrowException, OSError) as error:
+            raise self.lost(f"{file.path} is damaged: {error}") from error
+        if count != file.rows:
+            raise self.lost(f"{file.path} has {count} rows, not {file.rows}")
+
+    def lost(self, problem: str) -> CommitError:
+        """The error of content that can't be read."""
+        return CommitError(
+            problem,
+            place=f"{self.table.uri}, {self.column} {self.value}",
+            remedy="restore from the last record of the checkpoint log, or from another backend",
+        )
 
     def commit(self, choose: Choose, moment: Transaction) -> int:
         """Make a version in which the partition has other files.

@@ -176,9 +176,9 @@ class TaskPart:
         try:
             table = self.table.open(int(marker))
         except (DeltaError, ValueError, OverflowError) as error:
-            raise self.lost(f"version {marker} can't be read: {error}") from error
+            raise self.partition.lost(f"version {marker} can't be read: {error}") from error
         if table is None:
-            raise self.lost("there is no table")
+            raise self.partition.lost("there is no table")
         return self.files(table)
 
     def present(self) -> list[StoreFile]:
@@ -192,22 +192,10 @@ class TaskPart:
         Raises:
             CommitError: It is not there, or not what was written.
         """
-        count = 0
-        try:
-            with self.table.directory.filesystem.open_input_file(
-                self.table.directory.full(file.path)
-            ) as source:
-                parquet = pq.ParquetFile(source, page_checksum_verification=True)
-                for batch in parquet.iter_batches(BATCH_ROWS, columns=ROWS.names):
-                    count += batch.num_rows
-                    keys, values = (one.to_pylist() for one in batch.columns)
-                    yield from zip(keys, values, strict=True)
-        except FileNotFoundError as error:
-            raise self.lost(f"{file.path} was removed after a later commit") from error
-        except (pa.ArrowException, OSError) as error:
-            raise self.lost(f"{file.path} is damaged: {error}") from error
-        if count != file.rows:
-            raise self.lost(f"{file.path} has {count} rows, not {file.rows}")
+        held = PartitionFile(file.path, file.size, file.rows)
+        for batch in self.partition.batches(held, ROWS, BATCH_ROWS):
+            keys, values = (one.to_pylist() for one in batch.columns)
+            yield from zip(keys, values, strict=True)
 
     def write(self, checkpoint: CheckpointId, rows: Iterable[Row], *, full: bool) -> StoreFile:
         """A new file, which no version has yet."""
@@ -250,14 +238,6 @@ class TaskPart:
 
         return self.partition.commit(
             choose, Transaction(f"task {self.task}", file.checkpoint.millis)
-        )
-
-    def lost(self, problem: str) -> CommitError:
-        """The error of content that can't be read."""
-        return CommitError(
-            problem,
-            place=f"{self.table.uri}, task {self.task}",
-            remedy="restore from the last record of the checkpoint log, or from another backend",
         )
 
 

@@ -114,7 +114,7 @@ def test_a_commit_that_is_cut_off_was_never_there(
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (lambda path: path.unlink(), "is gone"),
+        (lambda path: path.unlink(), "was removed"),
         (lambda path: path.write_bytes(path.read_bytes()[:-9]), "is damaged"),
         (lambda path: path.write_bytes(b"no parquet"), "is damaged"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import sys
@@ -16,7 +15,7 @@ import pytest
 from pipelines.lake.catalog import Lake
 from pipelines.lake.importing import import_snapshot
 from pipelines.runtime import RunOptions, run_job
-from tests.alert_orders import sink_rows, state_rows
+from tests.alert_orders import example_module, sink_rows, state_rows
 from tests.expected_contents import UIDS
 from tests.golden_cases import golden_cases
 
@@ -27,12 +26,7 @@ WORDS = ["größe", "to", "be", "or", "not", "Question", "slings"]
 @pytest.fixture(scope="module")
 def example() -> Iterator[ModuleType]:
     """The example, as a module that can be imported by its name."""
-    spec = importlib.util.spec_from_file_location("words", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["words"] = module
-    spec.loader.exec_module(module)
+    module = example_module(EXAMPLE)
     yield module
     del sys.modules["words"]
 
