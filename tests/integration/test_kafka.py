@@ -21,7 +21,8 @@ from state_core.commit.kafka import KafkaChangelogs, KafkaCheckpointLog, KafkaCl
 from state_core.commit.records import CHANGELOG_FACTORY, SystemStreamPartition
 from state_core.errors import CommitError
 from tests.commit_tasks import GROUPER, INPUT, Job
-from tests.integration.kafka.broker import KafkaBroker, free_ports
+from tests.integration.jvm_server import free_ports
+from tests.integration.kafka.broker import KafkaBroker
 from tests.state_core.commit.test_backend_contract import (  # noqa: F401 - they are run here too
     World,
     test_a_restore_is_interrupted,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
-import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from typing_extensions import Self
 
 from pipelines.spark.jars import java_command, require_java, resolve_jars
+from tests.integration.jvm_server import JvmServer, free_ports
 
 VERSION = "4.1.0"
 SECONDS = 120
@@ -38,7 +36,7 @@ def kafka_jars() -> Path:
     return resolve_jars(f"kafka-{VERSION}", [f"org.apache.kafka:kafka_2.13:{VERSION}"])
 
 
-class KafkaBroker:
+class KafkaBroker(JvmServer):
     """A broker that is its own controller.
 
     Attributes:
@@ -46,13 +44,12 @@ class KafkaBroker:
     """
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="kafka-", ignore_cleanup_errors=True)
-        root = Path(self._directory.name)
+        super().__init__("kafka-")
         port, controller = free_ports(2)
         self.servers = f"127.0.0.1:{port}"
-        properties = root / "server.properties"
+        properties = self._root / "server.properties"
         properties.write_text(
-            PROPERTIES.format(port=port, controller=controller, data=root / "data"), "utf-8"
+            PROPERTIES.format(port=port, controller=controller, data=self._root / "data"), "utf-8"
         )
         java = [
             java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
@@ -64,10 +61,7 @@ class KafkaBroker:
             timeout=SECONDS,
             check=True,
         )
-        self._told = (root / "told").open("wb")
-        self._process = subprocess.Popen(
-            [*java, "kafka.Kafka", str(properties)], stdout=self._told, stderr=subprocess.STDOUT
-        )
+        self._start([*java, "kafka.Kafka", str(properties)])
 
     def __enter__(self) -> Self:
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
@@ -79,32 +73,9 @@ class KafkaBroker:
         self.__exit__(None, None, None)
         raise RuntimeError("Kafka does not come up")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._told.close()
-        self._directory.cleanup()
-
 
 def _answers(admin: AdminClient) -> bool:
     try:
         return bool(admin.list_topics(timeout=1).brokers)
     except KafkaException:
         return False
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

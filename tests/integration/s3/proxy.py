@@ -8,17 +8,15 @@ keep prefixes as directories, and refuse to delete one together with what is in 
 from __future__ import annotations
 
 import socket
-import subprocess
-import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import urlencode
 
 from typing_extensions import Self
 
 from pipelines.spark.jars import java_command, require_java, resolve_jars
 from state_core.filesystem import Directory
+from tests.integration.jvm_server import JvmServer, free_ports
 
 VERSION = "2.9.0"
 SECONDS = 60
@@ -47,7 +45,7 @@ def s3proxy_jars() -> Path:
     return resolve_jars(f"s3proxy-{VERSION}", [f"org.gaul:s3proxy:{VERSION}"])
 
 
-class S3Proxy:
+class S3Proxy(JvmServer):
     """An S3 with one bucket.
 
     Attributes:
@@ -55,27 +53,21 @@ class S3Proxy:
     """
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="s3-", ignore_cleanup_errors=True)
-        root = Path(self._directory.name)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port: int = free.getsockname()[1]
+        super().__init__("s3-")
+        (self._port,) = free_ports(1)
         said = {
             "endpoint_override": f"127.0.0.1:{self._port}", "scheme": "http",
             "region": "us-east-1", "allow_bucket_creation": "true",
         }  # fmt: skip
         self.query = urlencode(said)
-        properties = root / "s3proxy.conf"
+        properties = self._root / "s3proxy.conf"
         properties.write_text(PROPERTIES.format(port=self._port, key=KEY, secret=SECRET), "utf-8")
-        self._told = (root / "told").open("wb")
-        self._process = subprocess.Popen(
+        self._start(
             [
                 java_command(), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
                 "-cp", f"{s3proxy_jars()}/*",
                 "org.gaul.s3proxy.Main", "--properties", str(properties),
-            ],
-            stdout=self._told,
-            stderr=subprocess.STDOUT,
+            ]
         )  # fmt: skip
 
     def location(self, path: str, credentials: str = "") -> str:
@@ -93,20 +85,9 @@ class S3Proxy:
                     raise
                 return self
             time.sleep(0.1)
-        told = (Path(self._directory.name) / "told").read_text("utf-8", "replace")[-2000:]
+        told = (self._root / "told").read_text("utf-8", "replace")[-2000:]
         self.__exit__(None, None, None)
         raise RuntimeError(f"S3Proxy does not come up: {told}")
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._told.close()
-        self._directory.cleanup()
 
     def _answers(self) -> bool:
         try:
