@@ -84,7 +84,7 @@ class CommitReports:
                     reports.append(CommitReport(task, now, since))
                     self._told[task] = counts
             if reports:
-                self._write(reports)
+                self._write(self._table(), reports)
 
     def append_counts(self, counts: Mapping[str, Mapping[str, int]], version: int) -> None:
         """Add a row for every task of a run, once however often this is called.
@@ -93,10 +93,13 @@ class CommitReports:
             counts: Of each task, by the names that `CommitMeasures` has.
             version: The run's number; what is not above the last one was told before.
         """
-        if not counts or version <= self._last_version():
+        table = self._table()
+        told = None if table is None else table.transaction_version(RUNS)
+        if not counts or (told is not None and version <= told):
             return
         now = self.clock()
         self._write(
+            table,
             [
                 CommitReport(task, now, {name: found.get(name, 0) for name in COUNTED})
                 for task, found in counts.items()
@@ -121,18 +124,18 @@ class CommitReports:
             for task, at, found in zip(tasks, times, counts, strict=True)
         ]
 
-    def _last_version(self) -> int:
-        table = self._table()
-        found = None if table is None else table.transaction_version(RUNS)
-        return -1 if found is None else found
-
     def _table(self) -> DeltaTable | None:
         try:
             return DeltaTable(self.directory.uri, storage_options=storage_options(self.directory))
         except TableNotFoundError:
             return None
 
-    def _write(self, reports: list[CommitReport], transactions: Sequence[Transaction] = ()) -> None:
+    def _write(
+        self,
+        table: DeltaTable | None,
+        reports: list[CommitReport],
+        transactions: Sequence[Transaction] = (),
+    ) -> None:
         columns = [
             [one.task for one in reports],
             [one.reported_at * 1000 for one in reports],
@@ -140,7 +143,7 @@ class CommitReports:
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
         write_deltalake(
-            self._table() or create_table(self.directory, SCHEMA, name="commits"),
+            table or create_table(self.directory, SCHEMA, name="commits"),
             pa.Table.from_arrays(arrays, schema=SCHEMA),
             mode="append",
             commit_properties=CommitProperties(app_transactions=list(transactions)),
