@@ -13,12 +13,11 @@ from state_core.formats.meta_info import (
     KEYED_STATE_TYPE,
     BackendStateType,
     StateMetaInfo,
-    read_serializer_entry,
-    read_state_meta_info,
+    parse_key_serializer,
+    parse_state_meta_info,
 )
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.snapshot import Operator, Snapshot
-from state_core.wire import DataInput
 
 __all__ = ["HeldOperator", "HeldState", "held_operators"]
 
@@ -44,7 +43,7 @@ class HeldState:
     @cached_property
     def meta(self) -> StateMetaInfo:
         """What it says."""
-        return read_state_meta_info(DataInput(self.meta_info, "state meta info"))
+        return parse_state_meta_info(self.meta_info)
 
     @property
     def keyed(self) -> bool:
@@ -92,8 +91,7 @@ class HeldOperator:
         """The snapshot of its key's serializer."""
         if not self.key_serializer:
             return None
-        source = DataInput(self.key_serializer, "key serializer")
-        return read_serializer_entry(source, "the key").snapshot
+        return parse_key_serializer(self.key_serializer).snapshot
 
 
 def held_operators(snapshot: Snapshot) -> list[HeldOperator]:

@@ -11,6 +11,8 @@ Python strings stand for Java's UTF-16: a lone surrogate stays a lone surrogate.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import Any
 
 from state_core.errors import CorruptSnapshotError, EncodeError, TruncatedError
 
@@ -48,9 +50,11 @@ class DataInput:
     Attributes:
         position: The offset of the next byte in `data`.
         nesting: How deep the reader of a recursive format stands, so that it can bound itself.
+        unknown: What reads the payload of a serializer snapshot of an unknown class, if anything
+            can: given the class, the version and this.
     """
 
-    __slots__ = ("base", "data", "limit", "nesting", "position", "source")
+    __slots__ = ("base", "data", "limit", "nesting", "position", "source", "unknown")
 
     def __init__(self, data: bytes | memoryview, source: str = "bytes", base: int = 0) -> None:
         self.data = memoryview(data)
@@ -58,6 +62,7 @@ class DataInput:
         self.base = base
         self.position = 0
         self.nesting = 0
+        self.unknown: Callable[[str, int, DataInput], Any] | None = None
         self.limit = len(self.data)
 
     @property

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from pipelines.lake.table_rows import TableRows
 from state_core.filesystem import Directory
-from state_core.formats.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.meta_info import KeyedHeader, parse_keyed_header
 from state_core.formats.rehash import check_key_groups, rehash_rows
 from state_core.formats.spills import Spill, gathered_groups, spill_rows
 from state_core.formats.unified_encode import StateRows
 from state_core.formats.writer import KeyedPart, encoded_groups, write_keyed_part
 from state_core.handles import KeyGroupRange
 from state_core.key_groups import prefix_bytes
-from state_core.wire import DataInput
 
 __all__ = [
     "AssembleTask",
@@ -68,7 +67,7 @@ def export_slice(task: ExportTask) -> KeyedPart:
 
 
 def _header(encoded: bytes) -> KeyedHeader | None:
-    return read_keyed_header(DataInput(encoded, "keyed header")) if encoded else None
+    return parse_keyed_header(encoded) if encoded else None
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from pipelines.lake.table_rows import TableRows, chunks_of, table_rows
 from state_core.errors import UnsupportedFormatError
 from state_core.formats.meta_info import (
     KeyedHeader,
-    read_serializer_entry,
-    read_state_meta_info,
+    parse_key_serializer,
+    parse_state_meta_info,
     write_keyed_header,
 )
 from state_core.formats.metadata import OperatorState, SubtaskState, read_metadata
@@ -37,7 +37,7 @@ from state_core.formats.stream_map import map_streams
 from state_core.formats.writer import KeyedPart, SavepointDirectory, keyed_handle
 from state_core.handles import KeyGroupRange, RelativeHandle, StreamHandle
 from state_core.key_groups import check_parallelism, key_group_ranges
-from state_core.wire import DataInput, DataOutput
+from state_core.wire import DataOutput
 
 __all__ = ["ExportResult", "export_snapshot"]
 
@@ -237,10 +237,9 @@ class _Export:
 
     def _header(self, keyed: OperatorRecord) -> bytes:
         states = tuple(
-            read_state_meta_info(DataInput(one.meta_info, f"state {one.name!r}"))
-            for one in keyed.states
+            parse_state_meta_info(one.meta_info, f"state {one.name!r}") for one in keyed.states
         )
-        key = read_serializer_entry(DataInput(keyed.key_serializer, "key serializer"), "the key")
+        key = parse_key_serializer(keyed.key_serializer)
         out = DataOutput()
         write_keyed_header(KeyedHeader(self.compressed, key, states), out)
         return out.to_bytes()

@@ -34,7 +34,7 @@ from state_core.errors import ConflictError, IncompatibleError, NotFoundError, S
 from state_core.filesystem import Directory
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import parse_keyed_state, value_snapshot, with_value
-from state_core.formats.meta_info import StateMetaInfo, read_state_meta_info, write_state_meta_info
+from state_core.formats.meta_info import StateMetaInfo, parse_state_meta_info, write_state_meta_info
 from state_core.formats.unified_encode import StateRows, encode_rows
 from state_core.formats.value_migration import decode_rows, migrate_rows, validate_rows
 from state_core.key_groups import prefix_bytes
@@ -45,7 +45,7 @@ from state_core.serializers.decoders import DecodedSerializer
 from state_core.serializers.evolution import resolve_decoded
 from state_core.serializers.type_spec import TypeSpec, parse_type
 from state_core.snapshot import KeyedState
-from state_core.wire import DataInput, DataOutput
+from state_core.wire import DataOutput
 
 __all__ = ["MigrationResult", "Staging", "ValueChange", "migrate_snapshot", "resolve_change"]
 
@@ -333,4 +333,4 @@ def _refuse_exact(rows: TableRows, unit: Unit) -> None:
 
 
 def _meta_info(state: StateRecord) -> StateMetaInfo:
-    return read_state_meta_info(DataInput(state.meta_info, f"state {state.name!r}"))
+    return parse_state_meta_info(state.meta_info, f"state {state.name!r}")

@@ -18,7 +18,7 @@ from pipelines.engine import Engine
 from pipelines.lake.operator_tables import read_operator_rows
 from pipelines.lake.records import OperatorRecord, OperatorStateRecord, UnitRecord
 from state_core.filesystem import Directory
-from state_core.formats.meta_info import read_state_meta_info
+from state_core.formats.meta_info import parse_state_meta_info
 from state_core.formats.operator_file import (
     CURRENT_VERSION,
     UNCOMPRESSED_VERSION,
@@ -28,7 +28,6 @@ from state_core.formats.operator_reader import parse_operator_state
 from state_core.formats.operator_states import encode_operator_file
 from state_core.handles import DistributionMode, OperatorHandle, RelativeHandle
 from state_core.redistribution import ElementSlice, OperatorPart, plan_operator_state
-from state_core.wire import DataInput
 
 __all__ = ["write_operator_states"]
 
@@ -144,7 +143,7 @@ def _groups(plans: Sequence[Plan], operator: OperatorRecord) -> Iterable[list[Pl
 def _write_subtasks(task: _Task) -> list[OperatorHandle]:
     """Write the files of some new subtasks."""
     infos = [
-        read_state_meta_info(DataInput(one.state.meta_info, f"state {one.state.name!r}"))
+        parse_state_meta_info(one.state.meta_info, f"state {one.state.name!r}")
         for one in task.sources
     ]
     broadcast = [one.state.mode == DistributionMode.BROADCAST.name for one in task.sources]

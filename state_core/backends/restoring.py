@@ -27,11 +27,10 @@ from state_core.backends.registry import RegisteredState, StateRegistry
 from state_core.errors import IncompatibleError, StateError
 from state_core.filesystem import Directory
 from state_core.formats.keyed_files import open_keyed
-from state_core.formats.meta_info import read_serializer_entry, read_state_meta_info
+from state_core.formats.meta_info import parse_key_serializer, parse_state_meta_info
 from state_core.formats.state_files import StateFiles
 from state_core.handles import IncrementalHandle, KeyedHandle, KeyGroupRange
 from state_core.snapshot import Entries, KeyedFile
-from state_core.wire import DataInput
 
 __all__ = ["handles_for", "restore_backend", "restore_file"]
 
@@ -108,13 +107,8 @@ def restore_file(
         IncompatibleError: The keys are of another type.
         SnapshotError: The file can't be read.
     """
-    registry.check_key(
-        read_serializer_entry(DataInput(file.key_serializer, "key serializer"), "the key")
-    )
-    states = [
-        registry.restore(read_state_meta_info(DataInput(state.meta_info, "state meta info")))
-        for state in file.states
-    ]
+    registry.check_key(parse_key_serializer(file.key_serializer))
+    states = [registry.restore(parse_state_meta_info(state.meta_info)) for state in file.states]
     if not with_entries:
         return
     for entries in file.entries(file.key_groups.intersection(key_groups)):

@@ -218,7 +218,7 @@ class _GroupReader:
         for part in parts:
             if not part.self_delimiting:
                 raise UnsupportedFormatError(
-                    f"{part.name} in the heap backend's own format, where only its class knows"
+                    f"a {part.name} in the heap backend's own format, where only its class knows"
                     " where a value ends",
                     place=self.file.source.name,
                     remedy="take a savepoint in canonical format, or register a decoder",

@@ -24,8 +24,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import SnapshotError, StateError, UnsupportedFormatError
+from state_core.errors import StateError, UnsupportedFormatError
 from state_core.filesystem import ByteSource
+from state_core.formats.headers import read_header
 from state_core.formats.heap_native import HeapFile
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import describe_state, layout_of
@@ -50,12 +51,8 @@ __all__ = [
     "RocksDBKeyedFile",
     "UnifiedKeyedFile",
     "open_keyed",
-    "read_header_of",
     "without_changelog",
 ]
-
-HEADER_GUESS = 1 << 16
-MAX_HEADER = 1 << 28
 
 
 def open_keyed(handle: KeyedHandle, files: StateFiles, max_parallelism: int) -> KeyedFile | None:
@@ -93,7 +90,7 @@ def _open_key_groups(handle: KeyGroupsHandle, files: StateFiles, prefix: int) ->
     source = files.open(handle.stream)
     spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
     first = min(spans, key=lambda one: one.start, default=None)
-    header = read_header_of(source, source.size if first is None else first.start)
+    header = read_header(source, source.size if first is None else first.start, read_keyed_header)
     if first is not None and first.start < header.size:
         raise DataInput(b"", source.name).fault(
             f"key group {first.group} at offset {first.start}, inside the header"
@@ -123,31 +120,12 @@ def _open_rocksdb(handle: IncrementalHandle, files: StateFiles, prefix: int) -> 
     if handle.meta is None:
         return None
     meta = files.open(handle.meta)
-    header = read_header_of(meta, meta.size)
+    header = read_header(meta, meta.size, read_keyed_header)
     listed = (*handle.shared, *handle.private)
     held = tuple((name, files.open(stream)) for name, stream in listed if stream is not None)
     name = f"{meta.name} (RocksDB, {len(held)} files)"
     database = RocksDBFiles(name, header, held, handle.key_groups, prefix)
     return RocksDBKeyedFile(name, header, handle.key_groups, database)
-
-
-def read_header_of(source: ByteSource, end: int) -> KeyedHeader:
-    """Read the head of a file, which ends before `end`: a first block, or as much as it takes.
-
-    Raises:
-        SnapshotError: It can't be read.
-    """
-    limit = min(max(end, HEADER_GUESS), source.size, MAX_HEADER)
-    held = min(HEADER_GUESS, limit)
-    while True:
-        block = np.empty(held, np.uint8)
-        source.read_into(0, block)
-        try:
-            return read_keyed_header(DataInput(block.tobytes(), source.name))
-        except SnapshotError:
-            if held == limit:
-                raise
-        held = min(16 * held, limit)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from state_core.formats.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
     StateMetaInfo,
-    read_serializer_entry,
-    read_state_meta_info,
+    parse_key_serializer,
+    parse_state_meta_info,
     serializer_entry,
     write_state_meta_info,
 )
@@ -35,7 +35,7 @@ from state_core.serializers.registry import changes
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.wrappers import TimerSerializer, TtlSerializerSnapshot
 from state_core.snapshot import KeyedState, StateKind
-from state_core.wire import DataInput, DataOutput
+from state_core.wire import DataOutput
 
 __all__ = ["describe_state", "layout_of", "parse_keyed_state", "value_snapshot", "with_value"]
 
@@ -114,8 +114,8 @@ def _parse_keyed_state(
     _changes: int,
     _plain: bool,
 ) -> tuple[KeyedState, KeyedLayout]:
-    state = read_state_meta_info(DataInput(meta_info, "state meta info"))
-    key = read_serializer_entry(DataInput(key_serializer, "key serializer"), "the key")
+    state = parse_state_meta_info(meta_info)
+    key = parse_key_serializer(key_serializer)
     layout = layout_of(state, key.snapshot.restore_serializer())
     return describe_state(state, layout), layout
 

@@ -27,6 +27,7 @@ from state_core.serializers import (
     write_serializer_snapshot,
 )
 from state_core.serializers.config_snapshots import ADAPTER_VERSION, read_parameterless
+from state_core.serializers.unknown_classes import read_whole
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
@@ -34,6 +35,9 @@ __all__ = [
     "KeyedHeader",
     "SerializerEntry",
     "StateMetaInfo",
+    "parse_key_serializer",
+    "parse_keyed_header",
+    "parse_state_meta_info",
     "read_keyed_header",
     "read_serializer_entry",
     "read_state_meta_info",
@@ -54,6 +58,7 @@ KEY_SERIALIZER = "KEY_SERIALIZER"
 NAMESPACE_SERIALIZER = "NAMESPACE_SERIALIZER"
 USER_KEY_SERIALIZER = "USER_KEY_SERIALIZER"
 VALUE_SERIALIZER = "VALUE_SERIALIZER"
+ROLES = frozenset((KEY_SERIALIZER, NAMESPACE_SERIALIZER, USER_KEY_SERIALIZER, VALUE_SERIALIZER))
 
 
 class BackendStateType(Enum):
@@ -127,6 +132,11 @@ def read_keyed_header(source: DataInput) -> KeyedHeader:
     return KeyedHeader(compressed, key_serializer, states, source.position)
 
 
+def parse_keyed_header(encoded: bytes) -> KeyedHeader:
+    """The head that is these bytes; classes that are unknown are carried."""
+    return read_whole(DataInput(encoded, "keyed header"), read_keyed_header)
+
+
 def write_keyed_header(header: KeyedHeader, out: DataOutput) -> None:
     """Write the head of a keyed state file, version 6."""
     out.write_int(KEYED_VERSION)
@@ -147,8 +157,20 @@ def read_state_meta_info(source: DataInput) -> StateMetaInfo:
     serializers = {}
     for _ in range(source.read_count("serializers", 12)):
         role = source.read_utf()
+        if source.unknown is not None and role not in ROLES:
+            raise source.fault(f"a serializer of the role {role!r}")
         serializers[role] = read_serializer_entry(source, f"state {name!r}, {role}")
     return StateMetaInfo(name, BackendStateType(ordinal), options, serializers)
+
+
+def parse_state_meta_info(encoded: bytes, what: str = "state meta info") -> StateMetaInfo:
+    """The state that these bytes describe; classes that are unknown are carried.
+
+    Args:
+        encoded: As `write_state_meta_info` writes it.
+        what: What it is, for messages.
+    """
+    return read_whole(DataInput(encoded, what), read_state_meta_info)
 
 
 def write_state_meta_info(state: StateMetaInfo, out: DataOutput) -> None:
@@ -192,6 +214,12 @@ def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
         raise error.within(whose) from error
     encoded = bytes(source.data[start : source.position])
     return serializer_entry(snapshot) if ADAPTED in encoded else SerializerEntry(snapshot, encoded)
+
+
+def parse_key_serializer(encoded: bytes) -> SerializerEntry:
+    """The key's serializer in these bytes; a class that is unknown is carried."""
+    source = DataInput(encoded, "key serializer")
+    return read_whole(source, lambda held: read_serializer_entry(held, "the key"))
 
 
 def serializer_entry(snapshot: TypeSerializerSnapshot) -> SerializerEntry:

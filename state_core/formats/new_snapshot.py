@@ -27,7 +27,7 @@ from state_core.formats.meta_info import (
     KeyedHeader,
     SerializerEntry,
     StateMetaInfo,
-    read_keyed_header,
+    parse_keyed_header,
     serializer_entry,
     write_keyed_header,
     write_state_meta_info,
@@ -60,7 +60,7 @@ from state_core.key_groups import (
 from state_core.operator_ids import operator_id_of_uid
 from state_core.serializers.namespaces import SingletonSerializer
 from state_core.snapshot import Entries
-from state_core.wire import DataInput, DataOutput
+from state_core.wire import DataOutput
 
 __all__ = [
     "GatherTask",
@@ -341,7 +341,7 @@ def gather_part(task: GatherTask) -> KeyedPart:
         EncodeError: A key is there twice.
     """
     directory = Directory(task.directory)
-    header = read_keyed_header(DataInput(task.header, "keyed header"))
+    header = parse_keyed_header(task.header)
 
     def check(entries: Entries) -> None:
         twin = find_twin(entries)

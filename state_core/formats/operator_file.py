@@ -28,6 +28,7 @@ import numpy.typing as npt
 from state_core.compression import PlainStream, SnappyStream
 from state_core.errors import StateError, UnsupportedFormatError
 from state_core.filesystem import ByteSource
+from state_core.formats.headers import read_header
 from state_core.formats.meta_info import (
     LEAST_META_BYTES,
     StateMetaInfo,
@@ -43,6 +44,7 @@ __all__ = [
     "Element",
     "OperatorFile",
     "OperatorHeader",
+    "header_of",
     "open_operator_file",
     "read_operator_header",
     "write_operator_header",
@@ -202,11 +204,19 @@ def open_operator_file(source: ByteSource, handle: OperatorHandle) -> OperatorFi
     Raises:
         SnapshotError: It can't be read.
     """
-    first = min((at for one in handle.states.values() for at in one.offsets), default=source.size)
-    head = np.empty(min(source.size, max(first, 0)), np.uint8)
-    source.read_into(0, head)
     try:
-        header = read_operator_header(DataInput(head.tobytes(), source.name))
+        header = header_of(source, handle)
     except StateError as error:
         raise error.within("operator state") from error
     return OperatorFile(source, header, handle)
+
+
+def header_of(source: ByteSource, handle: OperatorHandle) -> OperatorHeader:
+    """Read the head of a file, which ends where the first element begins.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    offsets = (at for one in handle.states.values() for at in one.offsets)
+    end = min((at for at in offsets if at > 0), default=source.size)
+    return read_header(source, end, read_operator_header)

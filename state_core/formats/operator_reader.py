@@ -11,7 +11,7 @@ import pyarrow as pa
 from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from state_core.formats.meta_info import (
     StateMetaInfo,
-    read_state_meta_info,
+    parse_state_meta_info,
     write_state_meta_info,
 )
 from state_core.formats.metadata import OperatorState
@@ -21,7 +21,7 @@ from state_core.formats.state_files import StateFiles
 from state_core.non_keyed import NonKeyedState
 from state_core.serializers.decoders import undecoded
 from state_core.serializers.registry import changes
-from state_core.wire import DataInput, DataOutput
+from state_core.wire import DataOutput
 
 __all__ = [
     "SubtaskPart",
@@ -138,7 +138,7 @@ def parse_operator_state(meta_info: bytes) -> tuple[NonKeyedState, OperatorLayou
 
 @lru_cache(maxsize=256)
 def _parse_operator_state(meta_info: bytes, _changes: int) -> tuple[NonKeyedState, OperatorLayout]:
-    info = read_state_meta_info(DataInput(meta_info, "state meta info"))
+    info = parse_state_meta_info(meta_info)
     with undecoded():
         layout = operator_layout(info)
     state = NonKeyedState(

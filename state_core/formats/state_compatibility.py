@@ -23,8 +23,8 @@ from state_core.formats.meta_info import (
     BackendStateType,
     SerializerEntry,
     StateMetaInfo,
-    read_serializer_entry,
-    read_state_meta_info,
+    parse_key_serializer,
+    parse_state_meta_info,
 )
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
@@ -38,7 +38,6 @@ from state_core.serializers.compatibility import (
     worst_of,
 )
 from state_core.serializers.wrappers import TtlSerializerSnapshot
-from state_core.wire import DataInput
 
 __all__ = ["OperatorSchema", "StateVerdict", "check_operators", "operator_schema"]
 
@@ -93,8 +92,8 @@ def operator_schema(
     """
     if not key_serializer:
         return OperatorSchema(label, None)
-    key = read_serializer_entry(DataInput(key_serializer, "key serializer"), "the key").snapshot
-    states = [read_state_meta_info(DataInput(one, "state meta info")) for one in meta_infos]
+    key = parse_key_serializer(key_serializer).snapshot
+    states = [parse_state_meta_info(one) for one in meta_infos]
     return OperatorSchema(label, key, {one.name: one for one in states})
 
 

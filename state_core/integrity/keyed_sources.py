@@ -20,11 +20,12 @@ from state_core.errors import (
     UnsupportedFormatError,
 )
 from state_core.filesystem import ByteSource
+from state_core.formats.headers import read_header
 from state_core.formats.heap_native import HeapFile
-from state_core.formats.keyed_files import read_header_of, without_changelog
+from state_core.formats.keyed_files import without_changelog
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import describe_state, layout_of
-from state_core.formats.meta_info import KeyedHeader
+from state_core.formats.meta_info import KeyedHeader, read_keyed_header
 from state_core.formats.rocksdb_native import RocksDBFiles
 from state_core.formats.state_files import StateFiles
 from state_core.formats.unified import KeyGroupSpan, UnifiedFile
@@ -176,7 +177,7 @@ def _header(
 ) -> KeyedHeader | StateError:
     """The head of a file, or why there is none."""
     try:
-        return read_header_of(source, end)
+        return read_header(source, end, read_keyed_header)
     except UnknownSerializerError as error:
         found.skip(where, f"{error.problem}; {error.remedy}" if error.remedy else error.problem)
         return error

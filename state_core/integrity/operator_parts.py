@@ -20,7 +20,7 @@ from state_core.formats.metadata import OperatorState
 from state_core.formats.operator_file import (
     OperatorFile,
     OperatorHeader,
-    read_operator_header,
+    header_of,
     write_operator_header,
 )
 from state_core.formats.operator_states import OperatorLayout, operator_layout
@@ -31,11 +31,9 @@ from state_core.integrity.keyed_sources import open_stream_of
 from state_core.serializers.columns import Cursor
 from state_core.serializers.decoders import undecoded
 from state_core.serializers.text import OpaqueSerializer
-from state_core.wire import DataInput, DataOutput
+from state_core.wire import DataOutput
 
 __all__ = ["OperatorPart", "examine_operator_states"]
-
-HEADER_GUESS = 1 << 16
 
 
 @dataclass
@@ -78,7 +76,7 @@ def examine_operator_states(
             _lose(part, where, "its file can't be opened", found)
             continue
         try:
-            part.header = _header(source)
+            part.header = header_of(source, handle)
         except UnknownSerializerError as error:
             part.unknown = True
             found.skip(where, f"operator state: {error.problem}")
@@ -96,19 +94,6 @@ def examine_operator_states(
 def _lose(part: OperatorPart, where: Place, why: str, found: Findings) -> None:
     for name, one in part.handle.states.items():
         found.lose(replace(where, state=name), why, entries=len(one.offsets))
-
-
-def _header(source: ByteSource) -> OperatorHeader:
-    held = min(HEADER_GUESS, source.size)
-    while True:
-        head = np.empty(held, np.uint8)
-        source.read_into(0, head)
-        try:
-            return read_operator_header(DataInput(head.tobytes(), source.name))
-        except StateError:
-            if held == source.size:
-                raise
-        held = min(16 * held, source.size)
 
 
 class _Taken:

@@ -161,7 +161,7 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
 
     Raises:
         UnknownSerializerError: The class is not registered. A payload has no length, so nothing
-            behind it can be read either.
+            behind it can be read either, unless all of the source is (`unknown_classes`).
     """
     at = source.place
     class_name = source.read_utf()
@@ -172,6 +172,9 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
     if found is None:
         plugins.load_installed()
         found = _classes.get(class_name)
+    if found is None and source.unknown is not None:
+        carried: TypeSerializerSnapshot = source.unknown(class_name, version, source)
+        return carried
     if found is None:
         broken = "".join(f" ({one})" for one in plugins.failures())
         raise UnknownSerializerError(

@@ -23,6 +23,7 @@ SOURCES = (
     "Jobs.java",
     "ChainJobs.java",
     "OperatorJobs.java",
+    "OwnTypeJobs.java",
     "ProfileJobs.java",
     "Judge.java",
     "Json.java",

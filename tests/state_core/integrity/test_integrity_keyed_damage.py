@@ -272,16 +272,36 @@ def test_a_header_that_can_not_be_read(tmp_path: Path) -> None:
     salvaged(one, *range(64, 128))
 
 
+LONG = b"LongSerializer$LongSerializerSnapshot"
+
+
 def test_a_serializer_that_nobody_knows(tmp_path: Path) -> None:
-    """It is not checked, which is no fault, and its file is carried as it is."""
+    """Its values are bytes; all else is checked, and salvaged as it is."""
     one = damaged(golden(WORDS), tmp_path / "damaged")
-    one.change(
-        one.file(0),
-        lambda data: data.replace(b"LongSerializer$LongSerializerSnapshot", b"X" * 37, 1),
-    )
+    for index in (0, 1):
+        one.change(one.file(index), lambda data: data.replace(LONG, b"X" * len(LONG), 1))
     report = check_snapshot(one.path)
     assert report.sound
-    assert any("XXXX" in unchecked.why for unchecked in report.unchecked)
+    assert ["XXXX" in one.why and "not decoded" in one.why for one in report.unchecked] == [True]
+    whole = check_snapshot(one.origin)
+    assert (report.checked.entries, report.checked.hashed) == (
+        whole.checked.entries, whole.checked.hashed,
+    )  # fmt: skip
+    before = one.file(0).read_bytes()
+    to = tmp_path / "salvaged"
+    assert salvage_snapshot(one.path, to).lost == ()
+    again = Damaged(one.origin, to, one.uid)
+    assert len(again.file(0).read_bytes()) == len(before)
+    assert check_snapshot(again.path).sound
+
+
+def test_a_serializer_that_is_none(tmp_path: Path) -> None:
+    """It is not checked, which is no fault, and its file is carried as it is."""
+    one = damaged(golden(WORDS), tmp_path / "damaged")
+    one.change(one.file(0), lambda data: data.replace(LONG, b"-" * len(LONG), 1))
+    report = check_snapshot(one.path)
+    assert report.sound
+    assert any("----" in unchecked.why for unchecked in report.unchecked)
     before = one.file(0).read_bytes()
     to = tmp_path / "salvaged"
     assert salvage_snapshot(one.path, to).lost == ()

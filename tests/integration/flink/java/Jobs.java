@@ -79,6 +79,9 @@ public class Jobs {
             case "types":
                 finish(Judge.typesJob(numbers));
                 return keys;
+            case "own":
+                finish(OwnTypeJobs.own(numbers, restoring));
+                return keys;
             case "pojo":
                 finish(Judge.pojoJob(numbers));
                 return keys;
