@@ -55,7 +55,7 @@ from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import Partitioning, plan_unit_slices
 from state_core.errors import ConflictError
 from state_core.formats import open_snapshot
-from state_core.formats.reader import METADATA_FILE, snapshot_directory
+from state_core.formats.reader import METADATA_FILE, snapshot_directory, without_raw_timers
 from state_core.formats.state_files import StateFiles
 from state_core.snapshot import Operator
 
@@ -264,11 +264,9 @@ class _Import:
             committed += self._commit_pieces(operator, pieces, previous, token)
             described = describe_operator_states(operator, self.operator_tables, pieces)
             operators.append(_describe_operator(operator, targets, committed, found, described))
-        metadata, carried = carry_state(
-            self.snapshot.metadata,
-            StateFiles(self.directory, self.allow_external),
-            self.lake.directory,
-        )
+        files = StateFiles(self.directory, self.allow_external)
+        stripped = without_raw_timers(self.snapshot.metadata, files)
+        metadata, carried = carry_state(stripped, files, self.lake.directory)
         written = sum(one.written_bytes for group in results.values() for one in group)
         return SnapshotRecord(
             job=self.job,

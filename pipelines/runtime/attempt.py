@@ -96,13 +96,14 @@ class Attempt:
             keyed = tuple(
                 one.managed_keyed for one in subtasks.values() if one.managed_keyed is not None
             )
+            raw = tuple(one.raw_keyed for one in subtasks.values() if one.raw_keyed is not None)
             before = 0 if found is None else found.parallelism
             handles = [
                 subtasks.get(index, SubtaskState()).managed_operator for index in range(before)
             ]
             assigned = assign_operator_state(handles, self.parallelism(operator))
             self._restored[uid] = [
-                Restored(location, keyed, tuple(elements)) for elements in assigned
+                Restored(location, keyed, tuple(elements), raw) for elements in assigned
             ]
 
     # ------------------------------------------------------------------------- process

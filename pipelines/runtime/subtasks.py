@@ -58,11 +58,13 @@ class Restored:
         location: The savepoint's directory.
         keyed: Its handles, of all subtasks.
         operator: What this subtask gets of the operator state.
+        raw_keyed: Handles of raw keyed state, of all subtasks, which may be timers.
     """
 
     location: str
     keyed: tuple[KeyedHandle, ...] = ()
     operator: tuple[AssignedElements, ...] = ()
+    raw_keyed: tuple[KeyedHandle, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,8 @@ class _Subtask:
         )  # fmt: skip
         backend = BACKENDS[task.backend](configuration)
         if task.restored is not None:
-            restore_backend(backend, task.restored.keyed, Directory(task.restored.location))
+            held, directory = task.restored, Directory(task.restored.location)
+            restore_backend(backend, held.keyed, directory, raw=held.raw_keyed)
         return backend
 
     def run(self) -> SubtaskResult:

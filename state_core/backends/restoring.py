@@ -26,7 +26,7 @@ from state_core.backends.backend import KeyedStateBackend
 from state_core.backends.registry import RegisteredState, StateRegistry
 from state_core.errors import IncompatibleError, StateError
 from state_core.filesystem import Directory
-from state_core.formats.keyed_files import open_keyed
+from state_core.formats.keyed_files import open_keyed, open_raw_timers
 from state_core.formats.meta_info import parse_key_serializer, parse_state_meta_info
 from state_core.formats.state_files import StateFiles
 from state_core.handles import IncrementalHandle, KeyedHandle, KeyGroupRange
@@ -56,6 +56,7 @@ def restore_backend(
     backend: KeyedStateBackend,
     handles: Iterable[KeyedHandle | None],
     directory: Directory | StateFiles,
+    raw: Iterable[KeyedHandle | None] = (),
 ) -> None:
     """Put what handles hold of the backend's key groups into it; before any state is asked for.
 
@@ -63,6 +64,7 @@ def restore_backend(
         backend: A backend in which there is nothing yet.
         handles: Of any subtasks of the operator.
         directory: The snapshot's, to which relative handles are relative.
+        raw: Raw keyed state of any subtasks, in which RocksDB jobs keep timers of the heap.
 
     Raises:
         IncompatibleError: The keys are of another type, or a state was asked for before.
@@ -86,6 +88,10 @@ def restore_backend(
             and storage.adopt(handle, files)
         )
         restore_file(backend.registry, opened, key_groups, with_entries=not adopted)
+    for handle in handles_for(raw, key_groups):
+        timers = open_raw_timers(handle, files)
+        if timers is not None:
+            restore_file(backend.registry, timers, key_groups)
 
 
 def restore_file(

@@ -7,6 +7,7 @@
 `meta_info`        what a keyed file says of its states
 `unified`          the unified format of keyed state, a window at a time
 `heap_native`      the heap backend's own format
+`raw_timers`       timers on the heap beside RocksDB
 `rocksdb_native`   RocksDB's files: `rocksdb_tables` merges what `sst_file` reads of each
 `keyed_layout`     entries to typed columns and back
 `row_writer`       rows back into bytes

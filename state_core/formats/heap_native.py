@@ -26,18 +26,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from state_core.compression import SnappyStream, StateStream, open_stream
-from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from state_core.errors import CorruptSnapshotError, StateError
 from state_core.filesystem import ByteSource
+from state_core.formats.entry_walking import EntryWalker
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.meta_info import KeyedHeader
-from state_core.formats.row_writer import trailer_sizes
 from state_core.formats.unified import KeyGroupSpan
 from state_core.handles import KeyGroupRange
 from state_core.kernels.copying import copy_pieces
 from state_core.kernels.skip import DELIMITER, WHEN, locate_counted
 from state_core.serializers.base import TypeSerializer
 from state_core.serializers.collections import ListSerializer, MapSerializer
-from state_core.serializers.columns import I32Array, I64Array, U8Array
+from state_core.serializers.columns import I64Array, U8Array
 from state_core.serializers.numbers import LongSerializer
 from state_core.serializers.text import OpaqueSerializer
 from state_core.serializers.wrappers import TtlSerializer
@@ -81,12 +81,15 @@ class HeapFile:
                 yield from _GroupReader(self, span).run()
 
 
-class _GroupReader:
+class _GroupReader(EntryWalker):
     """Walks one key group."""
+
+    where = "in the heap backend's own format"
 
     def __init__(self, file: HeapFile, span: KeyGroupSpan) -> None:
         self.file = file
         self.span = span
+        self.name, self.group = file.source.name, span.group
         self.broken: StateError | None = None
         self.data = self._read()
         self.at = 0
@@ -176,62 +179,6 @@ class _GroupReader:
             return self._transcode(state, layout, bounds, elements)
         except StateError as error:
             raise error.within(f"state {name!r}") from error
-
-    def _walk(self, parts: tuple[TypeSerializer, ...], rows: int) -> list[I64Array]:
-        """Where each part of the next `rows` entries begins, and behind them where the last ends.
-
-        A count in front of a list or a map is a part of its own, of repeated elements.
-        """
-        programs = [part.skip_program() for part in parts]
-        known = [one for one in programs if one is not None]
-        starts = np.empty(rows, np.int64)
-        if len(known) < len(parts):
-            return self._walk_slowly(parts, rows)
-        ends = np.empty(rows, np.int64)
-        position = np.array([self.at], np.int64)
-        words = np.array([word for one in known for word in one], np.int32)
-        if self._locate(position, words, rows, starts, ends) >= 0:
-            return self._walk_slowly(parts, rows)
-        self.at = int(position[0])
-        bounds = [starts]
-        for program in known[:-1]:
-            bounds.append(self._behind(bounds[-1], ends, np.array(program, np.int32)))
-        return [*bounds, ends]
-
-    def _locate(
-        self, position: I64Array, words: I32Array, rows: int, starts: I64Array, ends: I64Array
-    ) -> int:
-        limit = np.full(len(position), self.data.size, np.int64)
-        counts, first = np.array([rows], np.int64), np.zeros(1, np.int64)
-        return int(locate_counted(self.data, position, limit, counts, first, words, starts, ends))
-
-    def _behind(self, starts: I64Array, ends: I64Array, words: I32Array) -> I64Array:
-        """Where a part that begins at `starts` ends."""
-        rows = len(starts)
-        spare, found = np.empty(rows, np.int64), np.empty(rows, np.int64)
-        ones, first = np.ones(rows, np.int64), np.arange(rows, dtype=np.int64)
-        locate_counted(self.data, starts.copy(), ends, ones, first, words, spare, found)
-        return found
-
-    def _walk_slowly(self, parts: tuple[TypeSerializer, ...], rows: int) -> list[I64Array]:
-        """The same, an entry at a time, for types that only their serializer can walk."""
-        for part in parts:
-            if not part.self_delimiting:
-                raise UnsupportedFormatError(
-                    f"a {part.name} in the heap backend's own format, where only its class knows"
-                    " where a value ends",
-                    place=self.file.source.name,
-                    remedy="take a savepoint in canonical format, or register a decoder",
-                )
-        source = DataInput(self.data[self.at :].tobytes(), self._place(self.at))
-        bounds = np.empty((len(parts) + 1, rows), np.int64)
-        for row in range(rows):
-            for index, part in enumerate(parts):
-                bounds[index, row] = self.at + source.position
-                part.skip(source)
-            bounds[-1, row] = self.at + source.position
-        self.at += source.position
-        return list(bounds)
 
     # ------------------------------------------------------------------- into the unified format
 
@@ -333,48 +280,12 @@ class _GroupReader:
             state, keys, values, layout.ambiguous, data=np.concatenate((self.data, data))
         )
 
-    def _entries(
-        self,
-        state: int,
-        keys: list[tuple[I64Array, I64Array]],
-        value: tuple[I64Array, I64Array],
-        ambiguous: bool = False,
-        user_key: tuple[I64Array, I64Array] | None = None,
-        data: U8Array | None = None,
-    ) -> Entries:
-        """Pieces of the native format put together as entries of the unified one."""
-        source = self.data if data is None else data
-        rows = len(value[0])
-        pieces = keys if user_key is None else [*keys, user_key]
-        sizes = np.sum([ends - starts for starts, ends in pieces], axis=0, dtype=np.int64)
-        lengths = [ends - starts for starts, ends in keys] if ambiguous else []
-        for one in lengths:
-            sizes = sizes + trailer_sizes(one)
-        key_ends = np.cumsum(sizes + (value[1] - value[0])) - (value[1] - value[0])
-        value_ends = key_ends + (value[1] - value[0])
-        key_starts = key_ends - sizes
-        out = np.empty(int(value_ends[-1]) if rows else 0, np.uint8)
-        position = key_starts.copy()
-        for index, (starts, ends) in enumerate(pieces):
-            copy_pieces(source, starts, ends, out, position)
-            if index < len(lengths):
-                _write_lengths(lengths[index], out, position)
-        copy_pieces(source, *value, out, position)
-        group = np.full(rows, self.span.group, np.int64)
-        states = np.full(rows, state, np.int16)
-        return Entries(
-            out, states, group, key_starts, key_ends, key_ends, value_ends, self._rewritten
-        )
-
     # ------------------------------------------------------------------------------------ places
 
     def _place(self, position: int) -> str:
         at = position + (0 if self.file.header.compressed else self.span.start + 4)
         where = "offset in the decompressed key group" if self.file.header.compressed else "offset"
         return f"{self.file.source.name}, key group {self.span.group}, {where} {at}"
-
-    def _rewritten(self, position: int) -> str:
-        return f"{self.file.source.name}, key group {self.span.group}, rewritten byte {position}"
 
     def _named(self) -> str:
         return f"{self.file.source.name}, key group {self.span.group}"
@@ -406,12 +317,3 @@ def _flagged(part: TypeSerializer) -> tuple[int, ...] | None:
     """The program of a map's value: a null flag, then the value if it is 0."""
     program = part.skip_program()
     return None if program is None else (WHEN, 0, len(program), *program)
-
-
-def _write_lengths(lengths: I64Array, out: U8Array, position: I64Array) -> None:
-    """Length trailers: base 256, low byte first."""
-    sizes = trailer_sizes(lengths)
-    for byte in range(int(sizes.max(initial=0))):
-        rows = sizes > byte
-        out[position[rows] + byte] = lengths[rows] >> (8 * byte) & 0xFF
-    position += sizes

@@ -31,6 +31,12 @@ from state_core.formats.heap_native import HeapFile
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import describe_state, layout_of
 from state_core.formats.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.raw_timers import (
+    RawTimersFile,
+    holds_timers,
+    raw_spans,
+    read_timers_header,
+)
 from state_core.formats.rocksdb_native import RocksDBFiles
 from state_core.formats.state_files import StateFiles
 from state_core.formats.unified import KeyGroupSpan, UnifiedFile, spans_of
@@ -48,9 +54,12 @@ from state_core.wire import DataInput
 
 __all__ = [
     "HeapKeyedFile",
+    "RawTimersKeyedFile",
     "RocksDBKeyedFile",
     "UnifiedKeyedFile",
+    "is_timers",
     "open_keyed",
+    "open_raw_timers",
     "without_changelog",
 ]
 
@@ -73,6 +82,37 @@ def open_keyed(handle: KeyedHandle, files: StateFiles, max_parallelism: int) -> 
         "keyed state of the changelog backend, whose latest changes lie in a log",
         remedy="take a savepoint (flink savepoint), which holds them, too",
     )
+
+
+def is_timers(handle: KeyedHandle | None, files: StateFiles) -> bool:
+    """Whether raw keyed state is timers; if not, only its operator knows what it is.
+
+    Raises:
+        SnapshotError: Its file is not there.
+    """
+    if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
+        return False
+    source = files.open(handle.stream)
+    return holds_timers(source, raw_spans(handle, source.size, source.name))
+
+
+def open_raw_timers(handle: KeyedHandle | None, files: StateFiles) -> KeyedFile | None:
+    """Open raw keyed state that is timers; None if it is none, or the operator sets no timers.
+
+    Raises:
+        SnapshotError: It is timers, and can't be read.
+    """
+    if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
+        return None
+    if not is_timers(handle, files):
+        return None
+    source = files.open(handle.stream)
+    spans = raw_spans(handle, source.size, source.name)
+    header = read_timers_header(source, spans)
+    if header is None:
+        return None
+    timers = RawTimersFile(source, header, spans)
+    return RawTimersKeyedFile(source.name, header, handle.key_groups, timers)
 
 
 def without_changelog(handle: KeyedHandle) -> KeyedHandle | None:
@@ -201,6 +241,21 @@ class HeapKeyedFile(_HeadedFile):
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups, in the unified format."""
         return HeapFile(self.source, self.header, self.layouts, self.spans).entries(key_groups)
+
+
+@dataclass(frozen=True)
+class RawTimersKeyedFile(_HeadedFile):
+    """A `KeyedFile` of nothing but timers, which lie beside another one."""
+
+    file: RawTimersFile
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups and their bytes as stored."""
+        return [(one.group, one.end - one.start) for one in self.file.spans]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All timers of some key groups."""
+        return self.file.entries(key_groups)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from state_core.errors import (
 )
 from state_core.filesystem import Directory
 from state_core.formats.checkpoint_properties import describe_properties
-from state_core.formats.keyed_files import open_keyed
+from state_core.formats.keyed_files import is_timers, open_keyed, open_raw_timers
 from state_core.formats.metadata import (
     CheckpointMetadata,
     OperatorState,
+    SubtaskState,
     in_flight_bytes,
     raw_bytes,
     read_metadata,
@@ -32,7 +33,7 @@ from state_core.handles import KeyGroupsHandle, KeyGroupsKind
 from state_core.operator_ids import operator_id_of_uid
 from state_core.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 
-__all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory"]
+__all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
 
 METADATA_FILE = "_metadata"
 
@@ -117,14 +118,8 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
     label = uid or state.name or state.operator_id
     keyed_files: list[KeyedFile] = []
     for index, subtask in sorted((state.subtasks or {}).items()):
-        if subtask.managed_keyed is None:
-            continue
-        try:
-            opened = open_keyed(subtask.managed_keyed, files, state.max_parallelism)
-        except StateError as error:
-            raise error.within(f"operator {label}, subtask {index}") from error
-        if opened is not None:
-            keyed_files.append(opened)
+        whose = f"operator {label}, subtask {index}"
+        keyed_files += _keyed_files(subtask, files, state.max_parallelism, whose)
     try:
         operator_files = open_operator_files(state, files)
         non_keyed = open_non_keyed(operator_files)
@@ -144,11 +139,45 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         any(file.header.compressed for file in operator_files.values()),
         len(state.subtasks or {}),
         coordinator,
-        sum(raw_bytes(one) for one in (state.subtasks or {}).values()),
+        sum(_raw_bytes(one, files) for one in (state.subtasks or {}).values()),
         sum(in_flight_bytes(one) for one in (state.subtasks or {}).values()),
         coordinator + sum(subtask_bytes(one) for one in (state.subtasks or {}).values()),
         finished=state.subtasks is None,
     )
+
+
+def _keyed_files(
+    subtask: SubtaskState, files: StateFiles, max_parallelism: int, whose: str
+) -> list[KeyedFile]:
+    """What a subtask's backend left, and the timers that RocksDB jobs keep on the heap."""
+    managed = subtask.managed_keyed
+    try:
+        opened = None if managed is None else open_keyed(managed, files, max_parallelism)
+        timers = open_raw_timers(subtask.raw_keyed, files)
+    except StateError as error:
+        raise error.within(whose) from error
+    return [one for one in (opened, timers) if one is not None]
+
+
+def _raw_bytes(subtask: SubtaskState, files: StateFiles) -> int:
+    """The size of raw state of which nothing more can be said."""
+    held = replace(subtask, raw_keyed=None) if is_timers(subtask.raw_keyed, files) else subtask
+    return raw_bytes(held)
+
+
+def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> CheckpointMetadata:
+    """The same `_metadata` without raw state that is timers, which are states like any other."""
+
+    def strip(state: OperatorState) -> OperatorState:
+        if state.subtasks is None:
+            return state
+        subtasks = {
+            index: replace(one, raw_keyed=None) if is_timers(one.raw_keyed, files) else one
+            for index, one in state.subtasks.items()
+        }
+        return replace(state, subtasks=subtasks)
+
+    return replace(metadata, operators=[strip(one) for one in metadata.operators])
 
 
 def _merge_states(files: list[KeyedFile]) -> tuple[KeyedState, ...]:

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from state_core.errors import CorruptSnapshotError, KeyGroupError, StateError
+from state_core.errors import CorruptSnapshotError, StateError
 from state_core.filesystem import Directory
 from state_core.formats.metadata import (
     FIRST_WITH_PROPERTIES,
     CheckpointMetadata,
-    OperatorState,
-    SubtaskState,
     read_metadata,
 )
 from state_core.formats.reader import METADATA_FILE, snapshot_directory
 from state_core.formats.state_files import StateFiles
 from state_core.handles import (
-    ChangelogByteHandle,
-    ChangelogFileHandle,
-    ChangelogHandle,
-    EmptySegmentHandle,
-    IncrementalHandle,
-    KeyedHandle,
     KeyGroupRange,
-    KeyGroupsHandle,
     StreamHandle,
 )
 from state_core.integrity.findings import (
@@ -38,22 +29,15 @@ from state_core.integrity.findings import (
     Loss,
     Place,
     Unchecked,
-    what_most_say,
 )
 from state_core.integrity.keyed_entries import Keeper, examine
-from state_core.integrity.keyed_sources import (
-    KeyedSource,
-    UnknownSource,
-    open_source,
-    open_stream_of,
-)
-from state_core.integrity.operator_parts import OperatorPart, examine_operator_states
+from state_core.integrity.keyed_sources import KeyedSource
+from state_core.integrity.operators import OperatorExamined, keyed_streams, open_operator
 from state_core.java_stream import read_java_stream
-from state_core.key_groups import check_parallelism, key_group_ranges
 from state_core.operator_ids import operator_id_of_uid
 from state_core.wire import DataInput
 
-__all__ = ["Examined", "IntegrityReport", "OperatorExamined", "Progress", "check_snapshot", "look"]
+__all__ = ["Examined", "IntegrityReport", "Progress", "check_snapshot", "look"]
 
 Progress = Callable[[int, int], None]
 
@@ -78,29 +62,6 @@ class IntegrityReport:
     def sound(self) -> bool:
         """Whether nothing is wrong."""
         return not self.faults
-
-
-@dataclass
-class OperatorExamined:
-    """What can be read of one operator.
-
-    Attributes:
-        state: What `_metadata` says of it.
-        label: How it is called.
-        broken: Why nothing of it can be; empty if something can.
-        keyed: Its keyed state, by subtask.
-        parts: Its operator state.
-        unknown: Its keyed state of types that are not known, by subtask.
-        keepers: What kept the sound entries, by subtask.
-    """
-
-    state: OperatorState
-    label: str
-    broken: str = ""
-    keyed: dict[int, KeyedSource] = field(default_factory=dict)
-    parts: list[OperatorPart] = field(default_factory=list)
-    unknown: dict[int, KeyGroupsHandle] = field(default_factory=dict)
-    keepers: dict[int, list[Keeper]] = field(default_factory=dict)
 
 
 @dataclass
@@ -183,7 +144,7 @@ def look(
     known = {operator_id_of_uid(uid): uid for uid in uids}
     for state in metadata.operators:
         label = state.uid or known.get(state.operator_id, "") or state.name or state.operator_id
-        examined.operators.append(_open(state, label, examined.files, found))
+        examined.operators.append(open_operator(state, label, examined.files, found))
     _read_entries(examined, threads or os.cpu_count() or 1, progress, keeper)
     found.checked.files = len(set(map(_named, _streams(metadata))))
     return examined
@@ -203,125 +164,6 @@ def _check_metadata(metadata: CheckpointMetadata, path: str, found: Findings) ->
         found.skip(Place(), f"state of master hook {master.name!r}, {len(master.data)} bytes")
 
 
-def _open(state: OperatorState, label: str, files: StateFiles, found: Findings) -> OperatorExamined:
-    """Open all of an operator, and check what needs no reading of entries."""
-    operator = OperatorExamined(state, label)
-    try:
-        check_parallelism(state.max_parallelism, state.parallelism)
-    except KeyGroupError as error:
-        found.fault(FaultKind.METADATA, Place(label), error)
-        operator.broken = error.problem
-        return operator
-    if state.coordinator is not None:
-        found.skip(Place(label), f"state of its coordinator, {state.coordinator.size} bytes")
-    for index, subtask in sorted((state.subtasks or {}).items()):
-        where = Place(label, index)
-        _open_opaque(subtask, files, where, found)
-        if subtask.managed_keyed is None:
-            continue
-        source = open_source(subtask.managed_keyed, files, state.max_parallelism, where, found)
-        if isinstance(source, UnknownSource):
-            operator.unknown[index] = source.handle
-        elif source is not None:
-            operator.keyed[index] = source
-            found.checked.key_groups += len(source.spans) or len(source.key_groups)
-    _check_coverage(operator, found)
-    _check_types(operator, found)
-    operator.parts = examine_operator_states(state, label, files, found)
-    return operator
-
-
-def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: Findings) -> None:
-    """Raw state and in-flight buffers: only that their bytes are there can be said."""
-    raw = subtask.raw_operator
-    streams = [("raw operator state", None if raw is None else raw.stream)]
-    if subtask.raw_keyed is not None:
-        streams += [("raw keyed state", one) for one in _keyed_streams(subtask.raw_keyed)]
-    channels = (*subtask.inputs, *subtask.outputs)
-    streams += [("in-flight buffers", one.stream) for one in channels]
-    for what, stream in streams:
-        if stream is None or isinstance(stream, EmptySegmentHandle):
-            continue
-        before = len(found.faults)
-        open_stream_of(stream, files, where, found)
-        if len(found.faults) > before:
-            found.lose(where, f"{what}: {found.faults[-1].problem}", size=stream.size)
-        else:
-            found.skip(replace(where, subtask=None), f"{what}, which only the job can read")
-
-
-def _check_coverage(operator: OperatorExamined, found: Findings) -> None:
-    """Every key group is in one handle, and that is its subtask's."""
-    state = operator.state
-    ranges = key_group_ranges(state.max_parallelism, state.parallelism)
-    owner: dict[int, int] = {}
-    claims: list[tuple[int, KeyGroupRange]] = []
-    for index, subtask in sorted((state.subtasks or {}).items()):
-        handle = subtask.managed_keyed
-        if handle is not None and not isinstance(handle, ChangelogByteHandle | ChangelogFileHandle):
-            within = handle.key_groups.intersection(KeyGroupRange(0, state.max_parallelism - 1))
-            claims.append((index, within))
-    for index, claimed in claims:
-        twice: dict[int, list[int]] = {}
-        for group in range(claimed.first, claimed.last + 1):
-            if group in owner:
-                twice.setdefault(owner[group], []).append(group)
-            owner.setdefault(group, index)
-        for other, groups in twice.items():
-            place = Place(operator.label, index, "", KeyGroupRange(groups[0], groups[-1]))
-            error = CorruptSnapshotError(
-                f"in the handle of subtask {other} too",
-                remedy="`_metadata` is damaged: fetch it again",
-            )
-            found.fault(FaultKind.RANGE, place, error)
-    for index, claimed in claims:
-        mine = ranges[index]
-        missing = [group for group in range(mine.first, mine.last + 1) if group not in owner]
-        for first, last in _runs(missing):
-            place = Place(operator.label, index, "", KeyGroupRange(first, last))
-            error = CorruptSnapshotError(
-                f"in no handle: the subtask's holds {claimed}",
-                remedy="`_metadata` is damaged: fetch it again",
-            )
-            found.fault(FaultKind.RANGE, place, error)
-    present = {index for index, _ in claims}
-    for index in range(state.parallelism) if claims else ():
-        left = (state.subtasks or {}).get(index)
-        if index not in present and not (left is not None and left.finished):
-            place = Place(operator.label, index, "", ranges[index])
-            found.skip(place, "the subtask left no keyed state, as one does that never used any")
-
-
-def _runs(groups: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as first and last of those that follow each other."""
-    runs: list[tuple[int, int]] = []
-    for group in groups:
-        if runs and runs[-1][1] == group - 1:
-            runs[-1] = runs[-1][0], group
-        else:
-            runs.append((group, group))
-    return runs
-
-
-def _check_types(operator: OperatorExamined, found: Findings) -> None:
-    """Note states that two subtasks wrote with different types."""
-    names = {name: None for source in operator.keyed.values() for name in source.states}
-    for name in names:
-        said = {i: one.states[name] for i, one in operator.keyed.items() if name in one.states}
-        right = what_most_say(said.values())
-        for index, state in said.items():
-            if state == right:
-                continue
-            where = Place(operator.label, index, name)
-            error = CorruptSnapshotError(
-                "another type than in another subtask",
-                remedy="let the job take a new savepoint, which writes all subtasks alike",
-            )
-            found.fault(FaultKind.HEADER, where, error)
-            found.lose(where, error.problem)
-            operator.keyed[index] = operator.keyed[index].without(name)
-
-
 def _read_entries(
     examined: Examined,
     threads: int,
@@ -329,7 +171,8 @@ def _read_entries(
     keeper: Callable[[KeyedSource], Keeper] | None,
 ) -> None:
     """Examine all keyed state, slice by slice."""
-    jobs = []
+    jobs: list[tuple[KeyedSource, KeyGroupRange, int | None, Keeper | None]] = []
+    timers: dict[int, OperatorExamined] = {}
     for operator in examined.operators:
         for index, source in operator.keyed.items():
             for key_groups, state in source.slices():
@@ -337,6 +180,10 @@ def _read_entries(
                 if kept is not None:
                     operator.keepers.setdefault(index, []).append(kept)
                 jobs.append((source, key_groups, state, kept))
+        for source in operator.timers.values():
+            for key_groups, state in source.slices():
+                timers[len(jobs)] = operator
+                jobs.append((source, key_groups, state, None))
 
     def run(job: tuple[KeyedSource, KeyGroupRange, int | None, Keeper | None]) -> Findings:
         try:
@@ -346,15 +193,27 @@ def _read_entries(
                 job[-1].close()
 
     with ThreadPoolExecutor(threads) as pool:
-        for done, found in enumerate(pool.map(run, jobs), 1):
+        for done, found in enumerate(pool.map(run, jobs)):
+            if done in timers:
+                _note_timers(timers[done], jobs[done][0], found)
             examined.found.add(found)
             if progress is not None:
-                progress(done, len(jobs))
+                progress(done + 1, len(jobs))
     known = {(one.where.operator, one.where.subtask) for one in examined.found.faults}
     for source in {id(job[0]): job[0] for job in jobs}.values():
         where = source.where
         if source.suspect is not None and (where.operator, where.subtask) not in known:
             examined.found.fault(FaultKind.FILE, where, source.suspect)
+
+
+def _note_timers(operator: OperatorExamined, source: KeyedSource, found: Findings) -> None:
+    """Raw state is whole or it is nothing: what is damaged of it is lost with the rest."""
+    found.losses.clear()
+    subtask = source.where.subtask
+    if not found.faults or subtask is None or subtask in operator.damaged_timers:
+        return
+    operator.damaged_timers.add(subtask)
+    found.lose(source.where, "its timers on the heap: " + found.faults[0].problem)
 
 
 # --------------------------------------------------------------------------- streams
@@ -372,19 +231,6 @@ def _streams(metadata: CheckpointMetadata) -> list[StreamHandle]:
             held = (subtask.managed_operator, subtask.raw_operator)
             found += [handle.stream for handle in held if handle is not None]
             for keyed in (subtask.managed_keyed, subtask.raw_keyed):
-                found += _keyed_streams(keyed) if keyed is not None else []
+                found += keyed_streams(keyed) if keyed is not None else []
             found += [one.stream for one in (*subtask.inputs, *subtask.outputs)]
     return [one for one in found if one is not None]
-
-
-def _keyed_streams(handle: KeyedHandle) -> list[StreamHandle | None]:
-    if isinstance(handle, KeyGroupsHandle):
-        return [handle.stream]
-    if isinstance(handle, IncrementalHandle):
-        return [handle.meta, *(one for _, one in (*handle.shared, *handle.private))]
-    if isinstance(handle, ChangelogHandle):
-        nested = (*handle.materialized, *handle.changes)
-        return [stream for one in nested if one is not None for stream in _keyed_streams(one)]
-    if isinstance(handle, ChangelogFileHandle):
-        return [one for _, one in handle.streams]
-    return []

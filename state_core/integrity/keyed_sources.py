@@ -22,10 +22,11 @@ from state_core.errors import (
 from state_core.filesystem import ByteSource
 from state_core.formats.headers import read_header
 from state_core.formats.heap_native import HeapFile
-from state_core.formats.keyed_files import without_changelog
+from state_core.formats.keyed_files import RawTimersKeyedFile, open_raw_timers, without_changelog
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import describe_state, layout_of
 from state_core.formats.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.raw_timers import RawTimersFile
 from state_core.formats.rocksdb_native import RocksDBFiles
 from state_core.formats.state_files import StateFiles
 from state_core.formats.unified import KeyGroupSpan, UnifiedFile
@@ -70,7 +71,7 @@ class KeyedSource:
     max_parallelism: int
     header: KeyedHeader
     layouts: tuple[KeyedLayout | None, ...]
-    reader: UnifiedFile | HeapFile | RocksDBFiles
+    reader: UnifiedFile | HeapFile | RawTimersFile | RocksDBFiles
     spans: tuple[KeyGroupSpan, ...] = ()
     lengths: dict[int, int] = field(default_factory=dict)
     faulty: frozenset[int] = frozenset()
@@ -91,7 +92,7 @@ class KeyedSource:
         """Entries of some key groups; what precedes a break comes before the error."""
         if isinstance(self.reader, RocksDBFiles):
             return self.reader.entries(key_groups, None if state is None else [state])
-        if isinstance(self.reader, HeapFile):
+        if isinstance(self.reader, HeapFile | RawTimersFile):
             return self.reader.entries(key_groups)
         return self.reader.entries(key_groups, to_the_end=True)
 
@@ -146,6 +147,30 @@ def open_source(
     if isinstance(handle, IncrementalHandle):
         return _open_rocksdb(handle, files, max_parallelism, where, within, found)
     return _open_key_groups(handle, files, max_parallelism, where, within, found)
+
+
+def open_timers(
+    handle: KeyedHandle | None,
+    files: StateFiles,
+    max_parallelism: int,
+    where: Place,
+    found: Findings,
+) -> KeyedSource | None:
+    """Open raw keyed state that is timers; None if the operator sets none.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    opened = open_raw_timers(handle, files)
+    if not isinstance(opened, RawTimersKeyedFile):
+        return None
+    within = opened.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
+    spans = tuple(one for one in opened.file.spans if one.group in within)
+    lengths = {one.group: one.end - one.start for one in spans}
+    layouts, faulty = _layouts(opened.header, opened.name, where, found)
+    return KeyedSource(
+        where, within, max_parallelism, opened.header, layouts, opened.file, spans, lengths, faulty
+    )
 
 
 def open_stream_of(

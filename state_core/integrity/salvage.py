@@ -32,12 +32,12 @@ from state_core.handles import (
 from state_core.integrity.checking import (
     Examined,
     IntegrityReport,
-    OperatorExamined,
     Progress,
     look,
 )
 from state_core.integrity.findings import Findings, Loss, Place
 from state_core.integrity.keyed_sources import KeyedSource
+from state_core.integrity.operators import OperatorExamined
 from state_core.integrity.salvaged_states import salvage_keyed, salvage_operator_states
 from state_core.integrity.spilled import EntrySpill
 from state_core.key_groups import prefix_bytes
@@ -140,7 +140,9 @@ class _Salvage:
         if one.state.subtasks is None:
             return one.state
         subtasks = {
-            index: self._carried(Place(one.label, index), subtask)
+            index: self._carried(
+                Place(one.label, index), subtask, damaged_timers=index in one.damaged_timers
+            )
             for index, subtask in one.state.subtasks.items()
         }
         keyed, entries = salvage_keyed(one, self.target, self.found)
@@ -161,10 +163,13 @@ class _Salvage:
         self.elements += elements
         return replace(one.state, subtasks=subtasks)
 
-    def _carried(self, where: Place, subtask: SubtaskState) -> SubtaskState:
+    def _carried(
+        self, where: Place, subtask: SubtaskState, *, damaged_timers: bool
+    ) -> SubtaskState:
         """What is not looked into, as it is; keyed and operator state come later."""
         made = SubtaskState(finished=subtask.finished)
-        raw, raw_keyed = subtask.raw_operator, subtask.raw_keyed
+        raw = subtask.raw_operator
+        raw_keyed = None if damaged_timers else subtask.raw_keyed
         if raw is not None:
             stream = self._copy(raw.stream)
             made.raw_operator = replace(raw, stream=stream, merged_dirs=None) if stream else None

@@ -14,9 +14,9 @@ from state_core.formats.operator_states import encode_operator_file
 from state_core.formats.spills import Spill, gathered_groups
 from state_core.formats.writer import SavepointDirectory, keyed_handle, write_keyed_part
 from state_core.handles import KeyGroupsHandle, OperatorHandle, RelativeHandle
-from state_core.integrity.checking import OperatorExamined
 from state_core.integrity.findings import Findings, Loss, Place
 from state_core.integrity.operator_parts import OperatorPart
+from state_core.integrity.operators import OperatorExamined
 from state_core.integrity.spilled import EntrySpill
 from state_core.key_groups import key_group_ranges
 

@@ -9,7 +9,6 @@ import pytest
 from pipelines.lake.catalog import Lake
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
-from state_core.errors import UnsupportedFormatError
 from tests.golden_cases import GOLDEN
 from tests.integration.flink.oracle import FlinkOracle
 
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.flink
 KEYS = 60
 FAR = 4_000_000_000_000
 OLD = sorted((GOLDEN / "old").iterdir())
-WITH_RAW_TIMERS = "savepoint-rocksdb-flink1.8.3"
 
 
 @pytest.mark.parametrize(
@@ -30,10 +28,6 @@ def test_restored_by_a_new_flink(savepoint: Path, flink: FlinkOracle, tmp_path: 
     """Every key's state and timer, and all elements of operator state."""
     lake = Lake(tmp_path / "lake")
     import_snapshot(lake, str(savepoint), "old", snapshot_id="s", engine="local")
-    if savepoint.name == WITH_RAW_TIMERS:
-        with pytest.raises(UnsupportedFormatError, match="raw keyed state, which only Flink"):
-            export_snapshot(lake, "old", "s", tmp_path / "out", parallelism=3, engine="local")
-        return
     export_snapshot(lake, "old", "s", tmp_path / "out", parallelism=3, engine="local")
     lines = flink.restore("old", tmp_path / "out", keys=KEYS, parallelism=3)
     keyed = {line["key"]: line for line in lines if "count" in line}

@@ -6,6 +6,7 @@ nothing else. States that nobody asks for go the whole way, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from state_core.snapshot import Operator, StateKind
 from state_core.wire import DataInput
 from tests.backend_cases import BACKENDS, MakeBackend, descriptor, write_savepoint
 from tests.golden_cases import GoldenCase, golden_cases
+from tests.heap_timers import TIMER_KEYS, heap_timers
 
 Contents = dict[str, set[tuple[int, bytes, bytes]]]
 
@@ -60,7 +62,12 @@ def keyed_operators(where: Path) -> list[tuple[Operator, list[Any]]]:
 
 
 def started(
-    make: MakeBackend, operator: Operator, handles: list[Any], where: Path, parallelism: int
+    make: MakeBackend,
+    operator: Operator,
+    handles: list[Any],
+    where: Path,
+    parallelism: int,
+    raw: Sequence[Any] = (),
 ) -> list[KeyedStateBackend]:
     """Backends at a parallelism, restored of handles."""
     file = operator.keyed_files[0]
@@ -69,7 +76,7 @@ def started(
     made = []
     for key_groups in key_group_ranges(most, min(most, parallelism)):
         backend = make(BackendConfiguration(key, key_groups, most, compressed=parallelism == 3))
-        restore_backend(backend, handles, StateFiles(Directory(where)))
+        restore_backend(backend, handles, StateFiles(Directory(where)), raw)
         made.append(backend)
     return made
 
@@ -89,6 +96,23 @@ def test_every_entry_goes_the_whole_way(golden: GoldenCase, kind: str, tmp_path:
                 backend.close()
             again, handles = next(iter(keyed_operators(where)))
             assert contents(again) == expected
+
+
+@pytest.mark.parametrize("kind", sorted(BACKENDS))
+@pytest.mark.parametrize("case", sorted(TIMER_KEYS))
+def test_timers_that_lie_beside(case: str, kind: str, tmp_path: Path) -> None:
+    """On the heap, while all else is in RocksDB."""
+    where = heap_timers(case, tmp_path / "chk")
+    states = {one.operator_id: one for one in open_snapshot(where).metadata.operators}
+    for number, (operator, handles) in enumerate(keyed_operators(where)):
+        subtasks = (states[operator.operator_id].subtasks or {}).values()
+        raw = [one.raw_keyed for one in subtasks]
+        backends = started(BACKENDS[kind], operator, handles, where, 3, raw)
+        made = write_savepoint(backends, tmp_path / str(number))
+        for backend in backends:
+            backend.close()
+        ((again, _),) = keyed_operators(made)
+        assert contents(again) == contents(operator)
 
 
 @pytest.mark.parametrize("kind", sorted(BACKENDS))

@@ -59,13 +59,8 @@ def test_keyed_state(savepoint: Path) -> None:
 
 @cases
 def test_timers(savepoint: Path) -> None:
-    """One a key. RocksDB in 1.8 kept them on the heap, as raw state: they are carried."""
+    """One a key. RocksDB in 1.8 kept them on the heap, as raw state."""
     held = operator(savepoint, "keyed")
-    if "1.8.3" in savepoint.name and "rocksdb" in savepoint.name:
-        assert held.timers == ()
-        subtasks = open_snapshot(savepoint).metadata.operators
-        assert any(one.raw_keyed for op in subtasks for one in (op.subtasks or {}).values())
-        return
     timers = held.state("_timer_state/event_user-timers").to_arrow()
     assert sorted(timers.column("timestamp").cast("int64").to_pylist()) == [
         FAR + number for number in range(KEYS)
