@@ -2,7 +2,7 @@
 
 =================  =================================================================
 `metadata`         the `_metadata` file, versions 2 to 6
-`handle_codec`     the handles in it
+`handle_codec`     the handles in it, and `stream_codec` the streams that they name
 `state_files`      from handles to files, wherever the snapshot is now
 `meta_info`        what a keyed file says of its states
 `unified`          the unified format of keyed state, a window at a time

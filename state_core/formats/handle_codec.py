@@ -1,4 +1,4 @@
-"""The handles of `_metadata`, byte for byte both ways.
+"""The handles of state in `_metadata`, byte for byte both ways.
 
 Source: `MetadataV2V3SerializerBase`, `ChannelStateHandleSerializerV1` and `V2` in
 `org.apache.flink.runtime.checkpoint.metadata`. A handle begins with a tag byte and has no length,
@@ -8,25 +8,30 @@ so an unknown tag ends the reading.
 from __future__ import annotations
 
 from state_core.errors import UnsupportedFormatError
+from state_core.formats.stream_codec import (
+    read_longs,
+    read_offsets,
+    read_range,
+    read_size,
+    read_stream_handle,
+    unknown_handle,
+    write_longs,
+    write_offsets,
+    write_stream_handle,
+)
 from state_core.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,
     ChannelHandle,
     DistributionMode,
-    EmptySegmentHandle,
-    FileHandle,
     IncrementalHandle,
-    InlineHandle,
     KeyedHandle,
     KeyGroupsHandle,
     KeyGroupsKind,
     MergedChannelPart,
-    NestedKeyGroupsHandle,
     OperatorHandle,
     PartitionOffsets,
-    RelativeHandle,
-    SegmentHandle,
     StreamHandle,
 )
 from state_core.wire import DataInput, DataOutput
@@ -35,20 +40,15 @@ __all__ = [
     "read_channel_handle",
     "read_keyed_handle",
     "read_operator_handle",
-    "read_stream_handle",
     "write_channel_handle",
     "write_keyed_handle",
     "write_operator_handle",
-    "write_stream_handle",
 ]
 
 NULL = 0
-INLINE = 1
-FILE = 2
 KEY_GROUPS = 3
 OPERATOR = 4
 INCREMENTAL = 5
-RELATIVE = 6
 SAVEPOINT_KEY_GROUPS = 7
 CHANGELOG = 8
 CHANGELOG_BYTES = 9
@@ -57,71 +57,10 @@ INCREMENTAL_V2 = 11
 KEY_GROUPS_V2 = 12
 CHANGELOG_FILES_V2 = 13
 CHANGELOG_V2 = 14
-SEGMENT = 15
-EMPTY_SEGMENT = 16
 SEGMENT_OPERATOR = 17
 
-MAX_KEY_GROUPS = 1 << 15
 MAX_NESTING = 16
 MERGED_CHANNEL_KINDS = (3, 4)
-
-
-def read_stream_handle(source: DataInput, depth: int = 0) -> StreamHandle | None:
-    """A stream handle, or None for the null tag."""
-    tag = source.read_unsigned_byte()
-    if tag == NULL:
-        return None
-    if tag == INLINE:
-        name = source.read_utf()
-        return InlineHandle(name, source.read_bytes(source.read_count("bytes of inlined state")))
-    if tag == FILE:
-        size = _read_size(source)
-        return FileHandle(source.read_utf(), size)
-    if tag == RELATIVE:
-        path = source.read_utf()
-        return RelativeHandle(path, _read_size(source))
-    if tag == SEGMENT:
-        start, size = _read_size(source), _read_size(source)
-        scope = source.read_int()
-        return SegmentHandle(start, size, scope, source.read_utf(), source.read_utf())
-    if tag == EMPTY_SEGMENT:
-        return EmptySegmentHandle()
-    if tag == KEY_GROUPS and depth < MAX_NESTING:
-        first, offsets = _read_offsets(source)
-        return NestedKeyGroupsHandle(first, offsets, read_stream_handle(source, depth + 1))
-    raise _unknown(source, "stream", tag)
-
-
-def write_stream_handle(handle: StreamHandle | None, out: DataOutput) -> None:
-    """The reverse of `read_stream_handle`."""
-    if handle is None:
-        out.write_byte(NULL)
-    elif isinstance(handle, InlineHandle):
-        out.write_byte(INLINE)
-        out.write_utf(handle.name)
-        out.write_int(len(handle.data))
-        out.write_bytes(handle.data)
-    elif isinstance(handle, FileHandle):
-        out.write_byte(FILE)
-        out.write_long(handle.size)
-        out.write_utf(handle.uri)
-    elif isinstance(handle, RelativeHandle):
-        out.write_byte(RELATIVE)
-        out.write_utf(handle.path)
-        out.write_long(handle.size)
-    elif isinstance(handle, SegmentHandle):
-        out.write_byte(SEGMENT)
-        out.write_long(handle.start)
-        out.write_long(handle.size)
-        out.write_int(handle.scope)
-        out.write_utf(handle.uri)
-        out.write_utf(handle.logical_id)
-    elif isinstance(handle, EmptySegmentHandle):
-        out.write_byte(EMPTY_SEGMENT)
-    else:
-        out.write_byte(KEY_GROUPS)
-        _write_offsets(handle.first, handle.offsets, out)
-        write_stream_handle(handle.stream, out)
 
 
 def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
@@ -130,7 +69,7 @@ def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
     if tag == NULL:
         return None
     if tag in (KEY_GROUPS, SAVEPOINT_KEY_GROUPS, KEY_GROUPS_V2):
-        first, offsets = _read_offsets(source)
+        first, offsets = read_offsets(source)
         stream = read_stream_handle(source)
         handle_id = source.read_utf() if tag == KEY_GROUPS_V2 else ""
         return KeyGroupsHandle(KeyGroupsKind(tag), first, offsets, stream, handle_id)
@@ -142,7 +81,7 @@ def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
         return _read_changelog_bytes(source)
     if tag in (CHANGELOG_FILES, CHANGELOG_FILES_V2):
         return _read_changelog_files(source, tag == CHANGELOG_FILES_V2)
-    raise _unknown(source, "keyed state", tag)
+    raise unknown_handle(source, "keyed state", tag)
 
 
 def write_keyed_handle(handle: KeyedHandle | None, out: DataOutput) -> None:
@@ -151,7 +90,7 @@ def write_keyed_handle(handle: KeyedHandle | None, out: DataOutput) -> None:
         out.write_byte(NULL)
     elif isinstance(handle, KeyGroupsHandle):
         out.write_byte(handle.kind.value)
-        _write_offsets(handle.first, handle.offsets, out)
+        write_offsets(handle.first, handle.offsets, out)
         write_stream_handle(handle.stream, out)
         if handle.kind is KeyGroupsKind.NATIVE:
             out.write_utf(handle.handle_id)
@@ -171,14 +110,14 @@ def read_operator_handle(source: DataInput) -> OperatorHandle | None:
     if tag == NULL:
         return None
     if tag not in (OPERATOR, SEGMENT_OPERATOR):
-        raise _unknown(source, "operator state", tag)
+        raise unknown_handle(source, "operator state", tag)
     states: dict[str, PartitionOffsets] = {}
     for _ in range(source.read_count("operator states", 7)):
         name = source.read_utf()
         ordinal = source.read_unsigned_byte()
         if ordinal >= len(DistributionMode):
             raise source.fault(f"operator state {name!r} with distribution mode {ordinal}")
-        states[name] = PartitionOffsets(DistributionMode(ordinal), _read_longs(source))
+        states[name] = PartitionOffsets(DistributionMode(ordinal), read_longs(source))
     if tag == OPERATOR:
         return OperatorHandle(states, read_stream_handle(source))
     dirs = (source.read_utf(), source.read_utf())
@@ -196,7 +135,7 @@ def write_operator_handle(handle: OperatorHandle | None, out: DataOutput) -> Non
     for name, part in handle.states.items():
         out.write_utf(name)
         out.write_byte(part.mode.value)
-        _write_longs(part.offsets, out)
+        write_longs(part.offsets, out)
     if handle.merged_dirs is not None:
         out.write_utf(handle.merged_dirs[0])
         out.write_utf(handle.merged_dirs[1])
@@ -215,16 +154,16 @@ def read_channel_handle(source: DataInput, typed: bool, kind: int) -> ChannelHan
     if typed:
         found = source.read_unsigned_byte()
         if found not in (kind, kind + 2):
-            raise _unknown(source, "channel state", found)
+            raise unknown_handle(source, "channel state", found)
         kind = found
     subtask = source.read_int()
     if kind not in MERGED_CHANNEL_KINDS:
         gate, channel = source.read_int(), source.read_int()
-        offsets = _read_longs(source)
-        size = _read_size(source)
+        offsets = read_longs(source)
+        size = read_size(source)
         part = MergedChannelPart(gate, channel, size, offsets)
         return ChannelHandle(kind, subtask, (part,), size, read_stream_handle(source))
-    size = _read_size(source)
+    size = read_size(source)
     stream = read_stream_handle(source)
     length = source.read_count("bytes of merged channel offsets")
     at = source.base + source.position
@@ -252,7 +191,7 @@ def write_channel_handle(handle: ChannelHandle, out: DataOutput, typed: bool) ->
         part = handle.parts[0]
         out.write_int(part.gate)
         out.write_int(part.channel)
-        _write_longs(part.offsets, out)
+        write_longs(part.offsets, out)
         out.write_long(handle.size)
         write_stream_handle(handle.stream, out)
         return
@@ -264,56 +203,12 @@ def write_channel_handle(handle: ChannelHandle, out: DataOutput, typed: bool) ->
         inner.write_int(part.gate)
         inner.write_int(part.channel)
         inner.write_long(part.size)
-        _write_longs(part.offsets, inner)
+        write_longs(part.offsets, inner)
     out.write_int(len(inner))
     out.write_bytes(inner.to_bytes())
 
 
 # --------------------------------------------------------------------------- the parts
-
-
-def _unknown(source: DataInput, what: str, tag: int) -> UnsupportedFormatError:
-    return UnsupportedFormatError(
-        f"unknown {what} handle, tag {tag}",
-        place=source.place,
-        remedy="the file is damaged, or written by a Flink newer than 2.3",
-    )
-
-
-def _read_size(source: DataInput) -> int:
-    size = source.read_long()
-    if size < 0:
-        raise source.fault(f"a state of {size} bytes")
-    return size
-
-
-def _read_longs(source: DataInput) -> tuple[int, ...]:
-    return tuple(source.read_long() for _ in range(source.read_count("offsets", 8)))
-
-
-def _write_longs(values: tuple[int, ...], out: DataOutput) -> None:
-    out.write_int(len(values))
-    for value in values:
-        out.write_long(value)
-
-
-def _read_range(source: DataInput) -> tuple[int, int]:
-    first, count = source.read_int(), source.read_int()
-    if first < 0 or count < 0 or first + count > MAX_KEY_GROUPS:
-        raise source.fault(f"{count} key groups from {first} on, and there are at most 32768")
-    return first, count
-
-
-def _read_offsets(source: DataInput) -> tuple[int, tuple[int, ...]]:
-    first, count = _read_range(source)
-    return first, tuple(_read_size(source) for _ in range(count))
-
-
-def _write_offsets(first: int, offsets: tuple[int, ...], out: DataOutput) -> None:
-    out.write_int(first)
-    out.write_int(len(offsets))
-    for offset in offsets:
-        out.write_long(offset)
 
 
 def _read_files(source: DataInput) -> tuple[tuple[str, StreamHandle | None], ...]:
@@ -330,7 +225,7 @@ def _write_files(files: tuple[tuple[str, StreamHandle | None], ...], out: DataOu
 
 def _read_incremental(source: DataInput, second: bool) -> IncrementalHandle:
     checkpoint_id, backend_id = source.read_long(), source.read_utf()
-    first, count = _read_range(source)
+    first, count = read_range(source)
     size = source.read_long() if second else -1
     meta = read_stream_handle(source)
     shared, private = _read_files(source), _read_files(source)
@@ -354,7 +249,7 @@ def _write_incremental(handle: IncrementalHandle, out: DataOutput) -> None:
 
 
 def _read_changelog(source: DataInput, second: bool, depth: int) -> ChangelogHandle:
-    first, count = _read_range(source)
+    first, count = read_range(source)
     size = source.read_long()
     materialized = _read_nested(source, "materialized handles", depth)
     changes = _read_nested(source, "changelog handles", depth)
@@ -391,7 +286,7 @@ def _write_changelog(handle: ChangelogHandle, out: DataOutput) -> None:
 
 
 def _read_changelog_bytes(source: DataInput) -> ChangelogByteHandle:
-    first, count = _read_range(source)
+    first, count = read_range(source)
     start, end = source.read_long(), source.read_long()
     changes = []
     for _ in range(source.read_count("changes", 8)):
@@ -415,7 +310,7 @@ def _write_changelog_bytes(handle: ChangelogByteHandle, out: DataOutput) -> None
 
 
 def _read_changelog_files(source: DataInput, second: bool) -> ChangelogFileHandle:
-    first, count = _read_range(source)
+    first, count = read_range(source)
     streams = tuple(
         (source.read_long(), read_stream_handle(source))
         for _ in range(source.read_count("changelog files", 9))
@@ -442,4 +337,4 @@ def _write_changelog_files(handle: ChangelogFileHandle, out: DataOutput) -> None
 
 def _read_channel_part(source: DataInput) -> MergedChannelPart:
     gate, channel, size = source.read_int(), source.read_int(), source.read_long()
-    return MergedChannelPart(gate, channel, size, _read_longs(source))
+    return MergedChannelPart(gate, channel, size, read_longs(source))

@@ -25,12 +25,11 @@ from state_core.formats.handle_codec import (
     read_channel_handle,
     read_keyed_handle,
     read_operator_handle,
-    read_stream_handle,
     write_channel_handle,
     write_keyed_handle,
     write_operator_handle,
-    write_stream_handle,
 )
+from state_core.formats.stream_codec import read_stream_handle, write_stream_handle
 from state_core.handles import (
     ChannelHandle,
     InlineHandle,

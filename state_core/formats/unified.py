@@ -57,7 +57,7 @@ def spans_of(first: int, offsets: tuple[int, ...], size: int, name: str) -> list
     spans = []
     for index, (start, group) in enumerate(found):
         end = found[index + 1][0] if index + 1 < len(found) else size
-        if start >= end:
+        if not 0 < start < end:
             raise CorruptSnapshotError(
                 f"key group {group} begins at offset {start}, and ends at {end}",
                 place=name,

@@ -28,7 +28,14 @@ from state_core.formats.metadata import (
     read_metadata,
     write_metadata,
 )
-from state_core.handles import ChannelHandle, InlineHandle, MergedChannelPart, RelativeHandle
+from state_core.handles import (
+    ChannelHandle,
+    InlineHandle,
+    KeyGroupsHandle,
+    KeyGroupsKind,
+    MergedChannelPart,
+    RelativeHandle,
+)
 from state_core.java_stream import read_java_stream, write_java_stream
 from state_core.wire import DataInput, DataOutput
 from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
@@ -257,6 +264,17 @@ def test_unknown_handles_are_named(tag: int) -> None:
     problem = rf"offset {at + 1}: unknown keyed state handle, tag {tag};"
     with pytest.raises(UnsupportedFormatError, match=problem):
         read_metadata(bytes(data))
+
+
+def test_raw_state_may_lack_key_groups() -> None:
+    """An operator writes those that it has something for; the others have the offset -1."""
+    stream = InlineHandle("raw", b"content")
+    raw = KeyGroupsHandle(KeyGroupsKind.NATIVE, 3, (-1, 0, -1, 4), stream)
+    made = tiny(subtasks={0: SubtaskState(raw_keyed=raw)})
+    assert read_metadata(write_metadata(made)) == made
+    wrong = replace(raw, offsets=(-2, 0, -1, 4))
+    with pytest.raises(CorruptSnapshotError, match="key group at offset -2"):
+        read_metadata(write_metadata(tiny(subtasks={0: SubtaskState(raw_keyed=wrong)})))
 
 
 def test_handles_nest_only_so_deep() -> None:
