@@ -28,6 +28,8 @@ SOURCES = (
     "Judge.java",
     "Json.java",
 )
+# what Flink 1 has no API for
+NEW_SOURCES = ("AsyncJobs.java",)
 KEPT_LINES = 60
 ANSWER_SECONDS = 300
 CLOSE_SECONDS = 30
@@ -64,7 +66,8 @@ class FlinkOracle:
         self.version = version
         self.patience = patience
         jars = flink_jars(version, modules)
-        classes = compiled([JAVA_SOURCES / one for one in SOURCES], jars, f"flink-{version}")
+        names = (*SOURCES, *(() if version.startswith("1.") else NEW_SOURCES))
+        classes = compiled([JAVA_SOURCES / one for one in names], jars, f"flink-{version}")
         path = ":".join(map(str, [classes, *jars]))
         # Flink leaves files in its temporary directory, so it gets one that goes with it
         self._directory = tempfile.TemporaryDirectory(

@@ -79,6 +79,9 @@ public class Jobs {
             case "types":
                 finish(Judge.typesJob(numbers));
                 return keys;
+            case "async": // not there in Flink 1
+                finish(asynchronous(numbers, restoring));
+                return keys;
             case "own":
                 finish(OwnTypeJobs.own(numbers, restoring));
                 return keys;
@@ -87,6 +90,17 @@ public class Jobs {
                 return keys;
             default:
                 throw new IllegalArgumentException("unknown case " + name);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static DataStream<String> asynchronous(DataStream<Long> numbers, boolean restoring) {
+        try {
+            return (DataStream<String>) Class.forName("AsyncJobs")
+                    .getDeclaredMethod("async", DataStream.class, boolean.class)
+                    .invoke(null, numbers, restoring);
+        } catch (ReflectiveOperationException problem) {
+            throw new IllegalStateException(problem);
         }
     }
 
