@@ -150,6 +150,13 @@ class TtlSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 
 @register
+class AsyncTtlSerializerSnapshot(TtlSerializerSnapshot):
+    """The same of the asynchronous state API (`org.apache.flink.runtime.state.v2`)."""
+
+    java_class = "org.apache.flink.runtime.state.v2.ttl.TtlStateFactory$TtlSerializerSnapshot"
+
+
+@register
 class TimerSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`TimerSerializerSnapshot`: the snapshots of key and namespace nested."""
 
