@@ -19,7 +19,7 @@
 `stream_...`     `stream_elements`: what asynchronous I/O keeps
 `sinks`          transactions of sinks
 `cep`            pattern detection's partial matches; `objects` under it
-`scala`          types of the Scala API; `scala_enums` with them
+`scala`          types of the Scala API; `scala_enums` and `scala_hashes` with them
 `structs`        tuples and rows
 `pojo`           POJOs and Java records; `pojo_snapshot` and `pojo_compatibility` with them
 `avro`           Avro, in Flink's encoding: `avro_types`, and `avro_resolution` for its rules

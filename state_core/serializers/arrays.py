@@ -148,6 +148,7 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     java_class = f"{BASE}GenericArraySerializerSnapshot"
     arity = 1
+    same_bytes = (f"{BASE}GenericArraySerializerConfigSnapshot",)
 
     def __init__(self) -> None:
         super().__init__()

@@ -335,6 +335,7 @@ class JavaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     java_class = f"{RUNTIME}JavaEitherSerializerSnapshot"
     arity = 2
+    same_bytes = (f"{RUNTIME}EitherSerializerSnapshot",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """One of both."""

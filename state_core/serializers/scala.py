@@ -9,6 +9,7 @@ Source: `org.apache.flink.api.scala.typeutils`.
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from state_core.serializers.optionals import (
     NullableSerializer,
 )
 from state_core.serializers.registry import register
+from state_core.serializers.scala_hashes import NUMBERS, number_hash, product_hash
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot, simple_snapshot
 from state_core.serializers.structs import TupleSerializer
 from state_core.serializers.text import OpaqueSerializer
@@ -40,27 +42,11 @@ __all__ = [
     "TrySerializer",
 ]
 
+TUPLE = re.compile(r"scala\.Tuple\d+(\$mc\w+\$sp)?")
 SCALA = "org.apache.flink.api.scala.typeutils."
 
 
-class _ScalaHash(TypeSerializer):
-    """A type whose hash code Scala derives, or the user's class."""
-
-    def hash_code(self, value: Any) -> int:
-        """Not derived."""
-        return TypeSerializer.hash_code(self, value)
-
-    def hash_code_at(self, source: DataInput) -> int:
-        """Not derived, of none either."""
-        return TypeSerializer.hash_code(self, None)
-
-    def hash_codes(self, values: pa.Array) -> I32Array:
-        """Not derived."""
-        TypeSerializer.hash_code(self, None)
-        return super().hash_codes(values)
-
-
-class CaseClassSerializer(_ScalaHash, TupleSerializer):
+class CaseClassSerializer(TupleSerializer):
     """A case class or a Scala tuple: its fields, one behind the other.
 
     Args:
@@ -77,8 +63,39 @@ class CaseClassSerializer(_ScalaHash, TupleSerializer):
         """`com.acme.Order<..., ...>`."""
         return f"{self.case_class}<{', '.join(one.name for _, one in self.fields)}>"
 
+    def hash_code(self, value: Any) -> int:
+        """That of a tuple; a case class may have one of its own."""
+        if not TUPLE.fullmatch(self.case_class):
+            return TypeSerializer.hash_code(self, value)
+        fields = zip(self.fields, self._by_position(value), strict=True)
+        return product_hash([_field_hash(one, held) for (_, one), held in fields])
 
-class OptionSerializer(_ScalaHash, NullableSerializer):
+    def hash_code_at(self, source: DataInput) -> int:
+        """The same, of the fields' very bytes."""
+        if not TUPLE.fullmatch(self.case_class):
+            return TypeSerializer.hash_code(self, None)
+        codes = [
+            number_hash(one, one.read(source))
+            if isinstance(one, NUMBERS)
+            else one.hash_code_at(source)
+            for _, one in self.fields
+        ]
+        return product_hash(codes)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """`hash_code` of every row."""
+        return TypeSerializer.hash_codes(self, values)
+
+
+def _field_hash(serializer: TypeSerializer, value: Any) -> int:
+    if isinstance(serializer, NUMBERS):
+        return number_hash(serializer, value)
+    if value is None and not isinstance(serializer, OptionSerializer):
+        return 0
+    return serializer.hash_code(value)
+
+
+class OptionSerializer(NullableSerializer):
     """`Option`: a flag that is true for a value, then the value; a null inside is as no value.
 
     The exact bytes of `Some(null)` and `Some(None)` are kept beside the null.
@@ -91,6 +108,15 @@ class OptionSerializer(_ScalaHash, NullableSerializer):
     def name(self) -> str:
         """`Option<...>`."""
         return f"Option<{self.value.name}>"
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """Not derived, that of `None` neither."""
+        return self.hash_code(None)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """Not derived."""
+        self.hash_code(None)
+        return super().hash_codes(values)
 
 
 class TrySerializer(EitherSerializer):

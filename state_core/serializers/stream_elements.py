@@ -42,8 +42,8 @@ ELEMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("record_attributes", ("is_backlog",)),
     ("internal_watermark", ("subpartition_index", "timestamp")),
 )
-TAGS = {kind: tag for tag, (kind, _) in reversed(list(enumerate(ELEMENTS)))}
 WITHOUT_TIMESTAMP = 1
+TAGS = {kind: tag for tag, (kind, _) in enumerate(ELEMENTS) if tag != WITHOUT_TIMESTAMP}
 
 
 class OperatorIdSerializer(TypeSerializer):
