@@ -1,8 +1,8 @@
 """What pattern detection (flink-cep) keeps for a key: partial matches, and events in a buffer.
 
-An operator has three states of these types: `nfaStateName` with an `NFAState`, and the maps
-`sharedBuffer-events` (from `EventId` to the event) and `sharedBuffer-entries` (from `NodeId` to the
-edges that lead back from it), whose values are counted references.
+An operator has three states of these types: `nfaStateName` with an `NFAState`, and two maps whose
+values are counted references: `sharedBuffer-events`, from `EventId` to the event, and
+`sharedBuffer-entries-with-lockable-edges`, from `NodeId` to the edges that lead back from it.
 
 Source: `NFAStateSerializer` and `DeweyNumber` in `org.apache.flink.cep.nfa`, `EventId`, `NodeId`,
 `Lockable`, `SharedBufferEdge` and `SharedBufferNodeSerializer` in its package `sharedbuffer`.

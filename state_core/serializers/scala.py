@@ -75,9 +75,7 @@ class CaseClassSerializer(TupleSerializer):
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, None)
         codes = [
-            number_hash(one, one.read(source))
-            if isinstance(one, NUMBERS)
-            else one.hash_code_at(source)
+            number_hash(one, one.read(source)) if type(one) in NUMBERS else one.hash_code_at(source)
             for _, one in self.fields
         ]
         return product_hash(codes)
@@ -88,7 +86,7 @@ class CaseClassSerializer(TupleSerializer):
 
 
 def _field_hash(serializer: TypeSerializer, value: Any) -> int:
-    if isinstance(serializer, NUMBERS):
+    if type(serializer) in NUMBERS:
         return number_hash(serializer, value)
     if value is None and not isinstance(serializer, OptionSerializer):
         return 0

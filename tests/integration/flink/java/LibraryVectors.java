@@ -5,10 +5,19 @@ import java.util.Map;
 import java.util.Optional;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.api.common.typeutils.TypeSerializerSnapshot;
+import org.apache.flink.api.common.typeutils.base.BooleanValueSerializer;
+import org.apache.flink.api.common.typeutils.base.ByteValueSerializer;
+import org.apache.flink.api.common.typeutils.base.CharValueSerializer;
+import org.apache.flink.api.common.typeutils.base.DoubleValueSerializer;
+import org.apache.flink.api.common.typeutils.base.FloatValueSerializer;
 import org.apache.flink.api.common.typeutils.base.IntSerializer;
+import org.apache.flink.api.common.typeutils.base.IntValueSerializer;
 import org.apache.flink.api.common.typeutils.base.ListSerializer;
 import org.apache.flink.api.common.typeutils.base.LongSerializer;
+import org.apache.flink.api.common.typeutils.base.LongValueSerializer;
+import org.apache.flink.api.common.typeutils.base.ShortValueSerializer;
 import org.apache.flink.api.common.typeutils.base.StringSerializer;
+import org.apache.flink.api.common.typeutils.base.StringValueSerializer;
 import org.apache.flink.api.common.typeutils.base.VoidSerializer;
 import org.apache.flink.cep.nfa.ComputationState;
 import org.apache.flink.cep.nfa.DeweyNumber;
@@ -42,6 +51,15 @@ import org.apache.flink.streaming.runtime.streamrecord.RecordAttributes;
 import org.apache.flink.streaming.runtime.streamrecord.StreamElementSerializer;
 import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 import org.apache.flink.streaming.runtime.watermarkstatus.WatermarkStatus;
+import org.apache.flink.types.BooleanValue;
+import org.apache.flink.types.ByteValue;
+import org.apache.flink.types.CharValue;
+import org.apache.flink.types.DoubleValue;
+import org.apache.flink.types.FloatValue;
+import org.apache.flink.types.IntValue;
+import org.apache.flink.types.LongValue;
+import org.apache.flink.types.ShortValue;
+import org.apache.flink.types.StringValue;
 
 /**
  * Types that Flink 2 and its libraries keep in state for themselves: of asynchronous I/O, of the
@@ -63,6 +81,21 @@ public class LibraryVectors extends Vectors {
                 hashed(new ByteArrayWrapper(data), HEX.formatHex(data)),
                 value(new ByteArrayWrapper(data, 1, 2), HEX.formatHex(data, 1, 2)));
         pair("ByteArrayWrapper", "ByteArrayWrapper");
+        values();
+    }
+
+    /** The mutable twins of basic types, some of which have a hash code of their own. */
+    private static void values() throws Exception {
+        type("LongValue", LongValueSerializer.INSTANCE, hashed(new LongValue(-1L), -1L), hashed(new LongValue(1L << 40), 1L << 40));
+        type("DoubleValue", DoubleValueSerializer.INSTANCE, hashed(new DoubleValue(0.5), 0.5), hashed(new DoubleValue(-3.0), -3.0));
+        type("BooleanValue", BooleanValueSerializer.INSTANCE, hashed(new BooleanValue(true), true),
+                hashed(new BooleanValue(false), false));
+        type("FloatValue", FloatValueSerializer.INSTANCE, hashed(new FloatValue(0.5f), 0.5));
+        type("IntValue", IntValueSerializer.INSTANCE, hashed(new IntValue(-7), -7));
+        type("ShortValue", ShortValueSerializer.INSTANCE, hashed(new ShortValue((short) -7), -7));
+        type("ByteValue", ByteValueSerializer.INSTANCE, hashed(new ByteValue((byte) -7), -7));
+        type("CharValue", CharValueSerializer.INSTANCE, hashed(new CharValue('x'), "x"));
+        type("StringValue", StringValueSerializer.INSTANCE, hashed(new StringValue("text"), "text"));
     }
 
     private static Map<String, Object> element(String kind, Object... given) {

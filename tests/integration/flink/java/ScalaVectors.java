@@ -5,11 +5,17 @@ import java.util.Set;
 import java.util.TreeSet;
 import org.apache.flink.api.common.serialization.SerializerConfigImpl;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
+import org.apache.flink.api.common.typeutils.base.BooleanSerializer;
+import org.apache.flink.api.common.typeutils.base.ByteSerializer;
+import org.apache.flink.api.common.typeutils.base.CharSerializer;
 import org.apache.flink.api.common.typeutils.base.DoubleSerializer;
+import org.apache.flink.api.common.typeutils.base.FloatSerializer;
 import org.apache.flink.api.common.typeutils.base.GenericArraySerializer;
 import org.apache.flink.api.common.typeutils.base.GenericArraySerializerConfigSnapshot;
 import org.apache.flink.api.common.typeutils.base.IntSerializer;
 import org.apache.flink.api.common.typeutils.base.LongSerializer;
+import org.apache.flink.api.common.typeutils.base.LongValueSerializer;
+import org.apache.flink.api.common.typeutils.base.ShortSerializer;
 import org.apache.flink.api.common.typeutils.base.StringSerializer;
 import org.apache.flink.api.java.typeutils.runtime.EitherSerializerSnapshot;
 import org.apache.flink.api.scala.typeutils.EitherSerializer;
@@ -29,6 +35,7 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.streaming.api.functions.sink.TwoPhaseCommitSinkFunction.StateSerializer;
 import org.apache.flink.streaming.connectors.kafka.FlinkKafkaProducer;
 import org.apache.flink.streaming.connectors.kafka.FlinkKafkaProducer011;
+import org.apache.flink.types.LongValue;
 import scala.Enumeration;
 import scala.Option;
 import scala.Some;
@@ -88,7 +95,14 @@ public class ScalaVectors extends Vectors {
         type("Tuple2<String, Long>", tuple2(text, number), pairOf("a", 1L), pairOf(null, Long.MIN_VALUE),
                 pairOf("", 5_000_000_000L));
         type("Tuple2<Int, Double>", tuple2(IntSerializer.INSTANCE, DoubleSerializer.INSTANCE), pairOf(-3, 2.0),
-                pairOf(0, -0.5), pairOf(7, 1e300));
+                pairOf(0, -0.5), pairOf(7, 1e300), pairOf(1, -0.0), pairOf(1, 0x1p63), pairOf(1, -0x1p63), pairOf(1, 1e20),
+                pairOf(1, 0x1p31), pairOf(1, (double) 0.1f), pairOf(1, 0.1), pairOf(1, Double.POSITIVE_INFINITY));
+        type("Tuple2<Float, Boolean>", tuple2(FloatSerializer.INSTANCE, BooleanSerializer.INSTANCE), pairOf(0.5f, true),
+                pairOf(-3f, false), pairOf(1e10f, true), pairOf(Float.NEGATIVE_INFINITY, false));
+        type("Tuple2<Char, Short>", tuple2(CharSerializer.INSTANCE, ShortSerializer.INSTANCE), pairOf('x', (short) -7));
+        type("Tuple2<LongValue, Tuple2<Byte, Long>>", tuple2(LongValueSerializer.INSTANCE, tuple2(ByteSerializer.INSTANCE,
+                number)), hashed(new Tuple2<>(new LongValue(-1L), new Tuple2<>((byte) 3, 1L << 40)),
+                fields("f0", -1L, "f1", fields("f0", 3, "f1", 1L << 40))));
         type("case Tuple2<String, Long>", caseClass(Tuple2.class, text, number), pairOf("b", 2L));
         type("Tuple3<String, Long, Int>", caseClass(Tuple3.class, text, number, IntSerializer.INSTANCE), tripleOf("a", 1L, -1));
         type("Tuple3<String, Int, Int>", caseClass(Tuple3.class, text, IntSerializer.INSTANCE, IntSerializer.INSTANCE));
