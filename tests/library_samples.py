@@ -245,7 +245,7 @@ MORE_OF_TWO: list[Wrapper] = [
 ]
 
 
-def any_samples() -> st.SearchStrategy[Sample]:
-    """Any type of either table, and types made of such."""
+def any_samples(depth: int = 2) -> st.SearchStrategy[Sample]:
+    """Any type of either table, and types made of such, up to so deep."""
     leaf = st.sampled_from([*LEAVES, padded_nullable(), *LIBRARIES])
-    return samples(2, leaf, [*OF_ONE, *MORE_OF_ONE], [*OF_TWO, *MORE_OF_TWO])
+    return samples(depth, leaf, [*OF_ONE, *MORE_OF_ONE], [*OF_TWO, *MORE_OF_TWO])
