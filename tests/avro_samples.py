@@ -27,6 +27,7 @@ __all__ = ["AVRO", "avro_samples", "avro_values"]
 Typed = tuple[Any, Encoded]
 
 SNAPSHOT = "org.apache.flink.formats.avro.typeutils.AvroSerializerSnapshot"
+OLDER = "org.apache.flink.formats.avro.typeutils.AvroSerializer$AvroSchemaSerializerConfigSnapshot"
 GENERIC = "org.apache.avro.generic.GenericRecord"
 texts = st.text(max_size=5).map(str.encode) | st.binary(max_size=4)
 
@@ -43,11 +44,11 @@ PRIMITIVES: dict[str, Encoded] = {
 KINDS = ("enum", "fixed", "record", "array", "map", "optional", "union")
 
 
-def sample(schema: Any, encoded: Encoded) -> Sample:
+def sample(schema: Any, encoded: Encoded, java_class: str = SNAPSHOT) -> Sample:
     """The serializer of a schema."""
     text = json.dumps(schema, separators=(",", ":"))
-    snapshot = utf(SNAPSHOT) + i32(3) + string(GENERIC) + string(text)
-    return Sample(f"Avro {text}", snapshot, encoded, SNAPSHOT)
+    snapshot = utf(java_class) + i32(3) + string(GENERIC) + string(text)
+    return Sample(f"Avro {text}", snapshot, encoded, java_class)
 
 
 def blocks(item: Encoded) -> Encoded:
@@ -141,5 +142,6 @@ AVRO = [
     sample({"type": "enum", "name": "E", "symbols": ["A", "B"]}, st.integers(0, 1).map(i32)),
     sample({"type": "fixed", "name": "F", "size": 3}, fixed(3)),
     sample({"type": "record", "name": "N", "fields": []}, NO_BYTES),
+    sample("long", PRIMITIVES["long"], OLDER),
     _itself(),
 ]

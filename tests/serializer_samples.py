@@ -8,7 +8,7 @@ from the description of the format, not with our serializers, so that a mistake 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.serializers.registry import read_serializer_snapshot
 from state_core.wire import DataInput, DataOutput
 
-__all__ = ["LEAVES", "Sample", "leaves", "samples", "wrapped"]
+__all__ = ["LEAVES", "Sample", "leaves", "samples", "wrapped", "wrapper"]
 
 Encoded = st.SearchStrategy[bytes]
 
@@ -278,16 +278,19 @@ def composite(java_class: str, outer_version: int, payload: bytes, *nested: Samp
 Wrapper = Callable[..., Sample]
 
 
-def _wrapper(
+def wrapper(
     label: str,
     java_class: str,
     outer_version: int,
     encoded: Callable[..., Encoded],
     payload: Callable[..., bytes] = lambda *nested: b"",  # noqa: ARG005 - of any arity
+    around: Callable[..., bytes] = composite,
 ) -> Wrapper:
+    """What makes a type of others: its snapshot around theirs, its bytes of theirs."""
+
     def wrap(*nested: Sample) -> Sample:
         name = f"{label}<{', '.join(one.name for one in nested)}>"
-        snapshot = composite(java_class, outer_version, payload(*nested), *nested)
+        snapshot = around(java_class, outer_version, payload(*nested), *nested)
         return Sample(name, snapshot, encoded(*(one.encoded for one in nested)), java_class)
 
     return wrap
@@ -319,38 +322,39 @@ def _tuple_class(*nested: Sample) -> bytes:
     return utf(f"org.apache.flink.api.java.tuple.Tuple{len(nested)}")
 
 
-def _either(left: Encoded, right: Encoded) -> Encoded:
+def either(left: Encoded, right: Encoded) -> Encoded:
+    """A flag that is true for the first, and one of both."""
     return left.map(lambda data: b"\1" + data) | right.map(lambda data: b"\0" + data)
 
 
 ROW = f"{RUNTIME}RowSerializer$RowSerializerSnapshot"
 OF_ONE: list[Wrapper] = [
-    _wrapper("List", f"{BASE}ListSerializerSnapshot", 1, counted),
-    _wrapper("ArrayList", f"{STATE}ArrayListSerializerSnapshot", 1, counted),
-    _wrapper("Set", f"{BASE}SetSerializerSnapshot", 1, lambda one: counted(optional(one))),
-    _wrapper(
+    wrapper("List", f"{BASE}ListSerializerSnapshot", 1, counted),
+    wrapper("ArrayList", f"{STATE}ArrayListSerializerSnapshot", 1, counted),
+    wrapper("Set", f"{BASE}SetSerializerSnapshot", 1, lambda one: counted(optional(one))),
+    wrapper(
         "Array",
         f"{BASE}GenericArraySerializerSnapshot",
         1,
         lambda one: counted(optional(one, b"\0", b"\1")),
         lambda _: utf("acme.Component"),
     ),
-    _wrapper(
+    wrapper(
         "Nullable",
         f"{RUNTIME}NullableSerializer$NullableSerializerSnapshot",
         2,
         optional,
         lambda _: i32(0),
     ),
-    _wrapper("Tuple1", f"{RUNTIME}TupleSerializerSnapshot", 2, joined, _tuple_class),
-    _wrapper("Row", ROW, 4, _rows(kinds=True), lambda _: b"\1"),
-    _wrapper(
+    wrapper("Tuple1", f"{RUNTIME}TupleSerializerSnapshot", 2, joined, _tuple_class),
+    wrapper("Row", ROW, 4, _rows(kinds=True), lambda _: b"\1"),
+    wrapper(
         "Ttl",
         f"{STATE}ttl.TtlStateFactory$TtlSerializerSnapshot",
         2,
         lambda one: joined(fixed(8), one),
     ),
-    _wrapper(
+    wrapper(
         "BufferEntry",
         f"{FLINK}streaming.api.operators.co.IntervalJoinOperator$BufferEntrySerializerSnapshot",
         2,
@@ -358,17 +362,17 @@ OF_ONE: list[Wrapper] = [
     ),
 ]
 OF_TWO: list[Wrapper] = [
-    _wrapper("Map", f"{BASE}MapSerializerSnapshot", 1, _map),
-    _wrapper("Tuple2", f"{RUNTIME}TupleSerializerSnapshot", 2, joined, _tuple_class),
-    _wrapper("Row2", ROW, 4, _rows(kinds=False), lambda *_: b"\0"),
-    _wrapper("Either", f"{RUNTIME}JavaEitherSerializerSnapshot", 1, _either),
-    _wrapper(
+    wrapper("Map", f"{BASE}MapSerializerSnapshot", 1, _map),
+    wrapper("Tuple2", f"{RUNTIME}TupleSerializerSnapshot", 2, joined, _tuple_class),
+    wrapper("Row2", ROW, 4, _rows(kinds=False), lambda *_: b"\0"),
+    wrapper("Either", f"{RUNTIME}JavaEitherSerializerSnapshot", 1, either),
+    wrapper(
         "Timer",
         f"{FLINK}streaming.api.operators.TimerSerializerSnapshot",
         2,
         lambda key, namespace: joined(fixed(8), key, namespace),
     ),
-    _wrapper(
+    wrapper(
         "TaggedUnion",
         f"{FLINK}streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot",
         2,
@@ -382,7 +386,7 @@ LONG = next(one for one in LEAVES if one.name == "Long")
 def wrapped(wrapper: Wrapper, *nested: Sample) -> Sample:
     """A type made of others; time to live has a Long of its own before the value."""
     made = wrapper(*nested)
-    if made.name.startswith("Ttl<"):
+    if made.name.startswith(("Ttl<", "AsyncTtl<")):
         snapshot = composite(made.java_class, 2, b"", LONG, *nested)
         return Sample(made.name, snapshot, made.encoded, made.java_class)
     return made
@@ -396,7 +400,10 @@ def padded_nullable() -> Sample:
 
 
 def samples(
-    depth: int = 2, leaf: st.SearchStrategy[Sample] | None = None
+    depth: int = 2,
+    leaf: st.SearchStrategy[Sample] | None = None,
+    of_one: Sequence[Wrapper] = OF_ONE,
+    of_two: Sequence[Wrapper] = OF_TWO,
 ) -> st.SearchStrategy[Sample]:
     """Any type of the table, or of the given ones, and types made of such, up to so deep."""
     found = st.sampled_from([*LEAVES, padded_nullable()]) if leaf is None else leaf
@@ -404,7 +411,7 @@ def samples(
         inner = found
         found = (
             inner
-            | st.builds(wrapped, st.sampled_from(OF_ONE), inner)
-            | st.builds(wrapped, st.sampled_from(OF_TWO), inner, inner)
+            | st.builds(wrapped, st.sampled_from(of_one), inner)
+            | st.builds(wrapped, st.sampled_from(of_two), inner, inner)
         )
     return found

@@ -189,9 +189,12 @@ def _check_value(
 
 
 def _with_ttl(old: TypeSerializerSnapshot, new: TypeSerializerSnapshot) -> Compatibility:
-    """Time to live may be switched on or off, which migrates (since Flink 2.0)."""
-    before = old.nested[1] if isinstance(old, TtlSerializerSnapshot) else old
-    after = new.nested[1] if isinstance(new, TtlSerializerSnapshot) else new
+    """Time to live may be switched on or off, which migrates (since Flink 2.0).
+
+    Not that of the asynchronous state API: Flink knows the older class only.
+    """
+    before = old.nested[1] if type(old) is TtlSerializerSnapshot else old
+    after = new.nested[1] if type(new) is TtlSerializerSnapshot else new
     if (before is old) == (after is new):
         return new.resolve_schema_compatibility(old)
     result = after.resolve_schema_compatibility(before)

@@ -16,6 +16,10 @@
 `optionals`      values that may be null, and `Either`
 `values`         `IntValue` and its like, and types without a value
 `joins`          what Flink's join operators keep
+`stream_...`     `stream_elements`: what asynchronous I/O keeps
+`sinks`          transactions of sinks
+`cep`            pattern detection's partial matches; `objects` under it
+`scala`          types of the Scala API; `scala_enums` and `scala_hashes` with them
 `structs`        tuples and rows
 `pojo`           POJOs and Java records; `pojo_snapshot` and `pojo_compatibility` with them
 `avro`           Avro, in Flink's encoding: `avro_types`, and `avro_resolution` for its rules
@@ -40,6 +44,7 @@ from state_core.serializers import (
     arrays,
     avro,
     big_numbers,
+    cep,
     collections,
     enums,
     joins,
@@ -49,6 +54,10 @@ from state_core.serializers import (
     optionals,
     pojo_snapshot,
     row_data,
+    scala,
+    scala_enums,
+    sinks,
+    stream_elements,
     structs,
     table_collections,
     table_data,
@@ -84,6 +93,7 @@ __all__ = [
     "arrays",
     "avro",
     "big_numbers",
+    "cep",
     "collections",
     "enums",
     "joins",
@@ -97,7 +107,11 @@ __all__ = [
     "register_decoder",
     "registered_classes",
     "row_data",
+    "scala",
+    "scala_enums",
     "simple_snapshot",
+    "sinks",
+    "stream_elements",
     "structs",
     "table_collections",
     "table_data",

@@ -30,13 +30,16 @@ from state_core.serializers.optionals import NullableSerializer
 from state_core.serializers.registry import register
 from state_core.serializers.snapshots import (
     CompositeTypeSerializerSnapshot,
+    WithoutMagicSnapshot,
     simple_snapshot,
 )
 from state_core.serializers.text import OpaqueSerializer, StringSerializer
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
+    "ElementRule",
     "GenericArraySerializer",
+    "GenericArraySerializerConfigSnapshot",
     "GenericArraySerializerSnapshot",
     "SetSerializer",
     "SetSerializerSnapshot",
@@ -101,7 +104,7 @@ class SetSerializer(ListSerializer):
 
 
 @evolves(GenericArraySerializer, SetSerializer)
-class _ElementRule(Rule):
+class ElementRule(Rule):
     """Element by element, as in a list."""
 
     def column(self, old: ListSerializer, new: ListSerializer, column: Any) -> Any:
@@ -145,6 +148,7 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     java_class = f"{BASE}GenericArraySerializerSnapshot"
     arity = 1
+    same_bytes = (f"{BASE}GenericArraySerializerConfigSnapshot",)
 
     def __init__(self) -> None:
         super().__init__()
@@ -225,3 +229,10 @@ class ArrayListSerializerSnapshot(_OfOne):
     java_class = "org.apache.flink.runtime.state.ArrayListSerializerSnapshot"
     same_bytes = (f"{BASE}ListSerializerSnapshot",)
     kind = ListSerializer
+
+
+@register
+class GenericArraySerializerConfigSnapshot(WithoutMagicSnapshot, GenericArraySerializerSnapshot):
+    """`GenericArraySerializerConfigSnapshot`, which Flink 1.7 wrote in its place."""
+
+    java_class = f"{BASE}GenericArraySerializerConfigSnapshot"

@@ -344,3 +344,12 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
             Verdict.INCOMPATIBLE,
             tuple(Reason(one.path, one.old, one.new, one.rule) for one in found),
         )
+
+
+@register
+class AvroSchemaSerializerConfigSnapshot(AvroSerializerSnapshot):
+    """`AvroSerializer$AvroSchemaSerializerConfigSnapshot`: the same under its name of before."""
+
+    java_class = (
+        "org.apache.flink.formats.avro.typeutils.AvroSerializer$AvroSchemaSerializerConfigSnapshot"
+    )

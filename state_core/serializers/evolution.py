@@ -54,6 +54,7 @@ from state_core.serializers.text import OpaqueSerializer
 from state_core.serializers.wrappers import TtlSerializer
 
 __all__ = [
+    "PositionRule",
     "Rule",
     "evolves",
     "migrate_column",
@@ -216,7 +217,7 @@ class _MapRule(Rule):
 
 
 @evolves(TupleSerializer, RowSerializer, TtlSerializer)
-class _PositionRule(Rule):
+class PositionRule(Rule):
     """Field by field, in order."""
 
     def column(self, old: StructSerializer, new: StructSerializer, column: pa.Array) -> pa.Array:

@@ -6,7 +6,7 @@ Source: `NullableSerializer`, `EitherSerializer` and `JavaEitherSerializerSnapsh
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +29,19 @@ from state_core.serializers.compatibility import Compatibility, as_is, incompati
 from state_core.serializers.evolution import Rule, evolves, migrate_column, migrate_value
 from state_core.serializers.numbers import BooleanSerializer
 from state_core.serializers.registry import register
-from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    WithoutMagicSnapshot,
+)
 from state_core.serializers.text import OpaqueSerializer
 from state_core.wire import DataInput, DataOutput
 
 __all__ = [
+    "EitherRule",
     "EitherSerializer",
+    "EitherSerializerSnapshot",
     "JavaEitherSerializerSnapshot",
+    "NullableRule",
     "NullableSerializer",
     "NullableSerializerSnapshot",
 ]
@@ -145,23 +151,25 @@ class EitherSerializer(TypeSerializer):
     """`Either`: a flag that is true for left, then the value; a struct of which one is set.
 
     Where the value itself is null (a nullable type inside) its exact bytes are kept.
+
+    Attributes:
+        java_name: What the type is called.
+        labels: The struct's fields: the flag, and the value of each side.
     """
+
+    java_name: ClassVar[str] = "Either"
+    labels: ClassVar[tuple[str, str, str]] = ("is_left", "left", "right")
 
     def __init__(self, left: TypeSerializer, right: TypeSerializer) -> None:
         self.left = left
         self.right = right
-        self.arrow_type = pa.struct(
-            [
-                pa.field("is_left", pa.bool_()),
-                pa.field("left", left.arrow_type),
-                pa.field("right", right.arrow_type),
-            ]
-        )
+        kinds = (pa.bool_(), left.arrow_type, right.arrow_type)
+        self.arrow_type = pa.struct(list(map(pa.field, self.labels, kinds)))
 
     @property
     def name(self) -> str:
         """`Either<..., ...>`."""
-        return f"Either<{self.left.name}, {self.right.name}>"
+        return f"{self.java_name}<{self.left.name}, {self.right.name}>"
 
     @property
     def least(self) -> int:
@@ -171,16 +179,20 @@ class EitherSerializer(TypeSerializer):
     def read(self, source: DataInput) -> dict[str, Any]:
         """One value, in the field of its side."""
         if source.read_boolean():
-            return {"is_left": True, "left": self.left.read(source), "right": None}
-        return {"is_left": False, "left": None, "right": self.right.read(source)}
+            held = (True, self.left.read(source), None)
+        else:
+            held = (False, None, self.right.read(source))
+        return dict(zip(self.labels, held, strict=True))
 
     def write(self, value: Any, out: DataOutput) -> None:
         """One value."""
-        if not isinstance(value, dict) or not isinstance(value.get("is_left"), bool):
-            raise EncodeError(f"{value!r} is no Either: set `is_left`, and `left` or `right`")
-        is_left = value["is_left"]
-        out.write_boolean(is_left)
-        side, held = ("left", self.left) if is_left else ("right", self.right)
+        flag, first, second = self.labels
+        if not isinstance(value, dict) or not isinstance(value.get(flag), bool):
+            raise EncodeError(
+                f"{value!r} is no {self.java_name}: set `{flag}`, and `{first}` or `{second}`"
+            )
+        out.write_boolean(value[flag])
+        side, held = (first, self.left) if value[flag] else (second, self.right)
         held.write(value.get(side), out)
 
     def skip_program(self) -> tuple[int, ...] | None:
@@ -192,7 +204,7 @@ class EitherSerializer(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Flags, then the left values, then the right ones."""
-        flags = cursor.read_flags("the side of an Either")
+        flags = cursor.read_flags(f"the flag of {self.java_name}")
         if cursor.present.size:
             flags &= cursor.present
         left = self.left.decode(cursor.only(flags))
@@ -209,28 +221,31 @@ class EitherSerializer(TypeSerializer):
         """The flag, and the value's."""
         require_values(values, present, self.name)
         there = np.ones(len(values), np.int64) if present.size == 0 else present.astype(np.int64)
+        _, first, second = self.labels
         left, right = self._sides(values, present)
-        parts = self.left.sizes(values.field("left"), left)
-        return there + parts + self.right.sizes(values.field("right"), right)
+        parts = self.left.sizes(values.field(first), left)
+        return there + parts + self.right.sizes(values.field(second), right)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """The flag, then the value."""
+        flag, first, second = self.labels
         left, right = self._sides(values, target.present)
-        _FLAG.encode(values.field("is_left"), target)
-        self.left.encode(values.field("left"), Target(target.out, target.position, left))
-        self.right.encode(values.field("right"), Target(target.out, target.position, right))
+        _FLAG.encode(values.field(flag), target)
+        self.left.encode(values.field(first), Target(target.out, target.position, left))
+        self.right.encode(values.field(second), Target(target.out, target.position, right))
 
     def _sides(self, values: pa.Array, present: U8Array) -> tuple[U8Array, U8Array]:
         """The rows of each side that are present."""
-        require_values(values.field("is_left"), present, "side of an Either")
-        flags = values.field("is_left").fill_null(False).to_numpy(zero_copy_only=False)
+        held = values.field(self.labels[0])
+        require_values(held, present, f"flag of {self.java_name}")
+        flags = held.fill_null(False).to_numpy(zero_copy_only=False)
         left = flags.astype(np.uint8)
         right = (1 - left).astype(np.uint8)
         return (left, right) if present.size == 0 else (left & present, right & present)
 
 
 @evolves(NullableSerializer)
-class _NullableRule(Rule):
+class NullableRule(Rule):
     """The value, where there is one."""
 
     def column(
@@ -245,23 +260,25 @@ class _NullableRule(Rule):
 
 
 @evolves(EitherSerializer)
-class _EitherRule(Rule):
+class EitherRule(Rule):
     """Each side."""
 
     def column(self, old: EitherSerializer, new: EitherSerializer, column: pa.Array) -> pa.Array:
         """Both sides' columns."""
-        left = migrate_column(old.left, new.left, column.field("left"))
-        right = migrate_column(old.right, new.right, column.field("right"))
-        children = [column.field("is_left"), left, right]
+        flag, first, second = new.labels
+        left = migrate_column(old.left, new.left, column.field(first))
+        right = migrate_column(old.right, new.right, column.field(second))
+        children = [column.field(flag), left, right]
         mask = column.is_null() if column.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(new.arrow_type), mask=mask)
 
     def value(self, old: EitherSerializer, new: EitherSerializer, value: Any) -> dict[str, Any]:
         """One value."""
+        flag, first, second = new.labels
         return {
-            "is_left": value["is_left"],
-            "left": migrate_value(old.left, new.left, value["left"]),
-            "right": migrate_value(old.right, new.right, value["right"]),
+            flag: value[flag],
+            first: migrate_value(old.left, new.left, value[first]),
+            second: migrate_value(old.right, new.right, value[second]),
         }
 
 
@@ -318,6 +335,7 @@ class JavaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     java_class = f"{RUNTIME}JavaEitherSerializerSnapshot"
     arity = 2
+    same_bytes = (f"{RUNTIME}EitherSerializerSnapshot",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """One of both."""
@@ -329,3 +347,10 @@ class JavaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
     def nested_name(self, index: int) -> str:
         """`left`, `right`."""
         return ("left", "right")[index]
+
+
+@register
+class EitherSerializerSnapshot(WithoutMagicSnapshot, JavaEitherSerializerSnapshot):
+    """`EitherSerializerSnapshot`, which Flink 1.7 wrote in its place."""
+
+    java_class = f"{RUNTIME}EitherSerializerSnapshot"

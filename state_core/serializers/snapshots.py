@@ -35,6 +35,7 @@ from state_core.wire import DataInput, DataOutput
 __all__ = [
     "CompositeTypeSerializerSnapshot",
     "SimpleTypeSerializerSnapshot",
+    "WithoutMagicSnapshot",
     "read_nested",
     "simple_snapshot",
     "write_nested",
@@ -188,6 +189,20 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     @abstractmethod
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """The outer serializer around these."""
+
+
+class WithoutMagicSnapshot(CompositeTypeSerializerSnapshot):
+    """A composite snapshot of Flink 1.7: the outer payload and the nested ones, and no magic."""
+
+    current_version = 2
+    versions = range(2, 3)
+    outer_version = 2
+    outer_versions = range(2, 3)
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """As `read_snapshot` reads version 2."""
+        self.write_outer_snapshot(out)
+        write_nested(self.nested, out)
 
 
 def read_nested(source: DataInput) -> tuple[TypeSerializerSnapshot, ...]:

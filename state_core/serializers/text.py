@@ -32,7 +32,12 @@ from state_core.serializers.columns import (
 from state_core.serializers.snapshots import simple_snapshot
 from state_core.wire import DataInput, DataOutput
 
-__all__ = ["ByteArraySerializer", "OpaqueSerializer", "StringSerializer"]
+__all__ = [
+    "ByteArraySerializer",
+    "ByteArrayWrapperSerializer",
+    "OpaqueSerializer",
+    "StringSerializer",
+]
 
 BASE = "org.apache.flink.api.common.typeutils.base."
 
@@ -154,6 +159,19 @@ class ByteArraySerializer(TypeSerializer):
         encode.write_byte_arrays(offsets, data, target.present, target.out, target.position)
 
 
+class ByteArrayWrapperSerializer(ByteArraySerializer):
+    """`ByteArrayWrapper`: the same, of a Python job's keys in map state."""
+
+    name = "ByteArrayWrapper"
+
+    def hash_code(self, value: Any) -> int:
+        """`31 * h + byte` from the last byte on."""
+        code = 1
+        for byte in reversed(value):
+            code = to_int32(31 * code + (byte ^ 0x80) - 0x80)
+        return code
+
+
 class OpaqueSerializer(TypeSerializer):
     """A type whose bytes only its own class understands: kept whole, as they are.
 
@@ -184,7 +202,8 @@ class OpaqueSerializer(TypeSerializer):
     def decode(self, cursor: Cursor) -> pa.Array:
         """All bytes up to each row's end."""
         column = _decode_bytes(cursor, decode.read_units, "bytes")
-        cursor.position[:] = cursor.end
+        there = True if cursor.present.size == 0 else cursor.present != 0
+        np.copyto(cursor.position, cursor.end, where=there)
         return column
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
@@ -221,4 +240,9 @@ StringSerializerSnapshot = simple_snapshot(
 _BYTES = "BytePrimitiveArraySerializer"
 ByteArraySerializerSnapshot = simple_snapshot(
     f"{BASE}array.{_BYTES}${_BYTES}Snapshot", ByteArraySerializer
+)
+simple_snapshot(
+    "org.apache.flink.streaming.api.utils"
+    ".ByteArrayWrapperSerializer$ByteArrayWrapperSerializerSnapshot",
+    ByteArrayWrapperSerializer,
 )

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from state_core.errors import EncodeError
 from state_core.kernels.skip import FIXED
-from state_core.serializers.base import TypeSerializer
+from state_core.serializers.base import TypeSerializer, to_int32
 from state_core.serializers.big_numbers import decode_exactly
 from state_core.serializers.columns import Cursor
 from state_core.serializers.numbers import (
@@ -121,9 +121,34 @@ class ConstantSerializer(TypeSerializer):
         return (FIXED, len(self.content)) if self.content else None
 
 
+def _boolean_hash(_: Any, value: bool) -> int:
+    """`BooleanValue.hashCode`."""
+    return int(value)
+
+
+def _double_hash(_: Any, value: float) -> int:
+    """`DoubleValue.hashCode`."""
+    return to_int32(31 + DoubleSerializer().hash_code(value))
+
+
+def _long_hash(_: Any, value: int) -> int:
+    """`LongValue.hashCode`."""
+    return to_int32(43 + LongSerializer().hash_code(value))
+
+
+# the others have that of the basic type
+_HASHES = {"Boolean": _boolean_hash, "Double": _double_hash, "Long": _long_hash}
+
+
 def _twin(basic: type[Any], kind: str) -> None:
     """Make and register the twin of a basic type."""
-    named = {"name": f"{kind}Value", "__module__": __name__, "__doc__": f"`{kind}Value`."}
+    named: dict[str, Any] = {
+        "name": f"{kind}Value",
+        "__module__": __name__,
+        "__doc__": f"`{kind}Value`.",
+    }
+    if kind in _HASHES:
+        named |= {"hash_code": _HASHES[kind], "hash_codes": TypeSerializer.hash_codes}
     twin = type(f"{kind}ValueSerializer", (basic,), named)
     simple_snapshot(f"{BASE}{kind}ValueSerializer${kind}ValueSerializerSnapshot", twin)
 

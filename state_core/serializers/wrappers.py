@@ -22,6 +22,7 @@ from state_core.wire import DataInput, DataOutput
 
 __all__ = ["TimerSerializer", "TtlSerializer", "flip_sign"]
 
+STATE = "org.apache.flink.runtime.state."
 SIGN_BIT = -(1 << 63)
 
 
@@ -139,7 +140,8 @@ def _flip(value: int) -> int:
 class TtlSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`TtlStateFactory$TtlSerializerSnapshot`: a Long's and the value's snapshot nested."""
 
-    java_class = "org.apache.flink.runtime.state.ttl.TtlStateFactory$TtlSerializerSnapshot"
+    java_class = f"{STATE}ttl.TtlStateFactory$TtlSerializerSnapshot"
+    same_bytes = (f"{STATE}v2.ttl.TtlStateFactory$TtlSerializerSnapshot",)
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 2
@@ -147,6 +149,14 @@ class TtlSerializerSnapshot(CompositeTypeSerializerSnapshot):
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """The value with its time."""
         return TtlSerializer(nested[1])
+
+
+@register
+class AsyncTtlSerializerSnapshot(TtlSerializerSnapshot):
+    """The same of the asynchronous state API (`org.apache.flink.runtime.state.v2`)."""
+
+    java_class = f"{STATE}v2.ttl.TtlStateFactory$TtlSerializerSnapshot"
+    same_bytes = (TtlSerializerSnapshot.java_class,)
 
 
 @register

@@ -23,7 +23,8 @@ from state_core.serializers.base import TypeSerializer
 from state_core.snapshot import StateKind
 from state_core.wire import DataInput
 from tests.backend_cases import BACKENDS
-from tests.serializer_samples import Sample, samples
+from tests.library_samples import any_samples
+from tests.serializer_samples import Sample
 
 KEYS = KeyGroupRange(0, 3)
 KINDS = (StateKind.VALUE, StateKind.LIST, StateKind.MAP)
@@ -32,7 +33,7 @@ KINDS = (StateKind.VALUE, StateKind.LIST, StateKind.MAP)
 @st.composite
 def typed_values(draw: st.DrawFn) -> tuple[Sample, list[Any]]:
     """A type and some of its values, as its serializer reads them; no null."""
-    sample = draw(samples(1))
+    sample = draw(any_samples(1))
     serializer = sample.read_snapshot().restore_serializer()
     encoded = draw(st.lists(sample.encoded, min_size=1, max_size=4))
     values = [serializer.read(DataInput(one, sample.name)) for one in encoded]
