@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from state_core.errors import EncodeError
-from state_core.kernels import decode, encode, skip
+from state_core.kernels import encode, skip
 from state_core.serializers.base import TypeSerializer, to_int32
 from state_core.serializers.columns import (
     ALL_PRESENT,
@@ -20,11 +20,20 @@ from state_core.serializers.columns import (
     I64Array,
     Target,
     U8Array,
-    arrow_buffer,
-    list_offsets,
     present_rows,
     require_values,
-    validity,
+)
+from state_core.serializers.element_columns import (
+    drop_rows,
+    elements_of,
+    entries_of,
+    list_array,
+    locate,
+    locate_by_program,
+    offsets_of,
+    place_elements,
+    without_null_keys,
+    write_counted,
 )
 from state_core.serializers.registry import register
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
@@ -83,20 +92,20 @@ class ListSerializer(TypeSerializer):
         children = locate(cursor, counts, first, self.element)
         elements = self.element.decode(children)
         cursor.adopt(children, first)
-        return _list_array(self.arrow_type, first, cursor.present, elements)
+        return list_array(self.arrow_type, first, cursor.present, elements)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Four bytes and the elements'."""
         require_values(values, present, self.name)
-        first, elements = _elements(values, present)
+        first, elements = elements_of(values, present)
         within = offsets_of(self.element.sizes(elements, ALL_PRESENT))
         sizes = within[first[1:]] - within[first[:-1]] + 4
         return sizes * present if present.size else sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Counts, then all elements at their places."""
-        first, elements = _elements(values, target.present)
-        _write_counted(target, first, elements, self.element)
+        first, elements = elements_of(values, target.present)
+        write_counted(target, first, elements, self.element)
 
 
 class DelimitedListSerializer(TypeSerializer):
@@ -156,12 +165,12 @@ class DelimitedListSerializer(TypeSerializer):
         children.check_at_end()
         cursor.adopt(children, first)
         cursor.position[:] = cursor.end
-        return _list_array(self.arrow_type, first, cursor.present, elements)
+        return list_array(self.arrow_type, first, cursor.present, elements)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """The elements' bytes and one between two."""
         require_values(values, present, self.name)
-        first, elements = _elements(values, present)
+        first, elements = elements_of(values, present)
         hollow = first[1:] == first[:-1]
         empty = np.flatnonzero(hollow if present.size == 0 else hollow & (present != 0))
         if empty.size:
@@ -175,7 +184,7 @@ class DelimitedListSerializer(TypeSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """All elements at their places, and the delimiters."""
-        first, elements = _elements(values, target.present)
+        first, elements = elements_of(values, target.present)
         within = offsets_of(self.element.sizes(elements, ALL_PRESENT) + 1)
         counts = np.diff(first)
         held = counts > 0
@@ -250,7 +259,7 @@ class MapSerializer(TypeSerializer):
             return super().decode(cursor)
         counts = cursor.read_counts("map entries", self.key.least + 1)
         first = offsets_of(counts)
-        entries = _locate_by_program(cursor, counts, first, program)
+        entries = locate_by_program(cursor, counts, first, program)
         keys = self.key.decode(entries)
         held = 1 - entries.read_flags("a null flag")
         valued = entries.only(held)
@@ -259,15 +268,15 @@ class MapSerializer(TypeSerializer):
         cursor.adopt(entries, first)
         present = cursor.present
         if keys.null_count:
-            present = _without_null_keys(cursor, first, keys)
-            keys, values, first = _drop_rows(keys, values, first, present)
+            present = without_null_keys(cursor, first, keys)
+            keys, values, first = drop_rows(keys, values, first, present)
         struct = pa.StructArray.from_arrays([keys, values], fields=list(_entry_fields(self)))
-        return _list_array(self.arrow_type, first, present, struct)
+        return list_array(self.arrow_type, first, present, struct)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Four bytes, and each entry's with its null flag."""
         require_values(values, present, self.name)
-        first, keys, items = _entries(values, present)
+        first, keys, items = entries_of(values, present)
         held = present_rows(items)
         entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
         within = offsets_of(entry)
@@ -276,155 +285,19 @@ class MapSerializer(TypeSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Counts, then key, flag and value of all entries at their places."""
-        first, keys, items = _entries(values, target.present)
+        first, keys, items = entries_of(values, target.present)
         held = present_rows(items)
         entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
-        entries = _place(target, first, entry)
+        entries = place_elements(target, first, entry)
         self.key.encode(keys, entries)
         flags = np.zeros(len(keys), np.uint8) if held.size == 0 else (held == 0).astype(np.uint8)
         encode.write_fixed8(flags, ALL_PRESENT, entries.out, entries.position)
         self.value.encode(items, entries.only(held) if held.size else entries)
 
 
-def offsets_of(sizes: I64Array) -> I64Array:
-    """Where each begins if they lie one behind the other, and where the last ends."""
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
-
-
-def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSerializer) -> Cursor:
-    """The elements of all rows, whose `counts` stand before the cursor; it moves behind them.
-
-    A row with an element of which nobody knows the end is lost: `first` then gives it none.
-    """
-    total = int(first[-1])
-    if element.length > 0:
-        short = np.flatnonzero(counts * element.length > cursor.end - cursor.position)
-        cursor.check(int(short[0]) if short.size else -1, f"elements of {element.name}")
-        starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
-        decode.spread_fixed(cursor.position, counts, first, element.length, starts, ends)
-        cursor.position += counts * element.length
-        return cursor.children(starts, ends)
-    program = element.skip_program()
-    if program is not None:
-        return _locate_by_program(cursor, counts, first, program)
-    starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
-    for row in np.flatnonzero(counts).tolist():
-        at, end = int(cursor.position[row]), int(cursor.end[row])
-        source = DataInput(cursor.data.data[at:end], cursor.place(at))
-        for index in range(int(first[row]), int(first[row + 1])):
-            starts[index] = at + source.position
-            element.skip(source)
-            ends[index] = at + source.position
-        cursor.position[row] = at + source.position
-    return cursor.children(starts, ends)
-
-
-def _locate_by_program(
-    cursor: Cursor, counts: I64Array, first: I64Array, program: tuple[int, ...]
-) -> Cursor:
-    total = int(first[-1])
-    starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
-    failed = skip.locate_counted(
-        cursor.data, cursor.position, cursor.end, counts, first,
-        np.array(program, np.int32), starts, ends,
-    )  # fmt: skip
-    cursor.check(failed, "elements of variable size")
-    unknown = np.flatnonzero(cursor.position == skip.UNKNOWN)
-    if unknown.size:
-        cursor.lose(unknown)
-        kept = np.ones(cursor.rows, np.int64)
-        kept[unknown] = 0
-        held = np.repeat(kept, counts) != 0
-        starts, ends = starts[held], ends[held]
-        first[:] = offsets_of(counts * kept)
-    return cursor.children(starts, ends)
-
-
-def _list_array(kind: pa.DataType, first: I64Array, present: U8Array, items: pa.Array) -> pa.Array:
-    bitmap, nulls = validity(present)
-    buffers = [bitmap, arrow_buffer(first.astype(np.int32))]
-    return pa.Array.from_buffers(kind, len(first) - 1, buffers, nulls, children=[items])
-
-
-def _elements(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array]:
-    """Offsets from 0 and the elements of a list column's present rows; others have none."""
-    first = _visible_offsets(values)
-    elements = values.values.slice(int(first[0]), int(first[-1] - first[0]))
-    first -= first[0]
-    counts, kept = _of_present(first, present)
-    return (first, elements) if kept is None else (offsets_of(counts), elements.take(kept))
-
-
-def _entries(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, pa.Array]:
-    """Offsets from 0, and the keys and values of a map column's present rows; others have none."""
-    first = _visible_offsets(values)
-    start, count = int(first[0]), int(first[-1] - first[0])
-    keys, items = values.keys.slice(start, count), values.items.slice(start, count)
-    first -= start
-    counts, kept = _of_present(first, present)
-    if kept is None:
-        return first, keys, items
-    return offsets_of(counts), keys.take(kept), items.take(kept)
-
-
-def _of_present(first: I64Array, present: U8Array) -> tuple[I64Array, pa.Array | None]:
-    """How many elements present rows have, and which; None if no other row has any."""
-    counts: I64Array = np.diff(first)
-    if present.size == 0 or not counts[present == 0].any():
-        return counts, None
-    kept = np.flatnonzero(np.repeat(present, counts))
-    counts[present == 0] = 0
-    return counts, pa.array(kept)
-
-
-def _visible_offsets(values: pa.Array) -> I64Array:
-    """Offsets, where a null row hides no elements (Arrow lets it, no writer does it)."""
-    first = list_offsets(values)
-    if values.null_count:
-        hidden = (np.diff(first) > 0) & (present_rows(values) == 0)
-        if hidden.any():
-            raise EncodeError(f"row {int(np.flatnonzero(hidden)[0])} is null and has elements")
-    return first
-
-
-def _place(target: Target, first: I64Array, sizes: I64Array) -> Target:
-    """Write the counts at the target, and return the places of the elements behind them."""
-    within = offsets_of(sizes)
-    encode.write_fixed32(
-        np.diff(first).astype(np.int32), target.present, target.out, target.position
-    )
-    start = target.position - within[first[:-1]]
-    positions = np.repeat(start, np.diff(first)) + within[:-1]
-    target.position += within[first[1:]] - within[first[:-1]]
-    return Target(target.out, positions)
-
-
-def _write_counted(
-    target: Target, first: I64Array, elements: pa.Array, element: TypeSerializer
-) -> None:
-    element.encode(elements, _place(target, first, element.sizes(elements, ALL_PRESENT)))
-
-
 def _entry_fields(serializer: MapSerializer) -> tuple[pa.Field, pa.Field]:
     kind = serializer.arrow_type
     return kind.key_field, kind.item_field
-
-
-def _without_null_keys(cursor: Cursor, first: I64Array, keys: pa.Array) -> U8Array:
-    """Rows whose map Arrow can hold: one with a null key becomes null, its exact bytes beside."""
-    nulls = offsets_of(1 - present_rows(keys).astype(np.int64))
-    bad = (nulls[first[1:]] > nulls[first[:-1]]).astype(np.uint8)
-    cursor.inexact |= bad
-    good: U8Array = 1 - bad
-    return good if cursor.present.size == 0 else good & cursor.present
-
-
-def _drop_rows(
-    keys: pa.Array, values: pa.Array, first: I64Array, present: U8Array
-) -> tuple[pa.Array, pa.Array, I64Array]:
-    counts = np.diff(first)
-    kept = np.flatnonzero(np.repeat(present, counts))
-    return keys.take(kept), values.take(kept), offsets_of(counts * present.astype(np.int64))
 
 
 @register
