@@ -4,14 +4,15 @@
 `base`           `TypeSerializer` and `TypeSerializerSnapshot`
 `columns`        `Cursor` and `Target`: columns on their way between bytes and Arrow
 `registry`       from the class names that Flink writes to the classes that read them;
-                 `config_snapshots` for the form of before Flink 1.7
+                 `config_snapshots` for the form of before Flink 1.7, `unknown_classes`
+                 for what nobody registered
 `snapshots`      the simple and the composite family of snapshots
 `numbers`        numbers, booleans, characters
 `text`           strings, byte arrays, and bytes that are not understood
 `big_numbers`    `BigInteger` and `BigDecimal`
-`times`          dates and times; `calendars` under them
+`times`          dates and times; `fields` and `calendars` under them
 `enums`          enums
-`collections`    lists and maps
+`collections`    lists and maps; `element_columns` under them
 `arrays`         arrays and sets
 `optionals`      values that may be null, and `Either`
 `values`         `IntValue` and its like, and types without a value
