@@ -12,7 +12,8 @@ from typing import Any
 
 from pipelines.engine import LocalEngine
 from pipelines.lake.catalog import Lake
-from pipelines.lake.migrating import ValueChange, migrate_snapshot
+from pipelines.lake.changes import ValueChange
+from pipelines.lake.migrating import migrate_snapshot
 from state_core.errors import UnsupportedFormatError
 from state_core.formats.keyed_states import parse_keyed_state
 from state_core.serializers.pojo import SubclassValue

@@ -16,7 +16,7 @@ from tests.integration.flink.oracle import SHORT_JOBS
 __all__ = ["EVERY_STATE", "ask", "restored", "verdicts", "written"]
 
 EVERY_STATE = "-"
-PROGRAMS = ("EvolvingJobs.java", "Json.java")
+PROGRAMS = ("EvolvingJobs.java", "EvolvingOperators.java", "Json.java")
 MODULES = ("flink-avro",)
 
 
