@@ -24,6 +24,7 @@ from tests.golden_cases import GOLDEN
 
 __all__ = [
     "BACKENDS",
+    "FOLDER",
     "GENERIC",
     "KEPT_BY_NAME",
     "LETTER",
@@ -68,7 +69,7 @@ def old_lines() -> list[dict[str, Any]]:
 
 
 def evolving_savepoint(name: str, to: Path) -> Path:
-    """One of the savepoints, unpacked: `old-hashmap`, `old-rocksdb` or `new-hashmap`."""
+    """One of the savepoints, unpacked: `old-hashmap`, `operator-new`, or another's name."""
     to.mkdir(parents=True)
     packed = (FOLDER / f"{name}.metadata.xz").read_bytes()
     (to / "_metadata").write_bytes(lzma.decompress(packed))

@@ -14,6 +14,7 @@ Source: `StateSerializerProvider`, `RegisteredKeyValueStateBackendMetaInfo`,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ from state_core.formats.meta_info import (
     parse_key_serializer,
     parse_state_meta_info,
 )
+from state_core.operator_ids import operator_id_of_uid
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
 from state_core.serializers.compatibility import (
@@ -47,10 +49,11 @@ __all__ = ["OperatorSchema", "StateVerdict", "check_operators", "operator_schema
 
 UNKNOWN_TYPE = "UNKNOWN"
 _OF_ELEMENTS = (ListSerializerSnapshot, MapSerializerSnapshot)
+_ID = re.compile("[0-9a-f]{32}", re.ASCII)
 _LISTS = "the mode of a list never changes: Flink refuses the state"
 _APART = (
     "Flink does not refuse it: the new state begins empty beside the old one, and the next snapshot"
-    " has two of one name, from which neither is restored as it was"
+    " holds two of one name, of which neither is restored as it was"
 )
 
 
@@ -71,6 +74,11 @@ class OperatorSchema:
     states: Mapping[str, StateMetaInfo] = field(default_factory=dict)
     operator_states: Mapping[str, StateMetaInfo] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+
+    @property
+    def operator_id(self) -> str:
+        """By which Flink finds it; before Flink 2.0 a snapshot names no uids."""
+        return self.label if _ID.fullmatch(self.label) else operator_id_of_uid(self.label)
 
     @property
     def held(self) -> str:
@@ -129,10 +137,10 @@ def check_operators(
         new: What restores it.
         allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
     """
-    declared = {one.label: one for one in new}
+    declared = {one.operator_id: one for one in new}
     verdicts: list[StateVerdict] = []
     for before in old:
-        after = declared.get(before.label)
+        after = declared.get(before.operator_id)
         if after is not None:
             verdicts += _check_keyed(before, after)
             verdicts += _check_operator_states(before, after)

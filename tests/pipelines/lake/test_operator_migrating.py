@@ -1,0 +1,336 @@
+"""Operator state of evolving types: judged and migrated as real Flink does it.
+
+The savepoints are those of `EvolvingOperators.java`; what is compared with is what Flink printed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.lake import operator_tables, rewriting
+from pipelines.lake.catalog import Lake
+from pipelines.lake.changes import ValueChange
+from pipelines.lake.committing import commit_snapshot
+from pipelines.lake.compatibility import check_against
+from pipelines.lake.exporting import export_snapshot
+from pipelines.lake.migrating import migrate_snapshot
+from pipelines.lake.records import OperatorStateRecord, SnapshotRecord
+from pipelines.migrations import migrate_one, preview_migration
+from state_core import open_snapshot
+from state_core.errors import IncompatibleError, NotFoundError
+from state_core.formats.metadata import read_metadata, write_metadata
+from state_core.handles import InlineHandle
+from state_core.non_keyed import NonKeyedState
+from state_core.operator_ids import operator_id_of_uid
+from state_core.serializers.type_spec import parse_type
+from state_core.snapshot import Snapshot
+from tests.evolving_operators import (
+    HOLDERS,
+    MIGRATED_HOLDERS,
+    NEW_HOLDERS,
+    OLD_HOLDERS,
+    REFUSED_HOLDERS,
+    subtask_lines,
+    verdicts_of_flink,
+)
+from tests.evolving_savepoints import evolving_savepoint
+from tests.golden_cases import golden_cases
+from tests.lakes import LOCAL, assert_whole, edit, golden, import_as, raw_savepoint
+from tests.operator_contents import copies, state_of
+
+JOB = "orders"
+RULES = golden("operator-hashmap-canonical-snappy-p3-m128-flink2.3.0")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake with the old job's savepoint."""
+    made = Lake(tmp_path / "lake")
+    import_as(made, evolving_savepoint("operator-old", tmp_path / "old"), "old")
+    return made
+
+
+def change(state: str, spec: Any, expressions: Any = (), operator: str = "holders") -> ValueChange:
+    """What is to become of a state, as `statelake migrate --to` reads it."""
+    return ValueChange(operator, state, parse_type(spec), dict(expressions), spec)
+
+
+def migrated(lake: Lake, snapshot: str, types: dict[str, Any]) -> str:
+    """Migrate states one after another, each in a snapshot of its own; the last one's id."""
+    for state, spec in types.items():
+        made = f"{snapshot}-{state}"
+        migrate_snapshot(lake, JOB, snapshot, made, change(state, spec), engine=LOCAL)
+        snapshot = made
+    return snapshot
+
+
+def exported(lake: Lake, snapshot: str, to: Path, **options: Any) -> Snapshot:
+    """A snapshot as a savepoint, read again."""
+    export_snapshot(lake, JOB, snapshot, to, engine=LOCAL, **options)
+    return open_snapshot(to)
+
+
+def recorded(record: SnapshotRecord, name: str) -> OperatorStateRecord:
+    """What the catalog says of an operator state."""
+    (found,) = (
+        one for operator in record.operators for one in operator.operator_states if one.name == name
+    )
+    return found
+
+
+def judged(lake: Lake, snapshot: str, against: Path) -> dict[str, str]:
+    """`statelake check compatibility --against`, by operator state."""
+    found = check_against(lake.snapshot(JOB, snapshot), str(against), allow_missing=True)
+    return {one.state: one.result.verdict.text for one in found if one.state in HOLDERS}
+
+
+def spec(types: dict[str, Any], to: Path) -> Path:
+    """A file that says what states become."""
+    said = {f"holders/{state}": {"type": one} for state, one in types.items()}
+    to.write_text(json.dumps({"states": said}), "utf-8")
+    return to
+
+
+# -------------------------------------------------------------------------------- verdicts
+
+
+def test_the_savepoint_holds_what_flink_printed(tmp_path: Path) -> None:
+    """Lists, a union, and a broadcast state whose keys are POJOs."""
+    held = open_snapshot(evolving_savepoint("operator-old", tmp_path / "old"))
+    assert subtask_lines(held) == OLD_HOLDERS
+
+
+def test_a_savepoint_of_the_new_job_is_judged_as_flink_does(lake: Lake, tmp_path: Path) -> None:
+    """Keys of a broadcast state, too, are migrated: the worse of both verdicts counts."""
+    new = evolving_savepoint("operator-new", tmp_path / "new")
+    assert judged(lake, "old", new) == verdicts_of_flink("new")
+
+
+@pytest.mark.parametrize(("name", "types"), [("new", NEW_HOLDERS), ("refused", REFUSED_HOLDERS)])
+def test_a_spec_is_judged_as_flink_judges_the_classes(
+    name: str, types: dict[str, Any], lake: Lake, tmp_path: Path
+) -> None:
+    """Elements and values; a spec leaves keys as they are."""
+    found = judged(lake, "old", spec(types, tmp_path / "spec.json"))
+    assert found == verdicts_of_flink(name, with_keys=False)
+
+
+@pytest.mark.parametrize(("name", "said"), [("split", "mode of a list"), ("rules", "begins empty")])
+def test_a_state_in_another_form_is_said_to_be_lost(name: str, said: str, lake: Lake) -> None:
+    """What was a union list, in a job that has the name for another list or a broadcast state."""
+    record = import_as(lake, RULES.snapshot, "rules")
+    meta = recorded(record, "union").meta_info.replace(b"\0\5union", name_bytes(name))
+    recorded(record, name).meta_info = meta
+    (bad,) = (one for one in check_against(record, str(RULES.snapshot)) if one.fault)
+    assert bad.state == name
+    assert said in bad.result.reasons[0].rule
+
+
+def name_bytes(name: str) -> bytes:
+    """As Java writes a text."""
+    return len(name).to_bytes(2, "big") + name.encode()
+
+
+def test_an_operator_with_operator_state_alone_may_not_be_gone(lake: Lake) -> None:
+    """As Flink refuses state that nothing claims, without the flag of that name."""
+    old, others = lake.snapshot(JOB, "old"), str(RULES.snapshot)
+    (gone,) = (one for one in check_against(old, others) if one.fault)
+    assert (gone.operator, gone.result.reasons[0].old) == ("holders", "4 states")
+    assert not any(one.fault for one in check_against(old, others, allow_missing=True))
+
+
+def test_nor_may_one_whose_state_has_no_tables(lake: Lake, tmp_path: Path) -> None:
+    """Flink looks at raw state and at a coordinator's, too."""
+    record = import_as(lake, raw_savepoint(tmp_path / "raw"), "raw")
+    metadata = read_metadata(record.metadata)
+    (source,) = (one for one in metadata.operators if one.uid == "source")
+    source.coordinator = InlineHandle("coordinator", b"any")
+    record = replace(record, metadata=write_metadata(metadata), operators=record.operators[1:])
+    found = check_against(record, str(tmp_path / "old"))
+    gone = {one.operator: one.result.reasons[0].old for one in found if one.fault}
+    assert gone == {"opstate": "raw state", "rules": "1 states"}
+    nowhere = replace(record, operators=[])
+    source.uid, source.operator_id = "gone", operator_id_of_uid("gone")
+    nowhere = replace(nowhere, metadata=write_metadata(metadata))
+    found = check_against(nowhere, str(tmp_path / "old"))
+    gone = {one.operator: one.result.reasons[0].old for one in found if one.fault}
+    assert gone == {"opstate": "raw state", "gone": "its coordinator's state"}
+
+
+def test_operators_are_found_by_the_hash_of_their_uid(lake: Lake) -> None:
+    """Before Flink 2.0, a snapshot holds no uids."""
+    (unnamed,) = golden_cases("operator", form="canonical")[1:2]
+    record = import_as(lake, unnamed.snapshot, "unnamed")
+    assert not any(one.uid for one in record.operators)
+    found = check_against(record, str(RULES.snapshot))
+    assert {one.state for one in found} >= {"split", "union", "rules"}
+    assert not any(one.fault for one in found)
+
+
+# ------------------------------------------------------------------------------- migrations
+
+
+def test_migrated_rows_are_those_of_flinks_own_migration(lake: Lake, tmp_path: Path) -> None:
+    """What was, stays; what is exported has nothing left for Flink to migrate but keys."""
+    before = exported(lake, "old", tmp_path / "before")
+    last = migrated(lake, "old", NEW_HOLDERS)
+    made = exported(lake, last, tmp_path / "out")
+    flinks = [
+        {**line, "places": old["places"]}  # whose keys are no matter of ours
+        for line, old in zip(MIGRATED_HOLDERS, OLD_HOLDERS, strict=True)
+    ]
+    assert subtask_lines(made) == flinks
+    assert subtask_lines(before) == OLD_HOLDERS
+    again = exported(lake, "old", tmp_path / "again")
+    assert subtask_lines(again) == OLD_HOLDERS
+    new = evolving_savepoint("operator-new", tmp_path / "new")
+    assert judged(lake, last, new) == {
+        **dict.fromkeys(NEW_HOLDERS, "compatible_as_is"),
+        "places": "compatible_after_migration",
+    }
+    assert_whole(lake)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_what_was_migrated_is_redistributed(parallelism: int, lake: Lake, tmp_path: Path) -> None:
+    """To the same subtasks as ever."""
+    last = migrated(lake, "old", NEW_HOLDERS)
+    old = exported(lake, "old", tmp_path / "old-out", parallelism=parallelism)
+    new = exported(lake, last, tmp_path / "new-out", parallelism=parallelism)
+    for name in ("addresses", "labels"):
+        counts = [_counts(state_of(one, name)) for one in (old, new)]
+        assert counts[0] == counts[1]
+    assert len(list(copies(state_of(new, "depots")))) == parallelism
+
+
+def _counts(state: NonKeyedState) -> Counter[int]:
+    return Counter(state.to_arrow()["subtask"].to_pylist())
+
+
+def test_the_catalog_counts_what_there_is_now(lake: Lake, tmp_path: Path) -> None:
+    """As many elements, at the same subtasks; and as many bytes as a new import finds."""
+    last = lake.snapshot(JOB, migrated(lake, "old", NEW_HOLDERS))
+    exported(lake, last.snapshot_id, tmp_path / "out")
+    again = import_as(Lake(tmp_path / "other"), tmp_path / "out", "again")
+    before = lake.snapshot(JOB, "old")
+    for name in NEW_HOLDERS:
+        made, found = recorded(last, name), recorded(again, name)
+        assert made.elements == recorded(before, name).elements == found.elements
+        assert (made.state_bytes, made.subtasks) == (found.state_bytes, found.subtasks)
+        assert (made.value_type, made.meta_info) == (found.value_type, found.meta_info)
+
+
+def test_files_are_migrated_one_by_one(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table in many files, in many tasks, holds the same."""
+    monkeypatch.setattr(operator_tables, "PIECE_BYTES", 1)
+    monkeypatch.setattr(rewriting, "SLICE_BYTES", 1)
+    import_as(lake, RULES.snapshot, "many")
+    other = Lake(tmp_path / "many")
+    import_as(other, tmp_path / "old", "old")
+    (table,) = (t for t in _tables(other.snapshot(JOB, "old")) if t.path.endswith("addresses"))
+    assert len(table.units) == 2
+    last = migrated(other, "old", NEW_HOLDERS)
+    (table,) = (t for t in _tables(other.snapshot(JOB, last)) if t.path.endswith("addresses"))
+    assert [(one.first, one.last) for one in table.units] == [(0, 0), (1, 1)]
+    found = subtask_lines(exported(other, last, tmp_path / "out"))
+    assert [one["addresses"] for one in found] == [one["addresses"] for one in MIGRATED_HOLDERS]
+    assert_whole(other)
+
+
+def _tables(record: SnapshotRecord) -> list[Any]:
+    return [table for operator in record.operators for table in operator.tables]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"), [("addresses", "zip"), ("labels", "text"), ("depots", "zip")]
+)
+def test_what_flink_refuses_is_refused_with_its_place(state: str, said: str, lake: Lake) -> None:
+    """And nothing is registered, or left."""
+    with pytest.raises(IncompatibleError, match=said):
+        migrate_snapshot(lake, JOB, "old", "m", change(state, REFUSED_HOLDERS[state]), engine=LOCAL)
+    assert [one.snapshot_id for one in lake.summaries(JOB)] == ["old"]
+    assert_whole(lake)
+
+
+def test_what_is_compatible_as_it_is_is_left_alone(lake: Lake) -> None:
+    """No snapshot is made of it."""
+    text = migrate_one(lake, JOB, "old", change("places", "String"), suffix="-m", engine=LOCAL)
+    assert (text.outcome, text.made) == ("compatible as it is", "old")
+
+
+def test_a_state_that_is_not_there_is_said_with_those_that_are(lake: Lake) -> None:
+    """Operator states among them."""
+    with pytest.raises(NotFoundError, match="holders/addresses, holders/labels"):
+        preview_migration(lake, JOB, "old", change("nothing", "Long"))
+
+
+def test_an_import_after_a_migration_takes_no_rows_over(lake: Lake, tmp_path: Path) -> None:
+    """The table has other types then, and its files others' bytes."""
+    migrated(lake, "old", NEW_HOLDERS)
+    import_as(lake, tmp_path / "old", "once more")
+    assert subtask_lines(exported(lake, "once more", tmp_path / "out")) == OLD_HOLDERS
+
+
+def test_a_migrated_table_is_edited_like_any_other(lake: Lake, tmp_path: Path) -> None:
+    """Its new columns too."""
+    last = migrated(lake, "old", NEW_HOLDERS)
+    edit(lake, recorded(lake.snapshot(JOB, last), "depots").table).delete("key <> 'depot-1'")
+    commit_snapshot(lake, JOB, "edited", last, engine=LOCAL)
+    (one, other) = copies(state_of(exported(lake, "edited", tmp_path / "out"), "depots"))
+    assert one == other
+    assert one["depot-1"]["country"] is None
+    assert list(one) == ["depot-1"]
+
+
+# -------------------------------------------------------------------------- copies that differ
+
+
+def disagreeing_savepoint(lake: Lake, to: Path) -> Path:
+    """The old savepoint, but that the second subtask's copy of `depots` has an entry less."""
+    edit(lake, recorded(lake.snapshot(JOB, "old"), "depots").table).delete("key = 'depot-1'")
+    commit_snapshot(lake, JOB, "less", "old", engine=LOCAL)
+    export_snapshot(lake, JOB, "old", to, engine=LOCAL)
+    export_snapshot(lake, JOB, "less", to.with_name("less"), engine=LOCAL)
+    for path in to.with_name("less").iterdir():
+        if path.name != "_metadata":
+            (to / path.name).write_bytes(path.read_bytes())
+    metadata, other = (
+        read_metadata((one / "_metadata").read_bytes()) for one in (to, to.with_name("less"))
+    )
+    for mine, theirs in zip(metadata.operators, other.operators, strict=True):
+        if mine.uid == "holders":
+            assert mine.subtasks is not None
+            assert theirs.subtasks is not None
+            mine.subtasks[1].managed_operator = theirs.subtasks[1].managed_operator
+    (to / "_metadata").write_bytes(write_metadata(metadata))
+    return to
+
+
+def test_copies_that_differ_are_not_migrated_unless_one_was_chosen(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """The lake has but one of them; an edit that is committed says that it counts."""
+    other = Lake(tmp_path / "other")
+    record = import_as(other, disagreeing_savepoint(lake, tmp_path / "sp"), "sp")
+    assert recorded(record, "depots").disagreeing == [1]
+    wanted = change("depots", NEW_HOLDERS["depots"])
+    with pytest.raises(IncompatibleError, match="subtasks 1 differ"):
+        migrate_snapshot(other, JOB, "sp", "m", wanted, engine=LOCAL)
+    assert preview_migration(other, JOB, "sp", wanted).outcome == "incompatible"
+    as_it_is = migrate_one(other, JOB, "sp", change("places", "String"), suffix="-m", engine=LOCAL)
+    assert as_it_is.outcome == "compatible as it is"
+    assert [one.snapshot_id for one in other.summaries(JOB)] == ["sp"]
+    edit(other, recorded(record, "depots").table).update({"value": "value"})
+    commit_snapshot(other, JOB, "chosen", "sp", engine=LOCAL)
+    migrate_snapshot(other, JOB, "chosen", "m", wanted, engine=LOCAL)
+    found = list(copies(state_of(exported(other, "m", tmp_path / "out"), "depots")))
+    assert found[0] == found[1]
+    assert "depot-1" in found[0]
