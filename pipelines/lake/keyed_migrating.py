@@ -18,17 +18,22 @@ from pipelines.lake.records import (
     key_group_records,
 )
 from pipelines.lake.rewriting import ValueStaging, slices_of, staged_files
-from pipelines.lake.table_rows import TableRows, read_unit, table_rows
+from pipelines.lake.table_rows import TableRows, table_rows
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import ConflictError, IncompatibleError, StateError
 from state_core.filesystem import Directory
-from state_core.formats.keyed_layout import KeyedLayout
+from state_core.formats.keyed_layout import RAW_VALUE, VALUE, KeyedLayout
 from state_core.formats.keyed_states import parse_keyed_state, with_value
 from state_core.formats.meta_info import StateMetaInfo, parse_state_meta_info, write_state_meta_info
 from state_core.formats.unified_encode import StateRows, encode_rows
-from state_core.formats.value_migration import decode_rows, migrate_rows, validate_rows
+from state_core.formats.value_migration import (
+    current_exact,
+    decode_rows,
+    migrate_rows,
+    validate_rows,
+)
 from state_core.key_groups import prefix_bytes
 from state_core.measure import Measure
 from state_core.serializers.decoders import DecodedSerializer
@@ -188,15 +193,11 @@ def _migrate_unit(task: _Task, held: UnitRecord, staged: tuple[UnitRecord, ...])
 
 def _refuse_exact(rows: TableRows, unit: Unit) -> None:
     """An expression sees typed columns only: values that these can't hold must not be lost."""
-    ((_, meta_info),) = rows.states
-    state, layout = rows.parse(meta_info)
-    for one in rows.units:
-        table = read_unit(
-            rows.lake, rows.path, one, table_columns(state), Partitioning(rows.max_parallelism)
-        )
-        exact = table.column("raw_value").is_valid()
-        if isinstance(layout.value, DecodedSerializer):  # whose typed values say all there is
-            exact = pc.and_(exact, table.column("value").is_null())
+    for one in rows.read(unit.key_groups):
+        raw = one.batch.column(RAW_VALUE)
+        exact = pc.is_valid(current_exact(raw, one.layout.value_writer(one.batch).exact))
+        if isinstance(one.layout.value, DecodedSerializer):  # whose typed values say all there is
+            exact = pc.and_(exact, one.batch.column(VALUE).is_null())
         held = pc.sum(exact).as_py() or 0
         if held:
             raise IncompatibleError(
