@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from state_core.formats.state_compatibility import (
     operator_schema,
 )
 from state_core.serializers.compatibility import Verdict
-from tests.golden_cases import GoldenCase, golden_cases
+from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
 from tests.held_by_snapshots import encoded
 from tests.kryo_savepoint import kryo_snapshot
 
@@ -91,6 +92,29 @@ def test_a_list_and_a_broadcast_state_of_one_name_are_two(mode: str, turned: boo
     assert verdict is Verdict.INCOMPATIBLE
     assert "begins empty" in rule
     assert "next snapshot" in rule
+
+
+FORMS = {"SPLIT list": "split", "UNION list": "union", "broadcast": "broadcast"}
+
+
+@pytest.mark.parametrize("before", FORMS)
+@pytest.mark.parametrize("after", FORMS)
+def test_forms_are_judged_by_what_flinks_backend_does(before: str, after: str) -> None:
+    """Kept, refused, or begun empty in silence; and then the next snapshot holds neither."""
+    lines = (GOLDEN / "vectors" / "restore.jsonl").read_text("utf-8").splitlines()
+    told = [json.loads(line) for line in lines]
+    (line,) = (one for one in told if (one.get("before"), one.get("after")) == (before, after))
+    old, new = (
+        schema(FORMS[one], "Long", "Long" if one == "broadcast" else "") for one in (before, after)
+    )
+    verdict, _, rule = judged(old, new)
+    if line.get("found"):
+        assert verdict is Verdict.COMPATIBLE_AS_IS
+        return
+    assert verdict is Verdict.INCOMPATIBLE
+    assert ("Flink refuses" in rule) == ("refused" in line)
+    if "refused" not in line:
+        assert (line["found"], line["next"]) in ((0, 0), (0, 2))  # of one element that was added
 
 
 def test_what_is_not_asked_for_any_more_is_kept() -> None:
