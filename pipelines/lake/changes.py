@@ -7,6 +7,8 @@
         type: {pojo: com.acme.Customer, fields: {id: Long, name: String, full_name: String}}
         expressions:                          # only where Flink itself would not know
           full_name: concat(old.first, ' ', old.last)
+      rules/rules:                            # operator state: a list's elements, or the values
+        type: Long                            # of a broadcast state, whose keys stay
 
 A Python file has the same as a module-level `states`, and may register serializers and decoders:
 it is loaded as a plugin. One state alone may be given without its name, as `type` and
