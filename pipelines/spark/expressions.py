@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
@@ -15,7 +16,7 @@ from pipelines.lake.rewriting import ValueStaging
 from pipelines.lake.table_rows import parse_recorded
 from pipelines.lake.tables import DATA_DIRECTORY
 from pipelines.spark.sql import spark_path
-from state_core.errors import IncompatibleError
+from state_core.errors import EncodeError, IncompatibleError
 from state_core.formats.operator_migration import element_layout, with_element_bytes
 
 __all__ = ["STAGED", "expression_staging", "value_expression"]
@@ -24,7 +25,10 @@ STAGED, PART = "staged", "part"
 
 
 def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -> ValueStaging:
-    """What computes a change's expressions on Spark, table by table."""
+    """What computes a change's expressions on Spark, table by table.
+
+    It raises an `EncodeError` for an expression that Spark does not understand, or that fails.
+    """
 
     def stage(operator: OperatorRecord, table: TableRecord, token: str) -> Mapping[int, str]:
         held = lake.table(table.path)
@@ -33,8 +37,15 @@ def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -
         rows = session.sql(f"SELECT *, value AS old FROM {source}")  # noqa: S608 - our own table
         kept = [f"`{name}`" for name in rows.columns if name not in ("value", "old")]
         path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
-        made = rows.selectExpr(*kept, f"{value} AS value", f"{part} AS {PART}")
-        made.write.partitionBy(PART).parquet(spark_path(held.directory.child(path).uri))
+        try:
+            made = rows.selectExpr(*kept, f"{value} AS value", f"{part} AS {PART}")
+            made.write.partitionBy(PART).parquet(spark_path(held.directory.child(path).uri))
+        except PySparkException as error:
+            raise EncodeError(
+                f"the expression fails: {str(error).strip().splitlines()[0]}",
+                place=f"state {change.operator}/{change.state}",
+                remedy="give Spark SQL over `old` whose result the new type can hold",
+            ) from error
         return {
             int(name.rpartition("=")[2]): f"{path}/{name}"
             for name in held.directory.names(path)

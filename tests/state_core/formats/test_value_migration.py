@@ -10,25 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state_core import NewOperatorState
 from state_core.errors import EncodeError
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.operator_migration import (
+    element_layout,
     exact_elements,
     migrate_elements,
+    resolve_element,
     validate_elements,
 )
 from state_core.formats.operator_states import OperatorLayout
 from state_core.formats.unified_encode import StateRows
 from state_core.formats.value_migration import migrate_rows
 from state_core.handles import DistributionMode
+from state_core.serializers import Decoder, decoders, register_decoder
 from state_core.serializers.base import TypeSerializer
 from state_core.serializers.columns import Cursor
-from state_core.serializers.evolution import migrate_value
+from state_core.serializers.evolution import migrate_value, resolve_decoded
 from state_core.serializers.namespaces import VoidNamespaceSerializer
 from state_core.serializers.numbers import LongSerializer
 from state_core.serializers.pojo import PojoSerializer
 from state_core.serializers.text import StringSerializer
+from state_core.serializers.type_spec import parse_type
 from state_core.snapshot import StateKind
+from tests.held_by_snapshots import encoded
+from tests.kryo_savepoint import CAR, kryo_snapshot
 from tests.serializer_columns import write
 
 LONG, TEXT = LongSerializer(), StringSerializer()
@@ -158,3 +165,24 @@ def test_what_only_exact_bytes_hold_must_come_back() -> None:
     typed = pa.RecordBatch.from_arrays(rows.columns, schema=old.schema)
     with pytest.raises(EncodeError, match="only its exact bytes hold"):
         migrate_elements(typed, old, new, "s")
+
+
+class Ids(Decoder):
+    """Of each value, its number."""
+
+    arrow_type = pa.struct({"id": pa.int64()})
+
+    def decode(self, data: bytes) -> Any:
+        """The first eight bytes."""
+        return {"id": int.from_bytes(data[:8], "big")}
+
+
+def test_decoders_are_not_asked_for_operator_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Kryo wrote stays bytes there, whoever could read it: no way leads to another type."""
+    monkeypatch.setattr(decoders, "_decoders", {})
+    register_decoder(CAR, Ids())
+    info = encoded(NewOperatorState("s", (), "union", kryo_snapshot()).meta_info())
+    wanted = parse_type({"pojo": "P", "fields": {"id": "long"}})
+    assert resolve_decoded(wanted, kryo_snapshot()).usable
+    assert not resolve_element(info, wanted).usable
+    assert element_layout(info).value.arrow_type == pa.binary()
