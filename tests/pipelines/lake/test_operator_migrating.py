@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.lake import operator_tables, rewriting
@@ -20,11 +22,23 @@ from pipelines.lake.committing import commit_snapshot
 from pipelines.lake.compatibility import check_against
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.migrating import migrate_snapshot
-from pipelines.lake.records import OperatorStateRecord, SnapshotRecord
+from pipelines.lake.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    TableRecord,
+)
 from pipelines.migrations import migrate_one, preview_migration
-from state_core import open_snapshot
-from state_core.errors import IncompatibleError, NotFoundError
+from state_core import (
+    NewKeyedState,
+    NewOperator,
+    NewOperatorState,
+    open_snapshot,
+    write_snapshot,
+)
+from state_core.errors import ConflictError, IncompatibleError, NotFoundError, StateError
 from state_core.formats.metadata import read_metadata, write_metadata
+from state_core.formats.operator_migration import element_layout
 from state_core.handles import InlineHandle
 from state_core.non_keyed import NonKeyedState
 from state_core.operator_ids import operator_id_of_uid
@@ -41,8 +55,10 @@ from tests.evolving_operators import (
 )
 from tests.evolving_savepoints import evolving_savepoint
 from tests.golden_cases import golden_cases
+from tests.held_by_snapshots import encoded
 from tests.lakes import LOCAL, assert_whole, edit, golden, import_as, raw_savepoint
 from tests.operator_contents import copies, state_of
+from tests.serializer_columns import write
 
 JOB = "orders"
 RULES = golden("operator-hashmap-canonical-snappy-p3-m128-flink2.3.0")
@@ -334,3 +350,97 @@ def test_copies_that_differ_are_not_migrated_unless_one_was_chosen(
     found = list(copies(state_of(exported(other, "m", tmp_path / "out"), "depots")))
     assert found[0] == found[1]
     assert "depot-1" in found[0]
+
+
+# --------------------------------------------------------------------------- odd ones
+
+NAME = {"pojo": "acme.P", "fields": {"name": "String"}}
+NAMES = {"pojo": "acme.P", "fields": {"name": "String", "more": "int", "boxed": "Integer"}}
+ODD = write(parse_type(NAME).restore_serializer(), {"name": "x\ud800yy"})
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Lake:
+    """A lake with empty states, an element that only its bytes hold, and two states of one name."""
+    schema = element_layout(encoded(NewOperatorState("lone", (), "union", NAME).meta_info())).schema
+    shown = {"name": "x\ufffdyy"}
+    rows = [
+        {"subtask": 0, "position": 0, "value": {"name": "a"}, "raw_value": None},
+        {"subtask": 1, "position": 0, "value": shown, "raw_value": ODD},
+    ]
+    lone = pa.RecordBatch.from_pylist(rows, schema)
+    states = (
+        NewOperatorState("lone", lone, "union", NAME),
+        NewOperatorState("none", (), "split", NAME),
+        NewOperatorState("nothing", (), "broadcast", NAME, "String"),
+        NewOperatorState("both", lone.slice(0, 1), "split", NAME),
+    )
+    counts = pa.table({"key": ["k"], "value": pa.array([1], pa.int64())})
+    operator = NewOperator(
+        "odd", "String", (NewKeyedState("both", counts, value="Long"),), states, parallelism=2
+    )
+    write_snapshot(tmp_path / "odd", [operator], metadata_version=6)
+    made = Lake(tmp_path / "lake-of-odd")
+    import_as(made, tmp_path / "odd", "odd")
+    return made
+
+
+def test_exact_bytes_and_empty_states_go_along(odd: Lake, tmp_path: Path) -> None:
+    """A value that no column can hold is migrated from its bytes; nothing becomes nothing."""
+    assert recorded(odd.snapshot(JOB, "odd"), "lone").elements == 2
+    last = "odd"
+    for state in ("lone", "none", "nothing"):
+        wanted = change(state, NAMES, operator="odd")
+        last = migrate_one(odd, JOB, last, wanted, suffix=f"-{state}", engine=LOCAL).made
+    new = parse_type(NAMES).restore_serializer()
+    snapshot = exported(odd, last, tmp_path / "out")
+    lone = state_of(snapshot, "lone")
+    named = [{"name": name, "more": 0, "boxed": None} for name in ("a", "x\ud800yy")]
+    assert [one for part in lone.parts for one in part.encoded()] == [
+        write(new, one) for one in named
+    ]
+    for name in ("none", "nothing"):
+        state = state_of(snapshot, name)
+        assert len(state.to_arrow()) == 0
+        assert state.schema.field("value").type == new.arrow_type
+    assert_whole(odd)
+
+
+def test_an_expression_would_not_see_what_only_bytes_hold(odd: Lake) -> None:
+    """So it is refused, once all rows are there; and nothing is left."""
+
+    def stage(operator: OperatorRecord, table: TableRecord, token: str) -> dict[int, str]:
+        """SQL's part: a file of new rows for each subtask."""
+        held = odd.table(table.path).directory
+        found = {}
+        for subtask in range(operator.parallelism):
+            path = f"_data/{token}/staged/part={subtask}"
+            found[subtask] = path
+            held.filesystem.create_dir(held.full(path), recursive=True)
+            row = {"subtask": subtask, "position": 0, "value": "new", "raw_value": None}
+            pq.write_table(pa.Table.from_pylist([row]), held.full(f"{path}/rows.parquet"))
+        return found
+
+    wanted = change("lone", "String", {"": "'new'"}, operator="odd")
+    with pytest.raises(IncompatibleError, match="1 values that only their exact bytes hold"):
+        migrate_snapshot(odd, JOB, "odd", "m", wanted, staging=stage, engine=LOCAL)
+    assert_whole(odd)
+    edit(odd, recorded(odd.snapshot(JOB, "odd"), "lone").table).delete("raw_value IS NOT NULL")
+    commit_snapshot(odd, JOB, "less", "odd", engine=LOCAL)
+    with pytest.raises(ConflictError, match="1 rows became 2"):
+        migrate_snapshot(odd, JOB, "less", "m", wanted, staging=stage, engine=LOCAL)
+    assert [one.snapshot_id for one in odd.summaries(JOB)] == ["odd", "less"]
+
+
+def test_an_expression_needs_spark(odd: Lake) -> None:
+    """And says so."""
+    wanted = change("lone", "String", {"": "old.name"}, operator="odd")
+    with pytest.raises(StateError, match="need Spark"):
+        migrate_snapshot(odd, JOB, "odd", "m", wanted, engine=LOCAL)
+    assert_whole(odd)
+
+
+def test_a_keyed_state_is_found_before_an_operator_state_of_its_name(odd: Lake) -> None:
+    """Of two states of one name."""
+    keyed = preview_migration(odd, JOB, "odd", change("both", "Long", operator="odd"))
+    assert (keyed.outcome, keyed.entries) == ("compatible_as_is", 1)
