@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+from pipelines.lake.catalog import Lake
+from pipelines.lake.compatibility import check_against
+from pipelines.lake.records import OperatorStateRecord, SnapshotRecord
 from state_core.serializers.compatibility import Verdict
 from state_core.snapshot import Snapshot
 from tests.evolving_savepoints import FOLDER, NEW_TYPES, REFUSED_TYPES, plain
@@ -16,6 +20,8 @@ __all__ = [
     "NEW_HOLDERS",
     "OLD_HOLDERS",
     "REFUSED_HOLDERS",
+    "judged",
+    "recorded",
     "settled_lines",
     "subtask_lines",
     "verdicts_of_flink",
@@ -75,3 +81,17 @@ def verdicts_of_flink(version: str, *, with_keys: bool = True) -> dict[str, str]
             one = Verdict[verdict.upper()]
             found[state] = max(one, found.get(state, one))
     return {state: one.text for state, one in found.items()}
+
+
+def recorded(record: SnapshotRecord, name: str) -> OperatorStateRecord:
+    """What the catalog says of an operator state."""
+    (found,) = (
+        one for operator in record.operators for one in operator.operator_states if one.name == name
+    )
+    return found
+
+
+def judged(lake: Lake, snapshot: str, against: Path) -> dict[str, str]:
+    """`statelake check compatibility --against`, by operator state."""
+    found = check_against(lake.snapshot("orders", snapshot), str(against), allow_missing=True)
+    return {one.state: one.result.verdict.text for one in found if one.state in HOLDERS}
