@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog import Lake
-from pipelines.lake.migrating import (
-    Staging,
-    ValueChange,
-    migrate_snapshot,
-    resolve_change,
-)
+from pipelines.lake.changes import ValueChange, resolve_change
+from pipelines.lake.migrating import migrate_snapshot
+from pipelines.lake.operator_migrating import refuse_disagreeing
+from pipelines.lake.rewriting import ValueStaging
+from state_core.errors import IncompatibleError
+from state_core.serializers.compatibility import Verdict
 
 __all__ = ["Outcome", "migrate_one", "preview_migration"]
 
@@ -42,8 +42,13 @@ class Outcome:
 
 def preview_migration(lake: Lake, job: str, snapshot_id: str, change: ValueChange) -> Outcome:
     """What a migration would come to, with nothing changed."""
-    _, state, result = resolve_change(lake.snapshot(job, snapshot_id), change)
+    operator, state, result = resolve_change(lake.snapshot(job, snapshot_id), change)
     why = "; ".join(str(one) for one in result.reasons)
+    if result.verdict is not Verdict.COMPATIBLE_AS_IS or change.expressions:
+        try:
+            refuse_disagreeing(operator, state)
+        except IncompatibleError as error:
+            return Outcome(snapshot_id, "", "incompatible", state.entries, str(error))
     settled = result.usable or not change.expressions
     verdict = result.verdict.text if settled else "compatible by expression"
     return Outcome(snapshot_id, "", verdict, state.entries, why)
@@ -78,7 +83,7 @@ def migrate_one(
     return Outcome(snapshot_id, made, "migrated", done.entries, why)
 
 
-def _staging(lake: Lake, change: ValueChange) -> Staging | None:
+def _staging(lake: Lake, change: ValueChange) -> ValueStaging | None:
     """Spark, where there are expressions."""
     if not change.expressions:
         return None

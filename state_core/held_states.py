@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from state_core.formats.meta_info import (
-    DISTRIBUTION_MODE,
-    KEYED_STATE_TYPE,
     BackendStateType,
     StateMetaInfo,
     parse_key_serializer,
@@ -53,12 +51,7 @@ class HeldState:
     @property
     def form(self) -> str:
         """What it is, in the words of declarations: `keyed value`, `UNION list`, `broadcast`."""
-        if self.meta.kind is BackendStateType.BROADCAST:
-            return "broadcast"
-        if self.meta.kind is BackendStateType.OPERATOR:
-            mode = self.meta.options.get(DISTRIBUTION_MODE, "")
-            return f"{mode.removesuffix('_DISTRIBUTE')} list"
-        return f"keyed {self.meta.options.get(KEYED_STATE_TYPE, 'UNKNOWN').lower()}"
+        return self.meta.form
 
     def snapshot(self, role: str) -> TypeSerializerSnapshot | None:
         """A serializer's snapshot by its role, if it has one."""

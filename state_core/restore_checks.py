@@ -28,7 +28,6 @@ from state_core.declarations.states import (
 )
 from state_core.declarations.type_descriptors import TypeDescriptor
 from state_core.formats.meta_info import (
-    KEY_SERIALIZER,
     NAMESPACE_SERIALIZER,
     USER_KEY_SERIALIZER,
     VALUE_SERIALIZER,
@@ -36,12 +35,12 @@ from state_core.formats.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.formats.new_states import NewKeyedState
+from state_core.formats.new_states import NewKeyedState, NewOperatorState
 from state_core.formats.state_compatibility import OperatorSchema, check_operators
 from state_core.held_states import HeldOperator, HeldState
 from state_core.operator_ids import operator_id_of_uid
 from state_core.serializers.base import TypeSerializerSnapshot
-from state_core.serializers.compatibility import Compatibility, Verdict, worst_of
+from state_core.serializers.compatibility import Compatibility, Verdict
 from state_core.serializers.type_spec import parse_type
 
 __all__ = ["check_restore"]
@@ -183,22 +182,16 @@ class _Check:
 
     def types(self, declared: StateDeclaration, held: HeldState) -> Compatibility:
         """What the serializers say."""
+        name = declared.name
         if held.keyed:
             key = self.held.key or parse_type("Void")
-            meta = _keyed_meta(declared, held, key)
-            old = OperatorSchema("", key, {declared.name: held.meta})
-            _, result = check_operators([old], [OperatorSchema("", key, {declared.name: meta})])
-            return result.result
-        roles = {VALUE_SERIALIZER: _value_type(declared)}
-        if isinstance(declared, BroadcastStateDeclaration):
-            roles[KEY_SERIALIZER] = declared.key_type
-        results = []
-        for role, after in roles.items():
-            before = held.snapshot(role)
-            if before is not None:
-                judged = after.snapshot().resolve_schema_compatibility(before)
-                results.append(judged.under("key" if role == KEY_SERIALIZER else "value"))
-        return worst_of(results)
+            old = OperatorSchema("", key, {name: held.meta})
+            new = OperatorSchema("", key, {name: _keyed_meta(declared, held, key)})
+        else:
+            old = OperatorSchema("", None, operator_states={name: held.meta})
+            new = OperatorSchema("", None, operator_states={name: _operator_meta(declared)})
+        (*_, found) = check_operators([old], [new])
+        return found.result
 
     def union(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
         """Every subtask is given all elements."""
@@ -290,6 +283,17 @@ def _value_type(declared: StateDeclaration) -> TypeDescriptor:
     known = ValueStateDeclaration | ListStateDeclaration | ReducingStateDeclaration
     assert isinstance(declared, known)  # noqa: S101 - there are no other kinds
     return declared.type
+
+
+def _operator_meta(declared: StateDeclaration) -> StateMetaInfo:
+    """What a job with this declaration of operator state would register."""
+    if isinstance(declared, BroadcastStateDeclaration):
+        mode, key = "broadcast", declared.key_type.snapshot()
+        return NewOperatorState(
+            declared.name, (), mode, _value_type(declared).snapshot(), key
+        ).meta_info()
+    mode = _form(declared).removesuffix(" list").lower()
+    return NewOperatorState(declared.name, (), mode, _value_type(declared).snapshot()).meta_info()
 
 
 def _keyed_meta(

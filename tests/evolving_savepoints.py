@@ -12,7 +12,8 @@ from typing import Any
 
 from pipelines.engine import LocalEngine
 from pipelines.lake.catalog import Lake
-from pipelines.lake.migrating import ValueChange, migrate_snapshot
+from pipelines.lake.changes import ValueChange
+from pipelines.lake.migrating import migrate_snapshot
 from state_core.errors import UnsupportedFormatError
 from state_core.formats.keyed_states import parse_keyed_state
 from state_core.serializers.pojo import SubclassValue
@@ -23,6 +24,7 @@ from tests.golden_cases import GOLDEN
 
 __all__ = [
     "BACKENDS",
+    "FOLDER",
     "GENERIC",
     "KEPT_BY_NAME",
     "LETTER",
@@ -67,7 +69,7 @@ def old_lines() -> list[dict[str, Any]]:
 
 
 def evolving_savepoint(name: str, to: Path) -> Path:
-    """One of the savepoints, unpacked: `old-hashmap`, `old-rocksdb` or `new-hashmap`."""
+    """One of the savepoints, unpacked: `old-hashmap`, `operator-new`, or another's name."""
     to.mkdir(parents=True)
     packed = (FOLDER / f"{name}.metadata.xz").read_bytes()
     (to / "_metadata").write_bytes(lzma.decompress(packed))

@@ -61,7 +61,9 @@ def compatibility(
 ) -> None:
     """Say of every state whether a new job could use it: as it is, migrated, or not at all.
 
-    The verdicts are those of Flink's own serializers. `unknown` is for classes whose rules are in
+    The verdicts are those of Flink's own serializers, on keyed state and on operator state (a
+    list's elements, a broadcast state's keys and values). A split list stays one, as does a union;
+    an operator whose state nothing restores is a fault. `unknown` is for classes whose rules are in
     code that is not here (Kryo, custom serializers); it does not fail the check.
 
     \b

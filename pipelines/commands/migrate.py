@@ -51,10 +51,15 @@ def migrate(
     that were migrated already are skipped, so a stopped run is resumed by running it again.
     What Kryo wrote needs a decoder of yours, in --plugins or in a Python file for --to.
 
+    A state may be operator state: the elements of a list (split or union), or the values of a
+    broadcast state, whose keys stay. Where the copies of a broadcast state differ, nothing is
+    migrated: the lake has but one of them. Decoders are for keyed state only.
+
     \b
     Examples:
       statelake migrate --lake lake --job shop --snapshot monday --state customers/customer \\
           --to customer.yaml
+      statelake migrate --lake lake --job shop --all --state rules/rules --to rule.yaml --dry-run
       statelake migrate --lake lake --job shop --all --state customers/customer --to customer.yaml
     """
     if bool(snapshot_ids) == every:

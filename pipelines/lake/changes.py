@@ -7,6 +7,8 @@
         type: {pojo: com.acme.Customer, fields: {id: Long, name: String, full_name: String}}
         expressions:                          # only where Flink itself would not know
           full_name: concat(old.first, ' ', old.last)
+      rules/rules:                            # operator state: a list's elements, or the values
+        type: Long                            # of a broadcast state, whose keys stay
 
 A Python file has the same as a module-level `states`, and may register serializers and decoders:
 it is loaded as a plugin. One state alone may be given without its name, as `type` and
@@ -16,17 +18,83 @@ it is loaded as a plugin. One state alone may be given without its name, as `typ
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from pipelines.lake.migrating import ValueChange
-from state_core.errors import EncodeError, StateError
+from pipelines.lake.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    StateRecord,
+)
+from state_core.errors import EncodeError, NotFoundError, StateError
+from state_core.formats.keyed_states import value_snapshot
+from state_core.formats.meta_info import parse_state_meta_info
+from state_core.formats.operator_migration import resolve_element
+from state_core.serializers.base import TypeSerializerSnapshot
+from state_core.serializers.compatibility import Compatibility
+from state_core.serializers.evolution import resolve_decoded
 from state_core.serializers.plugins import load_plugin
-from state_core.serializers.type_spec import parse_type
+from state_core.serializers.type_spec import TypeSpec, parse_type
 
-__all__ = ["read_changes"]
+__all__ = ["ValueChange", "read_changes", "resolve_change"]
+
+
+@dataclass(frozen=True)
+class ValueChange:
+    """What is to become of one state.
+
+    Attributes:
+        operator: The operator's uid or id.
+        state: The state's name.
+        value: The new type of its values: of a list's elements, of the values of a map or of a
+            broadcast state, whose keys stay.
+        expressions: By field, Spark SQL over the old value, which is called `old`; the empty
+            field stands for the whole value.
+        spec: How `value` was written down, if it was. It says more than the snapshot: whether a
+            new field is `int` or `Integer`, and so begins as 0 or as null.
+    """
+
+    operator: str
+    state: str
+    value: TypeSerializerSnapshot
+    expressions: Mapping[str, str] = field(default_factory=dict)
+    spec: TypeSpec | None = None
+
+
+def resolve_change(
+    record: SnapshotRecord, change: ValueChange
+) -> tuple[OperatorRecord, StateRecord | OperatorStateRecord, Compatibility]:
+    """The state that a change is about, and whether its old values can follow.
+
+    Of a keyed and an operator state of one name it is the keyed one. There, a user's decoder makes
+    possible what Flink by itself refuses.
+
+    Raises:
+        NotFoundError: The snapshot has no such state.
+    """
+    for operator in record.operators:
+        if change.operator not in (operator.uid, operator.operator_id):
+            continue
+        for state in operator.states:
+            if state.name == change.state and state.kind != "timers":
+                info = parse_state_meta_info(state.meta_info, f"state {state.name!r}")
+                return operator, state, resolve_decoded(change.value, value_snapshot(info))
+        for one in operator.operator_states:
+            if one.name == change.state:
+                return operator, one, resolve_element(one.meta_info, change.value)
+    known = ", ".join(
+        f"{one.label}/{name}"
+        for one in record.operators
+        for name in [s.name for s in one.states] + [s.name for s in one.operator_states]
+    )
+    raise NotFoundError(
+        f"snapshot {record.snapshot_id} has no state {change.operator}/{change.state}",
+        remedy=f"it has: {known}",
+    )
 
 
 def read_changes(path: str, only: str = "") -> list[ValueChange]:

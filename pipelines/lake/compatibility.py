@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipelines.lake.changes import read_changes
-from pipelines.lake.migrating import ValueChange, resolve_change
-from pipelines.lake.records import SnapshotRecord
+from pipelines.lake.changes import ValueChange, read_changes, resolve_change
+from pipelines.lake.records import OperatorStateRecord, SnapshotRecord
 from state_core.formats import open_snapshot
 from state_core.formats.keyed_states import with_value
+from state_core.formats.metadata import OperatorState, read_metadata
+from state_core.formats.operator_migration import with_element
 from state_core.formats.state_compatibility import (
     OperatorSchema,
     StateVerdict,
@@ -21,14 +22,36 @@ from state_core.snapshot import Snapshot
 __all__ = ["check_against", "check_changes", "schemas_of_record", "schemas_of_snapshot"]
 
 SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
+COORDINATOR, RAW, IN_FLIGHT = "its coordinator's state", "raw state", "in-flight buffers"
 
 
 def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
-    """The schemas of a snapshot in the lake."""
-    return [
-        operator_schema(one.label, one.key_serializer, [state.meta_info for state in one.states])
+    """The schemas of a snapshot in the lake, also of operators that have no tables in it."""
+    carried = {
+        one.operator_id: (one.uid or one.operator_id, _carried(one))
+        for one in read_metadata(record.metadata, "carried _metadata").operators
+    }
+    found = [
+        operator_schema(
+            one.label,
+            one.key_serializer,
+            [s.meta_info for s in one.states] + [s.meta_info for s in one.operator_states],
+            carried.pop(one.operator_id, ("", []))[1],
+        )
         for one in record.operators
     ]
+    return found + [operator_schema(label, b"", [], held) for label, held in carried.values()]
+
+
+def _carried(operator: OperatorState) -> list[str]:
+    """What an operator has beside keyed and operator state."""
+    subtasks = (operator.subtasks or {}).values()
+    there = {
+        COORDINATOR: operator.coordinator is not None,
+        RAW: any(one.raw_keyed or one.raw_operator for one in subtasks),
+        IN_FLIGHT: any(one.inputs or one.outputs for one in subtasks),
+    }
+    return [name for name, held in there.items() if held]
 
 
 def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
@@ -37,7 +60,7 @@ def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
         operator_schema(
             one.label,
             one.keyed_files[0].key_serializer if one.keyed_files else b"",
-            [state.meta_info for state in one.keyed_states],
+            [s.meta_info for s in one.keyed_states] + [s.meta_info for s in one.operator_states],
         )
         for one in snapshot.operators
     ]
@@ -73,7 +96,12 @@ def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> lis
     new = {one.label: one for one in old}
     for change in changes:
         operator, state, _ = resolve_change(record, change)
-        schema = new[operator.label]
-        changed = with_value(schema.states[state.name], change.value)
-        new[operator.label] = replace(schema, states={**schema.states, state.name: changed})
+        schema, name = new[operator.label], state.name
+        if isinstance(state, OperatorStateRecord):
+            changed = with_element(schema.operator_states[name], change.value)
+            states = {**schema.operator_states, name: changed}
+            new[operator.label] = replace(schema, operator_states=states)
+        else:
+            changed = with_value(schema.states[name], change.value)
+            new[operator.label] = replace(schema, states={**schema.states, name: changed})
     return check_operators(old, new.values())

@@ -1,76 +1,32 @@
 """Migrate a snapshot: one state's values under a new type, as a new snapshot; the old one stays.
 
 Compatibility is resolved first, and what is incompatible is refused with its reasons. Then every
-file of the state's table is read with the old serializer and written with the new one, key group
-by key group; every value is read back from its bytes before anything is registered.
+file of the state's table is read with the old serializer and written with the new one; every value
+is read back from its bytes before anything is registered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-
-import pyarrow.compute as pc
+from dataclasses import dataclass
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog import Lake
+from pipelines.lake.changes import ValueChange, resolve_change
+from pipelines.lake.keyed_migrating import KeyedMigration
 from pipelines.lake.names import check_names
+from pipelines.lake.operator_migrating import OperatorMigration, refuse_disagreeing
 from pipelines.lake.records import (
-    KeyGroupRecord,
     OperatorRecord,
+    OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
-    TableRecord,
-    UnitRecord,
-    key_group_records,
 )
-from pipelines.lake.rewriting import slices_of, staged_files
-from pipelines.lake.table_rows import TableRows, read_unit, table_rows
-from pipelines.lake.tables import TableFile
-from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
-from pipelines.lake.units import Partitioning, Unit
-from state_core.errors import ConflictError, IncompatibleError, NotFoundError, StateError
-from state_core.filesystem import Directory
-from state_core.formats.keyed_layout import KeyedLayout
-from state_core.formats.keyed_states import parse_keyed_state, value_snapshot, with_value
-from state_core.formats.meta_info import StateMetaInfo, parse_state_meta_info, write_state_meta_info
-from state_core.formats.unified_encode import StateRows, encode_rows
-from state_core.formats.value_migration import decode_rows, migrate_rows, validate_rows
-from state_core.key_groups import prefix_bytes
-from state_core.measure import Measure
-from state_core.serializers.base import TypeSerializerSnapshot
+from pipelines.lake.rewriting import ValueStaging
+from state_core.errors import ConflictError, IncompatibleError
 from state_core.serializers.compatibility import Compatibility, Verdict
-from state_core.serializers.decoders import DecodedSerializer
-from state_core.serializers.evolution import resolve_decoded
-from state_core.serializers.type_spec import TypeSpec, parse_type
-from state_core.snapshot import KeyedState
-from state_core.wire import DataOutput
 
-__all__ = ["MigrationResult", "Staging", "ValueChange", "migrate_snapshot", "resolve_change"]
-
-Staging = Callable[[OperatorRecord, TableRecord, str], Mapping[int, str]]
-
-
-@dataclass(frozen=True)
-class ValueChange:
-    """What is to become of one state.
-
-    Attributes:
-        operator: The operator's uid or id.
-        state: The state's name.
-        value: The new type of its values: of a list's elements, of a map's values.
-        expressions: By field, Spark SQL over the old value, which is called `old`; the empty
-            field stands for the whole value.
-        spec: How `value` was written down, if it was. It says more than the snapshot: whether a
-            new field is `int` or `Integer`, and so begins as 0 or as null.
-    """
-
-    operator: str
-    state: str
-    value: TypeSerializerSnapshot
-    expressions: Mapping[str, str] = field(default_factory=dict)
-    spec: TypeSpec | None = None
+__all__ = ["MigrationResult", "migrate_snapshot"]
 
 
 @dataclass(frozen=True)
@@ -88,31 +44,6 @@ class MigrationResult:
     entries: int
 
 
-def resolve_change(
-    record: SnapshotRecord, change: ValueChange
-) -> tuple[OperatorRecord, StateRecord, Compatibility]:
-    """The state that a change is about, and whether its old values can follow.
-
-    A user's decoder makes possible what Flink by itself refuses.
-
-    Raises:
-        NotFoundError: The snapshot has no such state.
-    """
-    for operator in record.operators:
-        if change.operator in (operator.uid, operator.operator_id):
-            for state in operator.states:
-                if state.name == change.state and state.kind != "timers":
-                    before = value_snapshot(_meta_info(state))
-                    return operator, state, resolve_decoded(change.value, before)
-    known = ", ".join(
-        f"{one.label}/{state.name}" for one in record.operators for state in one.states
-    )
-    raise NotFoundError(
-        f"snapshot {record.snapshot_id} has no state {change.operator}/{change.state}",
-        remedy=f"it has: {known}",
-    )
-
-
 def migrate_snapshot(
     lake: Lake,
     job: str,
@@ -120,7 +51,7 @@ def migrate_snapshot(
     snapshot_id: str,
     change: ValueChange,
     *,
-    staging: Staging | None = None,
+    staging: ValueStaging | None = None,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -134,13 +65,14 @@ def migrate_snapshot(
         snapshot_id: What the new one is to be called.
         change: The new type.
         staging: Computes `change.expressions`: for a table, writes its rows with the new value
-            below a directory, and names the directory of each partition.
+            below a directory, and names the directory of each partition, or of each subtask.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Told of finished files.
 
     Raises:
-        IncompatibleError: The old values can't become the new ones.
+        IncompatibleError: The old values can't become the new ones, or the copies of a broadcast
+            state differ.
         ConflictError: The id is taken.
         EncodeError: A value can't be carried over; nothing was registered.
     """
@@ -155,6 +87,7 @@ def migrate_snapshot(
         )
     if result.verdict is Verdict.COMPATIBLE_AS_IS and not change.expressions:
         return MigrationResult(record, result, 0)
+    refuse_disagreeing(operator, state)
     if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already", remedy="choose another id"
@@ -163,7 +96,7 @@ def migrate_snapshot(
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     with Attempt(lake, job, snapshot_id, [state.table], leans_on=[parent]) as attempt:
         lake.snapshot(job, parent)
-        work = _Migration(lake, operator, state, change, attempt.token)
+        work = _migration(lake, operator, state, change, attempt.token)
         new_operator, written = work.run(chosen, staging, progress)
         operators = [
             new_operator if one.operator_id == operator.operator_id else one
@@ -174,163 +107,10 @@ def migrate_snapshot(
     return MigrationResult(made, result, state.entries)
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Some files of the table, and where the rows with new values are, if SQL made them."""
-
-    rows: TableRows
-    meta_info: bytes
-    spec: TypeSpec | None
-    units: tuple[tuple[UnitRecord, tuple[UnitRecord, ...]], ...]
-    attempt: str
-
-    def parsed(self) -> tuple[KeyedState, KeyedLayout]:
-        """The migrated state, and the layout of its entries."""
-        state, layout = self.rows.parse(self.meta_info)
-        if self.spec is not None:
-            layout = replace(layout, value=parse_type(self.spec).restore_serializer())
-        return state, layout
-
-    def decoded(self, rows: StateRows) -> StateRows:
-        """The table's rows, with values decoded that were imported as bytes."""
-        if not self.rows.plain:
-            return rows
-        ((_, meta_info),) = self.rows.states
-        value = parse_keyed_state(meta_info, self.rows.key_serializer)[1].value
-        return decode_rows(rows, value) if isinstance(value, DecodedSerializer) else rows
-
-
-@dataclass
-class _Result:
-    unit: UnitRecord
-    key_groups: list[KeyGroupRecord]
-
-
-class _Migration:
-    def __init__(
-        self, lake: Lake, operator: OperatorRecord, state: StateRecord, change: ValueChange,
-        token: str,
-    ) -> None:  # fmt: skip
-        self.lake = lake
-        self.operator = operator
-        self.state = state
-        self.token = token
-        (self.table,) = (one for one in operator.tables if one.path == state.table)
-        out = DataOutput()
-        write_state_meta_info(with_value(_meta_info(state), change.value), out)
-        self.meta_info = out.to_bytes()
-        self.expressions = change.expressions
-        self.spec = change.spec
-
-    def run(
-        self, engine: Engine, staging: Staging | None, progress: Progress | None
-    ) -> tuple[OperatorRecord, int]:
-        """The operator with the migrated state, and the bytes that were written."""
-        staged: Mapping[int, str] = {}
-        table = self.lake.table(self.table.path)
-        whole = table_rows(self.lake.location, self.operator, self.table, {self.state.name: 0})
-        if self.expressions:
-            if staging is None:
-                raise StateError("expressions need Spark, and no session was given")
-            self._refuse_undecoded(whole)
-            staged = staging(self.operator, self.table, self.token)
-        tasks = [
-            _Task(
-                whole, self.meta_info, self.spec,
-                tuple((unit, staged_files(table.directory, staged, unit)) for unit in units),
-                self.token,
-            )
-            for units in slices_of(self.table.units)
-        ]  # fmt: skip
-        results = [one for done in engine.map(_migrate_slice, tasks, progress) for one in done]
-        migrated, _ = whole.parse(self.meta_info)
-        partitioning = Partitioning(self.operator.max_parallelism)
-        units = [one.unit for one in results]
-        for path in {path.rpartition("/")[0] for path in staged.values()}:
-            table.directory.delete_tree(path)
-        version = table.replace_files(
-            partitioning.table_schema(table_columns(migrated)),
-            [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
-            partition_by=partitioning.column,
-            attempt=self.token,
-        )
-        counted = self.state.with_key_groups(g for one in results for g in one.key_groups)
-        new_state = replace(counted, value_type=migrated.value_type, meta_info=self.meta_info)
-        states = [new_state if one is self.state else one for one in self.operator.states]
-        record = replace(self.table, version=version, units=units)
-        tables = [record if one is self.table else one for one in self.operator.tables]
-        written = sum(one.size for one in units)
-        return replace(self.operator, states=states, tables=tables), written
-
-    def _refuse_undecoded(self, rows: TableRows) -> None:
-        """An expression would see bytes, though there is a decoder."""
-        _, layout = parse_keyed_state(self.state.meta_info, rows.key_serializer)
-        if rows.plain and isinstance(layout.value, DecodedSerializer):
-            raise IncompatibleError(
-                "the snapshot was imported without the decoder, so that an expression would see"
-                " bytes",
-                place=f"state {self.operator.label}/{self.state.name}",
-                remedy="import it again under another id with the decoder, and migrate that",
-            )
-
-
-def _migrate_slice(task: _Task) -> list[_Result]:
-    """Rewrite some files, one after the other."""
-    return [_migrate_unit(task, unit, staged) for unit, staged in task.units]
-
-
-def _migrate_unit(task: _Task, held: UnitRecord, staged: tuple[UnitRecord, ...]) -> _Result:
-    """Rewrite one file."""
-    old = replace(task.rows, units=(held,))
-    unit = Unit(held.partition, held.first, held.last)
-    partitioning = Partitioning(old.max_parallelism)
-    state, layout = task.parsed()
-    measure = Measure([state.name], unit.key_groups)
-    writer = UnitWriter(Directory(old.lake).child(old.path), task.attempt, partitioning)
-    source = old
-    if staged:
-        source = replace(old, units=staged, states=((0, task.meta_info),))
-        _refuse_exact(old, unit)
-    for rows in source.read(unit.key_groups):
-        try:
-            moved = rows if staged else migrate_rows(task.decoded(rows), layout)
-            moved = StateRows(0, state.name, layout, moved.batch)
-            validate_rows(moved)
-            measure.add(encode_rows(moved, prefix_bytes(old.max_parallelism)))
-        except StateError as error:
-            raise error.within(f"{old.path}, key groups {unit.key_groups}") from error
-        writer.append(table_batch(state, moved.batch), unit)
-    path, size = writer.close(unit)
-    content = measure.fingerprint([state.name], unit.key_groups)
-    count = measure.rows([state.name], unit.key_groups)
-    if count != held.rows:
-        raise ConflictError(
-            f"{held.rows} rows became {count}", place=f"{old.path}, {unit.key_groups}"
-        )
-    record = UnitRecord(path, unit.partition, unit.first, unit.last, count, size, content)
-    return _Result(record, key_group_records(measure, state.name))
-
-
-def _refuse_exact(rows: TableRows, unit: Unit) -> None:
-    """An expression sees typed columns only: values that these can't hold must not be lost."""
-    ((_, meta_info),) = rows.states
-    state, layout = rows.parse(meta_info)
-    for one in rows.units:
-        table = read_unit(
-            rows.lake, rows.path, one, table_columns(state), Partitioning(rows.max_parallelism)
-        )
-        exact = table.column("raw_value").is_valid()
-        if isinstance(layout.value, DecodedSerializer):  # whose typed values say all there is
-            exact = pc.and_(exact, table.column("value").is_null())
-        held = pc.sum(exact).as_py() or 0
-        if held:
-            raise IncompatibleError(
-                f"{held} values in key groups {unit.key_groups} that only their exact bytes hold,"
-                " which an expression would not see",
-                place=rows.path,
-                remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
-            )
-
-
-def _meta_info(state: StateRecord) -> StateMetaInfo:
-    return parse_state_meta_info(state.meta_info, f"state {state.name!r}")
+def _migration(
+    lake: Lake, operator: OperatorRecord, state: StateRecord | OperatorStateRecord,
+    change: ValueChange, token: str,
+) -> KeyedMigration | OperatorMigration:  # fmt: skip
+    if isinstance(state, OperatorStateRecord):
+        return OperatorMigration(lake, operator, state, change, token)
+    return KeyedMigration(lake, operator, state, change, token)

@@ -27,7 +27,12 @@ from pipelines.lake.tables import TableFile
 from state_core.errors import EncodeError, StateError
 from state_core.formats.operator_reader import parse_operator_state
 
-__all__ = ["ElementDifference", "commit_operator_table", "diff_operator_state"]
+__all__ = [
+    "ElementDifference",
+    "commit_operator_table",
+    "count_subtasks",
+    "diff_operator_state",
+]
 
 ElementDifference = tuple[int, int, int, list[dict[str, Any]]]
 
@@ -60,7 +65,7 @@ def commit_operator_table(
         size = int(lengths.sum())
         subtasks = [replace(one, elements=len(rows), state_bytes=size) for one in state.subtasks]
     else:
-        subtasks = _subtasks(rows, lengths)
+        subtasks = count_subtasks(rows, lengths)
     made = []
     if len(rows):
         path, size = write_operator_unit(
@@ -104,7 +109,13 @@ def _check_places(rows: pa.RecordBatch, parallelism: int) -> None:
         )
 
 
-def _subtasks(rows: pa.RecordBatch, lengths: Any) -> list[SubtaskRecord]:
+def count_subtasks(rows: pa.RecordBatch, lengths: Any) -> list[SubtaskRecord]:
+    """What each subtask has of a list: its elements, and their bytes.
+
+    Args:
+        rows: The elements.
+        lengths: The bytes of each.
+    """
     indexes = rows.column("subtask").to_numpy()
     return [
         SubtaskRecord(index, int((indexes == index).sum()), int(lengths[indexes == index].sum()))

@@ -152,6 +152,11 @@ class OperatorStateRecord:
     subtasks: list[SubtaskRecord] = field(default_factory=list)
     disagreeing: list[int] = field(default_factory=list)
 
+    @property
+    def entries(self) -> int:
+        """Rows of its table, as of keyed state."""
+        return self.elements
+
 
 @dataclass
 class OperatorRecord:

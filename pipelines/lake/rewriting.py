@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from pipelines.lake.records import UnitRecord
+from pipelines.lake.records import OperatorRecord, TableRecord, UnitRecord
 from state_core.filesystem import Directory
 
-__all__ = ["SLICE_BYTES", "slices_of", "staged_files"]
+__all__ = ["SLICE_BYTES", "ValueStaging", "slices_of", "staged_files"]
 
 SLICE_BYTES = 16 << 20
+# of a table and a token: the directory of the rows with new values of each partition, or of each
+# subtask where the table has no partitions
+ValueStaging = Callable[[OperatorRecord, TableRecord, str], Mapping[int, str]]
 
 
 def slices_of(units: Iterable[UnitRecord]) -> list[list[UnitRecord]]:
@@ -33,14 +36,14 @@ def staged_files(
 
     Args:
         table: The table's directory.
-        staged: Below it, the directory of each partition's rows.
+        staged: Below it, the directory of each partition's rows, or of each subtask's.
         unit: The file.
     """
-    if unit.partition not in staged:
-        return ()
-    path = staged[unit.partition]
+    parts = range(unit.first, unit.last + 1) if unit.partition < 0 else [unit.partition]
     return tuple(
-        replace(unit, path=f"{path}/{name}", rows=-1)
-        for name in table.names(path)
+        replace(unit, path=f"{staged[part]}/{name}", rows=-1)
+        for part in parts
+        if part in staged
+        for name in table.names(staged[part])
         if name.endswith(".parquet")
     )

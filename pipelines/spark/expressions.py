@@ -5,43 +5,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
 from pipelines.lake.catalog import Lake
-from pipelines.lake.migrating import Staging, ValueChange
+from pipelines.lake.changes import ValueChange
 from pipelines.lake.records import OperatorRecord, TableRecord
+from pipelines.lake.rewriting import ValueStaging
 from pipelines.lake.table_rows import parse_recorded
 from pipelines.lake.tables import DATA_DIRECTORY
 from pipelines.spark.sql import spark_path
-from state_core.errors import IncompatibleError
+from state_core.errors import EncodeError, IncompatibleError
+from state_core.formats.operator_migration import element_layout, with_element_bytes
 
 __all__ = ["STAGED", "expression_staging", "value_expression"]
 
-STAGED = "staged"
+STAGED, PART = "staged", "part"
 
 
-def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -> Staging:
-    """What computes a change's expressions on Spark, table by table."""
+def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -> ValueStaging:
+    """What computes a change's expressions on Spark, table by table.
+
+    It raises an `EncodeError` for an expression that Spark does not understand, or that fails.
+    """
 
     def stage(operator: OperatorRecord, table: TableRecord, token: str) -> Mapping[int, str]:
         held = lake.table(table.path)
-        (state,) = (one for one in operator.states if one.name == change.state)
-        parsed = parse_recorded(operator, state)
-        old_type = parsed.schema.field("value").type
-        in_list = state.kind == "list" and pa.types.is_list(old_type)
-        new_type = change.value.restore_serializer().arrow_type
-        value = value_expression(
-            old_type.value_type if in_list else old_type, new_type, change.expressions
-        )
-        value = f"transform(value, old -> {value})" if in_list else value
+        value, part = _new_value(operator, table, change)
         source = f"delta.`{spark_path(held.uri)}` VERSION AS OF {table.version}"
         rows = session.sql(f"SELECT *, value AS old FROM {source}")  # noqa: S608 - our own table
         kept = [f"`{name}`" for name in rows.columns if name not in ("value", "old")]
         path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
-        rows.selectExpr(*kept, f"{value} AS value").write.partitionBy(table.partition_by).parquet(
-            spark_path(held.directory.child(path).uri)
-        )
+        try:
+            made = rows.selectExpr(*kept, f"{value} AS value", f"{part} AS {PART}")
+            made.write.partitionBy(PART).parquet(spark_path(held.directory.child(path).uri))
+        except PySparkException as error:
+            raise EncodeError(
+                f"the expression fails: {str(error).strip().splitlines()[0]}",
+                place=f"state {change.operator}/{change.state}",
+                remedy="give Spark SQL over `old` whose result the new type can hold",
+            ) from error
         return {
             int(name.rpartition("=")[2]): f"{path}/{name}"
             for name in held.directory.names(path)
@@ -49,6 +53,26 @@ def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -
         }
 
     return stage
+
+
+def _new_value(
+    operator: OperatorRecord, table: TableRecord, change: ValueChange
+) -> tuple[str, str]:
+    """SQL for the new value of a row, and for what parts the rows."""
+    for one in operator.operator_states:
+        if one.table == table.path:
+            old = element_layout(one.meta_info)
+            new = element_layout(with_element_bytes(one.meta_info, change.value))
+            types = old.value.arrow_type, new.value.arrow_type
+            value = value_expression(*types, change.expressions)
+            return value, "subtask" if old.key is None else "0"
+    (state,) = (one for one in operator.states if one.table == table.path)
+    old_type = parse_recorded(operator, state).schema.field("value").type
+    new_type = change.value.restore_serializer().arrow_type
+    if state.kind == "list" and pa.types.is_list(old_type):
+        value = value_expression(old_type.value_type, new_type, change.expressions)
+        return f"transform(value, old -> {value})", table.partition_by
+    return value_expression(old_type, new_type, change.expressions), table.partition_by
 
 
 def value_expression(old: pa.DataType, new: pa.DataType, expressions: Mapping[str, str]) -> str:

@@ -71,6 +71,9 @@ class BackendStateType(Enum):
     KEY_VALUE_V2 = 4
 
 
+UNKEYED = (BackendStateType.OPERATOR, BackendStateType.BROADCAST)
+
+
 @dataclass(frozen=True, slots=True)
 class SerializerEntry:
     """A serializer snapshot and the bytes that it was read from, which are written back as is.
@@ -97,6 +100,16 @@ class StateMetaInfo:
     kind: BackendStateType
     options: dict[str, str] = field(default_factory=dict)
     serializers: dict[str, SerializerEntry] = field(default_factory=dict)
+
+    @property
+    def form(self) -> str:
+        """What it is, in the words of declarations: `keyed value`, `UNION list`, `broadcast`."""
+        if self.kind is BackendStateType.BROADCAST:
+            return "broadcast"
+        if self.kind is BackendStateType.OPERATOR:
+            mode = self.options.get(DISTRIBUTION_MODE, "")
+            return f"{mode.removesuffix('_DISTRIBUTE')} list"
+        return f"keyed {self.options.get(KEYED_STATE_TYPE, 'UNKNOWN').lower()}"
 
 
 @dataclass(frozen=True, slots=True)

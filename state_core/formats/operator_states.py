@@ -34,7 +34,7 @@ from state_core.serializers.base import TypeSerializer
 from state_core.serializers.columns import Cursor, I64Array
 from state_core.wire import DataInput, DataOutput
 
-__all__ = ["OperatorLayout", "encode_operator_file", "operator_layout"]
+__all__ = ["RAW_VALUE", "VALUE", "OperatorLayout", "encode_operator_file", "operator_layout"]
 
 SUBTASK, POSITION, KEY, VALUE = "subtask", "position", "key", "value"
 RAW_KEY, RAW_VALUE = "raw_key", "raw_value"
@@ -145,22 +145,23 @@ class OperatorLayout:
 
     def pairs(self, batch: pa.RecordBatch) -> list[tuple[bytes, bytes]]:
         """The bytes of each row: a broadcast entry's key and value, or nothing and an element."""
-        values = self._written(batch, VALUE, RAW_VALUE, self.value).to_pylist()
+        values = self.value_writer(batch).to_binary().to_pylist()
         if self.key is None:
             return [(b"", value) for value in values]
-        keys = self._written(batch, KEY, RAW_KEY, self.key).to_pylist()
+        keys = _writer(batch, KEY, RAW_KEY, self.key).to_binary().to_pylist()
         return list(zip(keys, values, strict=True))
 
     def encode(self, batch: pa.RecordBatch) -> pa.LargeBinaryArray:
         """The elements, or a broadcast state as its one element, as they stand in a file.
 
         Raises:
-            EncodeError: A value that its serializer can't write.
+            EncodeError: A value that its serializer can't write, or a null in a list.
         """
-        values = self._written(batch, VALUE, RAW_VALUE, self.value)
+        values = self.value_writer(batch).to_binary()
         if self.key is None:
+            _refuse_nulls(batch)
             return values
-        keys = self._written(batch, KEY, RAW_KEY, self.key)
+        keys = _writer(batch, KEY, RAW_KEY, self.key).to_binary()
         if pc.count_distinct(keys).as_py() != len(keys):
             raise EncodeError(
                 "a broadcast state with a key more than once", remedy="keep one row of each key"
@@ -169,16 +170,9 @@ class OperatorLayout:
         entries = b"".join(one for pair in pairs for one in pair)
         return pa.array([len(keys).to_bytes(4, "big") + entries], pa.large_binary())
 
-    def _written(
-        self, batch: pa.RecordBatch, name: str, raw_name: str, serializer: TypeSerializer
-    ) -> pa.LargeBinaryArray:
-        def decode(cursor: Cursor) -> list[pa.Array]:
-            return [serializer.decode(cursor)]
-
-        exact = exact_rows(batch, raw_name, [name], decode)
-        part = Part(serializer, batch.column(name))
-        writer = RowWriter([part], len(batch), exact, batch.column(raw_name))
-        return writer.to_binary()
+    def value_writer(self, batch: pa.RecordBatch) -> RowWriter:
+        """What writes the bytes of each row's element, or of its entry's value."""
+        return _writer(batch, VALUE, RAW_VALUE, self.value)
 
 
 def operator_layout(state: StateMetaInfo) -> OperatorLayout:
@@ -247,6 +241,28 @@ def _column(
     column = serializer.decode(cursor)
     cursor.check_at_end()
     return column, raw_column(cursor, starts, ends)
+
+
+def _writer(
+    batch: pa.RecordBatch, name: str, raw_name: str, serializer: TypeSerializer
+) -> RowWriter:
+    def decode(cursor: Cursor) -> list[pa.Array]:
+        return [serializer.decode(cursor)]
+
+    exact = exact_rows(batch, raw_name, [name], decode)
+    part = Part(serializer, batch.column(name))
+    return RowWriter([part], len(batch), exact, batch.column(raw_name))
+
+
+def _refuse_nulls(batch: pa.RecordBatch) -> None:
+    """Flink's lists refuse nulls, also on a restore, whatever their serializer could write."""
+    missing = pc.and_(pc.is_null(batch.column(VALUE)), pc.is_null(batch.column(RAW_VALUE)))
+    row = pc.index(missing, value=True).as_py()
+    if row >= 0:
+        raise EncodeError(
+            f"row {row} has no element, and a list in Flink's state holds no null",
+            remedy="set a value, or delete the row",
+        )
 
 
 def _check_end(file: OperatorFile, reached: int, end: int) -> None:

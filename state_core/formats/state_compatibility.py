@@ -3,21 +3,26 @@
 Flink asks each serializer only when the running job first touches its state, which may be hours
 after the restore. The same questions are put here before the deploy, state by state, with the
 rules of the state backends on top: a key, a namespace and a map state's user key never change,
-a state keeps its kind, and an operator that is gone stops the restore.
+a state keeps its kind, and an operator that is gone stops the restore. Operator state is read into
+memory with the old serializers, so that there the key of a broadcast state may be migrated, too.
 
 Source: `StateSerializerProvider`, `RegisteredKeyValueStateBackendMetaInfo`,
 `TtlAwareSerializerSnapshot`, `RocksDBKeyedStateBackend.updateRestoredStateMetaInfo`,
-`StateAssignmentOperation.checkStateMappingCompleteness`.
+`DefaultOperatorStateBackend` (getListState, getBroadcastState), `OperatorStateRestoreOperation`,
+`Checkpoints.loadAndValidateCheckpoint`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from state_core.formats.meta_info import (
+    KEY_SERIALIZER,
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
+    UNKEYED,
     USER_KEY_SERIALIZER,
     VALUE_SERIALIZER,
     BackendStateType,
@@ -26,6 +31,7 @@ from state_core.formats.meta_info import (
     parse_key_serializer,
     parse_state_meta_info,
 )
+from state_core.operator_ids import operator_id_of_uid
 from state_core.serializers.base import TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
 from state_core.serializers.compatibility import (
@@ -43,21 +49,42 @@ __all__ = ["OperatorSchema", "StateVerdict", "check_operators", "operator_schema
 
 UNKNOWN_TYPE = "UNKNOWN"
 _OF_ELEMENTS = (ListSerializerSnapshot, MapSerializerSnapshot)
+_ID = re.compile("[0-9a-f]{32}", re.ASCII)
+_LISTS = "the mode of a list never changes: Flink refuses the state"
+_APART = (
+    "Flink does not refuse it: the new state begins empty beside the old one, and the next snapshot"
+    " holds two of one name, of which neither is restored as it was"
+)
 
 
 @dataclass(frozen=True)
 class OperatorSchema:
-    """What an operator's keyed state is made of.
+    """What an operator's state is made of.
 
     Attributes:
         label: Its uid, or else its id.
         key: The key's serializer; None if it has no keyed state.
-        states: Its states by name.
+        states: Its keyed states by name.
+        operator_states: Its lists and broadcast states by name.
+        others: What else it has, of which only the operator itself knows what it is.
     """
 
     label: str
     key: TypeSerializerSnapshot | None
     states: Mapping[str, StateMetaInfo] = field(default_factory=dict)
+    operator_states: Mapping[str, StateMetaInfo] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+
+    @property
+    def operator_id(self) -> str:
+        """By which Flink finds it; before Flink 2.0 a snapshot names no uids."""
+        return self.label if _ID.fullmatch(self.label) else operator_id_of_uid(self.label)
+
+    @property
+    def held(self) -> str:
+        """All that it has, in words; empty if it has nothing."""
+        count = len(self.states) + len(self.operator_states)
+        return ", ".join([f"{count} states"] * (count > 0) + list(self.others))
 
 
 @dataclass(frozen=True)
@@ -76,25 +103,28 @@ class StateVerdict:
 
     @property
     def fault(self) -> bool:
-        """Whether Flink would refuse."""
+        """Whether Flink would refuse, or lose the state."""
         return self.result.verdict is Verdict.INCOMPATIBLE
 
 
 def operator_schema(
-    label: str, key_serializer: bytes, meta_infos: Iterable[bytes]
+    label: str, key_serializer: bytes, meta_infos: Iterable[bytes], others: Iterable[str] = ()
 ) -> OperatorSchema:
     """The schema from the bytes that a snapshot, or the lake, holds.
 
     Args:
         label: The operator's.
         key_serializer: As in `KeyedFile.key_serializer`; empty if there is no keyed state.
-        meta_infos: As in `KeyedState.meta_info`.
+        meta_infos: As in `KeyedState.meta_info` and `NonKeyedState.meta_info`.
+        others: What it has beside them.
     """
-    if not key_serializer:
-        return OperatorSchema(label, None)
-    key = parse_key_serializer(key_serializer).snapshot
     states = [parse_state_meta_info(one) for one in meta_infos]
-    return OperatorSchema(label, key, {one.name: one for one in states})
+    unkeyed = {one.name: one for one in states if one.kind in UNKEYED}
+    if not key_serializer:
+        return OperatorSchema(label, None, {}, unkeyed, tuple(others))
+    key = parse_key_serializer(key_serializer).snapshot
+    keyed = {one.name: one for one in states if one.kind not in UNKEYED}
+    return OperatorSchema(label, key, keyed, unkeyed, tuple(others))
 
 
 def check_operators(
@@ -107,26 +137,49 @@ def check_operators(
         new: What restores it.
         allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
     """
-    declared = {one.label: one for one in new}
+    declared = {one.operator_id: one for one in new}
     verdicts: list[StateVerdict] = []
     for before in old:
-        after = declared.get(before.label)
+        after = declared.get(before.operator_id)
         if after is not None:
-            verdicts += _check_operator(before, after)
-        elif before.states:
+            verdicts += _check_keyed(before, after)
+            verdicts += _check_operator_states(before, after)
+        elif before.held:
             verdicts.append(StateVerdict(before.label, "", _missing(before, allow_missing)))
     return verdicts
 
 
 def _missing(operator: OperatorSchema, allowed: bool) -> Compatibility:
-    held = f"{len(operator.states)} states"
     if allowed:
         return Compatibility(Verdict.COMPATIBLE_AS_IS)
     rule = "the operator is gone, and Flink restores without it only with --allowNonRestoredState"
-    return incompatible(held, "nothing", rule)
+    return incompatible(operator.held, "nothing", rule)
 
 
-def _check_operator(old: OperatorSchema, new: OperatorSchema) -> list[StateVerdict]:
+def _check_operator_states(old: OperatorSchema, new: OperatorSchema) -> list[StateVerdict]:
+    """Lists and broadcast states; one that is not asked for any more is restored and kept."""
+    verdicts = []
+    for name, before in old.operator_states.items():
+        after = new.operator_states.get(name)
+        result = as_is() if after is None else _check_operator_state(before, after)
+        verdicts.append(StateVerdict(old.label, name, result))
+    return verdicts
+
+
+def _check_operator_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
+    """The worst of what mode and serializers say."""
+    if old.form != new.form:
+        return incompatible(old.form, new.form, _LISTS if old.kind is new.kind else _APART)
+    value = "value" if old.kind is BackendStateType.BROADCAST else "element"
+    results = []
+    for role, what in ((KEY_SERIALIZER, "key"), (VALUE_SERIALIZER, value)):
+        before, after = _held(old, role), _held(new, role)
+        if before is not None and after is not None:
+            results.append(after.resolve_schema_compatibility(before).under(what))
+    return worst_of(results)
+
+
+def _check_keyed(old: OperatorSchema, new: OperatorSchema) -> list[StateVerdict]:
     if old.key is None or new.key is None:
         return []
     key = strict(new.key.resolve_schema_compatibility(old.key), "key")

@@ -10,6 +10,7 @@ Source: `AbstractRocksDBState.migrateSerializedValue`, `RocksDBListState` and `R
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,13 +21,21 @@ from state_core.errors import EncodeError
 from state_core.formats.keyed_layout import RAW_VALUE, TTL, VALUE, KeyedLayout, raw_column
 from state_core.formats.unified_encode import StateRows
 from state_core.serializers.base import TypeSerializer
-from state_core.serializers.columns import Cursor, list_offsets
+from state_core.serializers.columns import Cursor, U8Array, list_offsets
 from state_core.serializers.decoders import DecodedSerializer
 from state_core.serializers.evolution import migrate_column, migrate_value
 from state_core.snapshot import StateKind
 from state_core.wire import DataInput, DataOutput
 
-__all__ = ["decode_rows", "migrate_rows", "validate_rows"]
+__all__ = [
+    "binary_cursor",
+    "current_exact",
+    "decode_rows",
+    "migrate_bytes",
+    "migrate_exact",
+    "migrate_rows",
+    "validate_rows",
+]
 
 
 def migrate_rows(rows: StateRows, layout: KeyedLayout, values: pa.Array | None = None) -> StateRows:
@@ -43,7 +52,7 @@ def migrate_rows(rows: StateRows, layout: KeyedLayout, values: pa.Array | None =
     """
     old, batch = rows.layout, rows.batch
     column = values if values is not None else _carry_over(old, layout, batch.column(VALUE))
-    raw = batch.column(RAW_VALUE)
+    raw = current_exact(batch.column(RAW_VALUE), old.value_writer(batch).exact)
     if isinstance(old.value, DecodedSerializer):
         _refuse_undecoded(rows, old.value)
         raw = pa.nulls(len(batch), pa.binary())
@@ -55,9 +64,12 @@ def migrate_rows(rows: StateRows, layout: KeyedLayout, values: pa.Array | None =
                 place=f"state {rows.name!r}",
                 remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
             )
-        column, raw = _one_by_one(rows, layout, column)
-    else:
-        raw = pa.nulls(len(batch), pa.binary())
+        column, raw = migrate_exact(
+            column,
+            raw,
+            lambda data: _migrate_entry(old, layout, data, rows.name),
+            lambda cursor: layout.decode_values(cursor)[0],
+        )
     columns = {name: batch.column(name) for name in batch.schema.names}
     columns |= {VALUE: column, RAW_VALUE: raw}
     schema = layout.schema
@@ -75,7 +87,7 @@ def decode_rows(rows: StateRows, value: TypeSerializer) -> StateRows:
     """
     layout = replace(rows.layout, value=value)
     encoded = rows.layout.value_writer(rows.batch).to_binary()
-    cursor = _cursor(encoded)
+    cursor = binary_cursor(encoded)
     starts, ends = cursor.position.copy(), cursor.end.copy()
     columns = {name: rows.batch.column(name) for name in rows.batch.schema.names}
     names = [name for name in layout.schema.names if name in (VALUE, TTL)]
@@ -86,7 +98,7 @@ def decode_rows(rows: StateRows, value: TypeSerializer) -> StateRows:
     return StateRows(rows.state, rows.name, layout, made)
 
 
-def _cursor(values: pa.LargeBinaryArray) -> Cursor:
+def binary_cursor(values: pa.LargeBinaryArray) -> Cursor:
     """A cursor over the rows of a column of bytes."""
     bounds = np.frombuffer(values.buffers()[1], np.int64, len(values) + 1)
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
@@ -142,7 +154,7 @@ def _decoded(rows: StateRows, encoded: pa.Array) -> pa.RecordBatch:
     layout = rows.layout
     stored = layout.stored_value()
     assert stored is not None  # noqa: S101 - the caller has looked
-    cursor = _cursor(encoded)
+    cursor = binary_cursor(encoded)
     columns = {name: rows.batch.column(name) for name in layout.schema.names}
     names = [name for name in layout.schema.names if name in (VALUE, TTL)]
     columns |= dict(zip(names, layout.decode_values(cursor), strict=True))
@@ -160,36 +172,56 @@ def _carry_over(old: KeyedLayout, new: KeyedLayout, column: pa.Array) -> pa.Arra
     return pa.ListArray.from_arrays(pa.array((first - first[0]).astype(np.int32)), moved)
 
 
-def _one_by_one(
-    rows: StateRows, layout: KeyedLayout, column: pa.Array
+def current_exact(raw: pa.Array, exact: U8Array) -> pa.Array:
+    """Exact bytes, but for those of values that were edited since.
+
+    Args:
+        raw: The bytes.
+        exact: 1 for each row that is written from them, as `exact_rows` says.
+    """
+    if not exact.size:
+        return pa.nulls(len(raw), pa.binary())
+    return pc.if_else(pa.array(exact.astype(bool)), raw, pa.scalar(None, raw.type))
+
+
+def migrate_exact(
+    column: pa.Array,
+    raw: pa.Array,
+    migrate: Callable[[bytes], bytes],
+    decode: Callable[[Cursor], pa.Array],
 ) -> tuple[pa.Array, pa.Array]:
-    """Values with exact bytes beside them, by the serializers themselves."""
-    raw = rows.batch.column(RAW_VALUE)
+    """Values with exact bytes beside them, one by one, by the serializers themselves.
+
+    Args:
+        column: The new values, those with exact bytes too.
+        raw: The old exact bytes.
+        migrate: From one value's old bytes to its new ones.
+        decode: What these are as typed values.
+
+    Returns:
+        The new values and their exact bytes.
+    """
     found: list[bytes | None] = [None] * len(raw)
     which = [index for index in range(len(raw)) if raw[index].is_valid]
     for index in which:
-        data = raw[index].as_py()
-        found[index] = _migrate_bytes(rows.layout, layout, data, rows.name)
-    moved = pa.array([found[index] for index in which], pa.large_binary())
-    typed = layout.decode_values(_cursor(moved))[0]
+        found[index] = migrate(raw[index].as_py())
+    typed = decode(binary_cursor(pa.array([found[index] for index in which], pa.large_binary())))
     take = np.arange(len(column))
     take[which] = len(column) + np.arange(len(which))
     whole = pa.concat_arrays([column, typed]).take(pa.array(take))
     return whole, pa.array(found, pa.binary())
 
 
-def _migrate_bytes(old: KeyedLayout, new: KeyedLayout, data: bytes, state: str) -> bytes:
-    """One entry's value bytes, through Python objects."""
-    before, after = old.stored_value(), new.stored_value()
-    assert before is not None and after is not None  # noqa: S101, PT018 - not of timers
-    head = data[:1] if old.kind is StateKind.MAP else b""
-    source = DataInput(data[len(head) :], f"state {state!r}, raw_value")
-    if head and head != b"\x00":
-        return data
-    value = before.read(source)
+def migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, state: str) -> bytes:
+    """One value's bytes, through a Python object.
+
+    Raises:
+        EncodeError: It does not come back from that as it was.
+    """
+    value = before.read(DataInput(data, f"state {state!r}, raw_value"))
     check = DataOutput()
     before.write(value, check)
-    if check.to_bytes() != data[len(head) :]:
+    if check.to_bytes() != data:
         raise EncodeError(
             "a value that only its exact bytes hold can't be migrated",
             place=f"state {state!r}",
@@ -197,4 +229,14 @@ def _migrate_bytes(old: KeyedLayout, new: KeyedLayout, data: bytes, state: str) 
         )
     out = DataOutput()
     after.write(migrate_value(before, after, value), out)
-    return head + out.to_bytes()
+    return out.to_bytes()
+
+
+def _migrate_entry(old: KeyedLayout, new: KeyedLayout, data: bytes, state: str) -> bytes:
+    """One entry's value bytes; those of a map begin with whether there is none."""
+    before, after = old.stored_value(), new.stored_value()
+    assert before is not None and after is not None  # noqa: S101, PT018 - not of timers
+    head = data[:1] if old.kind is StateKind.MAP else b""
+    if head and head != b"\x00":
+        return data
+    return head + migrate_bytes(before, after, data[len(head) :], state)

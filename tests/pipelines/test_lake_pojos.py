@@ -9,9 +9,10 @@ import pytest
 
 from pipelines.engine import LocalEngine
 from pipelines.lake.catalog import Lake
+from pipelines.lake.changes import ValueChange
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
-from pipelines.lake.migrating import ValueChange, migrate_snapshot
+from pipelines.lake.migrating import migrate_snapshot
 from state_core import open_snapshot
 from state_core.formats.keyed_states import value_snapshot
 from state_core.formats.meta_info import read_state_meta_info

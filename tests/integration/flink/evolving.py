@@ -13,10 +13,10 @@ from pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 from tests.integration.flink.oracle import SHORT_JOBS
 
-__all__ = ["EVERY_STATE", "ask", "restored", "verdicts", "written"]
+__all__ = ["EVERY_STATE", "ask", "operators_restored", "restored", "verdicts", "written"]
 
 EVERY_STATE = "-"
-PROGRAMS = ("EvolvingJobs.java", "Json.java")
+PROGRAMS = ("EvolvingJobs.java", "EvolvingOperators.java", "Json.java")
 MODULES = ("flink-avro",)
 
 
@@ -62,15 +62,22 @@ def restored(
     version: str, savepoints: Iterable[tuple[Path, str]], work: Path, states: str = EVERY_STATE
 ) -> list[list[Any]]:
     """What every key holds once each savepoint is restored in a backend by these classes."""
-    chosen = list(savepoints)
-    files = [work / f"lines-{index}" for index in range(len(chosen))]
-    answers = ask(
-        version,
-        [
-            ("restore", backend, one.as_uri(), states, file)
-            for (one, backend), file in zip(chosen, files, strict=True)
-        ],
-    )
+    asked = [("restore", backend, one.as_uri(), states) for one, backend in savepoints]
+    return _lines(version, asked, work)
+
+
+def operators_restored(
+    version: str, savepoints: Iterable[Path], work: Path, states: str = EVERY_STATE
+) -> list[list[Any]]:
+    """What every subtask of the job of operator state gets of each savepoint."""
+    asked = [("restore-operators", one.as_uri(), states) for one in savepoints]
+    return _lines(version, asked, work)
+
+
+def _lines(version: str, asked: list[tuple[str, ...]], work: Path) -> list[list[Any]]:
+    """The lines that each command writes to a file."""
+    files = [work / f"lines-{index}" for index in range(len(asked))]
+    answers = ask(version, [(*one, file) for one, file in zip(asked, files, strict=True)])
     assert all(one.startswith("ok ") for one in answers), answers
     return [[json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files]
 

@@ -13,9 +13,12 @@ from pipelines.lake.catalog import Lake
 from pipelines.lake.importing import import_snapshot
 from state_core import open_snapshot
 from tests.golden_cases import GOLDEN
+from tests.lakes import assert_whole
+from tests.operator_contents import OPERATOR_CASES, UIDS, state_of
 
 DEMO = Path(__file__).parents[3] / "pipelines" / "demo" / "savepoints"
 POJO = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
+OPERATORS = [one.snapshot for one in OPERATOR_CASES][:2]
 JOB = "shop"
 FIELDS = {
     "address": {"pojo": "Judge$Address", "fields": {"street": "String", "zip": "int"}},
@@ -155,6 +158,122 @@ def test_a_pojo_gains_and_loses_fields(tmp_path: Path, capsys: pytest.CaptureFix
         assert set(new) == set(fields)
         assert (new["points"], new["level"]) == (0, None)
         assert {name: new[name] for name in FIELDS} == {name: old[name] for name in FIELDS}
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> str:
+    """A lake with two snapshots of a job of lists and a broadcast state."""
+    made = Lake(tmp_path / "rules")
+    for name, golden in zip(("first", "second"), OPERATORS, strict=True):
+        import_snapshot(made, str(golden), JOB, snapshot_id=name, uids=UIDS, engine="local")
+    return made.location
+
+
+def test_operator_state_has_a_verdict_each(
+    rules: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against a savepoint, which may be of another Flink, and against a file."""
+    words = ("--lake", rules, "--job", JOB, "--snapshot", "first", "--json")
+    assert run("check", "compatibility", *words, "--against", str(OPERATORS[1])) == 0
+    found = json.loads(capsys.readouterr().out)["states"]
+    assert {one["state"]: one["verdict"] for one in found} == dict.fromkeys(
+        ("split", "offsets", "union", "rules"), "compatible_as_is"
+    )
+    against = spec(tmp_path, {"rules/rules": {"type": "Long"}, "opstate/split": {"type": "Long"}})
+    assert run("check", "compatibility", *words, "--against", against) == 1
+    found = json.loads(capsys.readouterr().out)["states"]
+    (bad,) = (one for one in found if one["verdict"] == "incompatible")
+    (reason,) = bad["reasons"]
+    assert (bad["operator"], bad["state"], reason["path"]) == ("rules", "rules", "value")
+    assert (reason["old"], reason["new"]) == ("Integer", "Long")
+
+
+def test_operators_of_operator_state_alone_must_be_there(
+    rules: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless they are allowed to be gone."""
+    words = ("--lake", rules, "--job", JOB, "--snapshot", "first", "--json")
+    against = ("--against", str(DEMO / "monday"))
+    assert run("check", "compatibility", *words, *against) == 1
+    found = json.loads(capsys.readouterr().out)["states"]
+    gone = [one["operator"] for one in found if one["verdict"] == "incompatible"]
+    assert sorted(gone) == ["opstate", "rules"]
+    assert run("check", "compatibility", *words, *against, "--allow-non-restored-state") == 0
+
+
+def test_a_dry_run_says_what_would_become_of_operator_state(
+    rules: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict, how many elements, and the reason."""
+    to = spec(tmp_path, {"opstate/offsets": {"type": "Tuple2<String, Long>"}})
+    words = ("--lake", rules, "--job", JOB, "--all", "--state", "opstate/offsets", "--to", to)
+    assert run("migrate", *words, "--dry-run", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [one["outcome"] for one in found] == ["incompatible"] * 2
+    assert all("Integer → Long" in one["why"] and one["entries"] > 2 for one in found)
+    assert len(Lake(rules).summaries(JOB)) == 2
+
+
+PAIR = {"type": "Tuple2<String, Long>", "expressions": {"f1": "old.f1 * 2"}}
+BIG = {"type": "Long", "expressions": "old * 1000000000000"}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("state", "said", "made"),
+    [
+        ("opstate/offsets", PAIR, lambda one: {"f0": one["f0"], "f1": one["f1"] * 2}),
+        ("opstate/union", {"type": "Integer", "expressions": "length(old)"}, len),
+        ("rules/rules", BIG, lambda one: one * 10**12),
+    ],
+)
+def test_expressions_over_operator_state_of_all_snapshots(
+    state: str, said: Any, made: Any, rules: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Elements of lists and values of a broadcast state; a second run finds everything done."""
+    words = ("--lake", rules, "--job", JOB, "--all", "--state", state, "--json")
+    words = (*words, "--to", spec(tmp_path, {state: said}))
+    assert run("migrate", *words) == 0
+    outcomes = json.loads(capsys.readouterr().out)
+    assert [one["outcome"] for one in outcomes] == ["migrated", "migrated"]
+    assert run("migrate", *words) == 0
+    assert "migrated before" in capsys.readouterr().out
+    for name, golden, outcome in zip(("first", "second"), OPERATORS, outcomes, strict=True):
+        to = ("--snapshot", f"{name}-migrated", "--to", str(tmp_path / name))
+        assert run("export", "--lake", rules, "--job", JOB, *to) == 0
+        before, after = (
+            state_of(open_snapshot(path, uids=UIDS), state.partition("/")[2]).to_arrow().to_pylist()
+            for path in (golden, tmp_path / name)
+        )
+        assert [{**row, "value": made(row["value"])} for row in before] == after
+        assert outcome["entries"] == len(before)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("type_", "expression", "said"),
+    [
+        ("String", "NULL", "row 0 has no element"),
+        ("Long", "old +", "Syntax error"),
+        ("Long", "length(new)", "`new` cannot be resolved"),
+        ("Long", "CAST(old AS BIGINT)", "'subtask-0' of the type"),
+        ("Long", {"f1": "1"}, "a value without fields"),
+    ],
+)
+def test_an_expression_that_gives_no_element(
+    type_: str, expression: Any, said: str, rules: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Flink's lists hold no null: it is refused at once, as is bad SQL, and nothing is left."""
+    to = spec(tmp_path, {"opstate/union": {"type": type_, "expressions": expression}})
+    words = ("--lake", rules, "--job", JOB, "--snapshot", "first", "--state", "opstate/union")
+    assert run("migrate", *words, "--to", to) in (1, 3)
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("error: ")
+    assert said in told
+    assert len(Lake(rules).summaries(JOB)) == 2
+    assert_whole(Lake(rules))
 
 
 @pytest.mark.parametrize(

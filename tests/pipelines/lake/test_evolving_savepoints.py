@@ -13,10 +13,11 @@ import pytest
 
 from pipelines.engine import LocalEngine
 from pipelines.lake.catalog import Lake
+from pipelines.lake.changes import ValueChange
 from pipelines.lake.compatibility import check_against
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
-from pipelines.lake.migrating import ValueChange, migrate_snapshot
+from pipelines.lake.migrating import migrate_snapshot
 from state_core import open_snapshot
 from state_core.errors import IncompatibleError, UnsupportedFormatError
 from state_core.formats.state_compatibility import StateVerdict

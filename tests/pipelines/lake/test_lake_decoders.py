@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from pipelines.lake.catalog import Lake
+from pipelines.lake.changes import ValueChange
 from pipelines.lake.committing import commit_snapshot
 from pipelines.lake.exporting import export_snapshot
-from pipelines.lake.migrating import ValueChange, migrate_snapshot
+from pipelines.lake.migrating import migrate_snapshot
 from state_core import open_snapshot
 from state_core.errors import EncodeError, IncompatibleError, LakeError
 from state_core.serializers import Decoder, decoders, register_decoder

@@ -11,8 +11,9 @@ import pytest
 
 from pipelines.lake import diffing
 from pipelines.lake.catalog import Lake
+from pipelines.lake.changes import ValueChange
 from pipelines.lake.diffing import StateDifference, diff_snapshots
-from pipelines.lake.migrating import ValueChange, migrate_snapshot
+from pipelines.lake.migrating import migrate_snapshot
 from state_core import open_snapshot
 from state_core.errors import NotFoundError
 from state_core.formats.keyed_states import value_snapshot

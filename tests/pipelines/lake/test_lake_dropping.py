@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.lake.catalog import Lake
+from pipelines.lake.changes import ValueChange
 from pipelines.lake.committing import commit_snapshot
 from pipelines.lake.dropping import drop_snapshots
-from pipelines.lake.migrating import ValueChange, migrate_snapshot
+from pipelines.lake.migrating import migrate_snapshot
 from state_core.errors import NotFoundError
 from state_core.formats.keyed_states import value_snapshot
 from state_core.formats.meta_info import read_state_meta_info

@@ -68,12 +68,15 @@ import org.apache.flink.util.Collector;
  * write    BACKEND DIRECTORY                take a canonical savepoint of these keys
  * restore  BACKEND SAVEPOINT STATES FILE    write what these states hold (or all of them: -)
  * verdicts SAVEPOINT FILE                   write Flink's verdict on the types of each state
+ * write-operators   DIRECTORY               the same for operator state: see EvolvingOperators.java
+ * restore-operators SAVEPOINT STATES FILE
+ * operator-verdicts SAVEPOINT FILE
  * </pre>
  */
 public class EvolvingJobs {
-    private static final long KEYS = 24;
-    private static final AtomicLong SEEN = new AtomicLong();
-    private static final ConcurrentLinkedQueue<String> LINES = new ConcurrentLinkedQueue<>();
+    static final long KEYS = 24;
+    static final AtomicLong SEEN = new AtomicLong();
+    static final ConcurrentLinkedQueue<String> LINES = new ConcurrentLinkedQueue<>();
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -99,12 +102,18 @@ public class EvolvingJobs {
                 return restore(words[1], words[2], words[3], Path.of(words[4]));
             case "verdicts":
                 return verdicts(words[1], Path.of(words[2]));
+            case "write-operators":
+                return EvolvingOperators.write(words[1]);
+            case "restore-operators":
+                return EvolvingOperators.restore(words[1], words[2], Path.of(words[3]));
+            case "operator-verdicts":
+                return EvolvingOperators.verdicts(words[1], Path.of(words[2]));
             default:
                 throw new IllegalArgumentException("unknown command " + words[0]);
         }
     }
 
-    private static StreamExecutionEnvironment environment(String backend, String savepoint) {
+    static StreamExecutionEnvironment environment(String backend, String savepoint) {
         Configuration conf = new Configuration();
         conf.setString("state.backend.type", backend);
         conf.setString("restart-strategy.type", "none");
@@ -124,7 +133,7 @@ public class EvolvingJobs {
         return env;
     }
 
-    private static void register(SerializerConfigImpl config) {
+    static void register(SerializerConfigImpl config) {
         for (Class<?> one : Shop.REGISTERED) {
             config.registerPojoType(one);
         }
@@ -132,8 +141,13 @@ public class EvolvingJobs {
 
     private static String write(String backend, String directory) throws Exception {
         StreamExecutionEnvironment env = environment(backend, null);
-        SEEN.set(0);
-        DataStream<Long> numbers = env.fromSequence(0, Long.MAX_VALUE - 1).setParallelism(1).uid("source")
+        build(endless(env), new Evolving("-", false));
+        return savepoint(env, directory);
+    }
+
+    /** The keys' numbers; the source then idles, so that a savepoint can be taken. */
+    static DataStream<Long> endless(StreamExecutionEnvironment env) {
+        return env.fromSequence(0, Long.MAX_VALUE - 1).setParallelism(1).uid("source")
                 .flatMap((FlatMapFunction<Long, Long>) (number, out) -> {
                     if (number < KEYS) {
                         out.collect(number);
@@ -141,7 +155,11 @@ public class EvolvingJobs {
                         Thread.sleep(5);
                     }
                 }).returns(Types.LONG).setParallelism(1);
-        build(numbers, new Evolving("-", false));
+    }
+
+    /** A canonical savepoint of a job that has seen all keys. */
+    static String savepoint(StreamExecutionEnvironment env, String directory) throws Exception {
+        SEEN.set(0);
         JobClient job = env.executeAsync("write");
         CompletableFuture<?> result = job.getJobExecutionResult();
         long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
@@ -172,10 +190,18 @@ public class EvolvingJobs {
     private static String restore(String backend, String savepoint, String states, Path file)
             throws Exception {
         StreamExecutionEnvironment env = environment(backend, savepoint);
+        build(ending(env), new Evolving(states, true));
+        return lines(env, file);
+    }
+
+    /** The keys' numbers, from a source that does not go on where the other one was. */
+    static DataStream<Long> ending(StreamExecutionEnvironment env) {
+        return env.fromSequence(0, KEYS - 1).setParallelism(1).uid("restoring-source");
+    }
+
+    /** Run a job to its end, and write its lines; how many they are. */
+    static String lines(StreamExecutionEnvironment env, Path file) throws Exception {
         LINES.clear();
-        DataStream<Long> numbers =
-                env.fromSequence(0, KEYS - 1).setParallelism(1).uid("restoring-source");
-        build(numbers, new Evolving(states, true));
         env.execute("restore");
         List<String> lines = new ArrayList<>(LINES);
         lines.sort(null);
@@ -254,7 +280,7 @@ public class EvolvingJobs {
     }
 
     @SuppressWarnings({"unchecked", "rawtypes"})
-    private static String verdict(TypeSerializerSnapshot now, TypeSerializerSnapshot before) {
+    static String verdict(TypeSerializerSnapshot now, TypeSerializerSnapshot before) {
         TypeSerializerSchemaCompatibility<?> found = now.resolveSchemaCompatibility(before);
         return found.isCompatibleAsIs() ? "compatible_as_is"
                 : found.isCompatibleAfterMigration() ? "compatible_after_migration"
@@ -358,7 +384,7 @@ public class EvolvingJobs {
         return Shop.Tier.valueOf(k % 3 == 0 ? "SILVER" : k % 3 == 1 ? "GOLD" : "BRONZE");
     }
 
-    private static Shop.Address address(long k) throws Exception {
+    static Shop.Address address(long k) throws Exception {
         return k % 4 == 3 ? null : with(new Shop.Address(), Map.of(
                 "street", "straße " + k, "zip", k * 7, "city", "city-" + k));
     }
@@ -405,7 +431,7 @@ public class EvolvingJobs {
         return made;
     }
 
-    private static Shop.Label label(long k) throws Exception {
+    static Shop.Label label(long k) throws Exception {
         Map<String, Object> values = new HashMap<>(Map.of("tier", tier(k)));
         values.put("text", k % 4 == 0 ? null : "label-" + k);
         return with(new Shop.Label(), values);
@@ -459,7 +485,7 @@ public class EvolvingJobs {
     }
 
     /** A value as what JSON has; a subclass says which. */
-    private static Object plain(Object value) throws ReflectiveOperationException {
+    static Object plain(Object value) throws ReflectiveOperationException {
         if (value == null || value instanceof Number || value instanceof Boolean) {
             return value;
         }

@@ -52,7 +52,8 @@ import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
  * </pre>
  *
  * `found` is the number of elements that the new state has (0: it begins empty), `refused` the
- * exception; a state that nobody touches is in the next snapshot if `kept`.
+ * exception; `next` is what the one after finds of it, once an element was added (`next_refused`: the
+ * exception that ends that restore). A state that nobody touches is in the next snapshot if `kept`.
  */
 public class RestoreVectors {
     private static final String NAME = "s";
@@ -215,6 +216,14 @@ public class RestoreVectors {
         }
     }
 
+    private static void next(Map<String, Object> line, Subtask restored, String form) {
+        try (Subtask next = restored.again()) {
+            line.put("next", next.touch(form, false));
+        } catch (Exception error) {
+            line.put("next_refused", error.getClass().getSimpleName());
+        }
+    }
+
     public static void main(String[] args) throws Exception {
         for (String before : FORMS) {
             try (Subtask old = new Subtask(List.of(), List.of())) {
@@ -224,7 +233,8 @@ public class RestoreVectors {
                     line.put("before", before);
                     line.put("after", after);
                     try (Subtask restored = old.again()) {
-                        line.put("found", restored.touch(after, false));
+                        line.put("found", restored.touch(after, true));
+                        next(line, restored, after);
                     } catch (Exception error) {
                         line.put("refused", error.getClass().getSimpleName());
                         line.put("said", error.getMessage());
