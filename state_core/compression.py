@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
-READ_BLOCK = 1 << 18
-RUN_CONTENT = 1 << 20
+READ_BLOCK = 1 << 20
+RUN_CONTENT = 1 << 21
 HELD = 2 * READ_BLOCK
 HEAD = 4
 ROOM = len(IDENTIFIER)  # kept free before a run, whose decoder wants a whole stream
