@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +14,13 @@ import pytest
 from pipelines.lake.catalog import Lake
 from pipelines.lake.integrity import stored_faults
 from pipelines.lake.records import SnapshotRecord
+from state_core.errors import UnsupportedFormatError
+from state_core.formats.raw_timers import IDENTIFIER
 from state_core.integrity import check_snapshot
 from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
 from tests.lakes import KINDS, WIDE, WORDS, exported, golden, import_as, raw_savepoint
 
+OLD = GOLDEN / "old" / "savepoint-rocksdb-flink1.8.3"
 OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 
 
@@ -114,11 +118,30 @@ def test_carried_files(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_exports_are_sound(lake: Lake, tmp_path: Path) -> None:
-    """Raw keyed state (timers of Flink 1.8) goes with an export, wherever the source is then."""
-    (source,) = (GOLDEN / "old" / "savepoint-rocksdb-flink1.8.3").rglob("_metadata")
-    record = import_as(lake, source.parent, "s")
-    assert len(record.carried) == 2
+    """Timers of Flink 1.8, which were raw keyed state, are like any others."""
+    record = import_as(lake, OLD, "s")
+    assert record.carried == []
+    exported(lake, "s", tmp_path / "export", parallelism=5)
+    report = check_snapshot(tmp_path / "export")
+    assert report.faults == ()
+    assert report.unchecked == ()
+
+
+def test_raw_state_goes_with_an_export(lake: Lake, tmp_path: Path) -> None:
+    """What only its operator understands, wherever the source is then, at its parallelism."""
+    source = tmp_path / "source"
+    shutil.copytree(OLD, source)
+    raw = [one for one in source.iterdir() if one.read_bytes()[:4] == IDENTIFIER]
+    for one in raw:
+        one.write_bytes(one.read_bytes().replace(IDENTIFIER, b"mine"))
+    kept = {one.read_bytes() for one in raw}
+    record = import_as(lake, source, "s")
+    assert len(record.carried) == len(raw) == 2
+    shutil.rmtree(source)
     exported(lake, "s", tmp_path / "export")
     report = check_snapshot(tmp_path / "export")
     assert report.faults == ()
     assert ["raw keyed state" in one.why for one in report.unchecked] == [True]
+    assert kept <= {one.read_bytes() for one in (tmp_path / "export").iterdir()}
+    with pytest.raises(UnsupportedFormatError, match="raw keyed state, which only Flink can move"):
+        exported(lake, "s", tmp_path / "other", parallelism=5)
