@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
@@ -17,9 +16,8 @@ from pipelines.lake.records import (
     UnitRecord,
     key_group_records,
 )
-from pipelines.lake.rewriting import ValueStaging, slices_of, staged_files
+from pipelines.lake.rewriting import RewrittenUnit, TableRewriting, ValueStaging
 from pipelines.lake.table_rows import TableRows, table_rows
-from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import ConflictError, IncompatibleError, StateError
@@ -51,7 +49,7 @@ class _Task:
     rows: TableRows
     meta_info: bytes
     spec: TypeSpec | None
-    units: tuple[tuple[UnitRecord, tuple[UnitRecord, ...]], ...]
+    units: tuple[RewrittenUnit, ...]
     attempt: str
 
     def parsed(self) -> tuple[KeyedState, KeyedLayout]:
@@ -95,7 +93,7 @@ class KeyedMigration:
         self.operator = operator
         self.state = state
         self.token = token
-        (self.table,) = (one for one in operator.tables if one.path == state.table)
+        self.rewriting = TableRewriting(lake, operator, state.table, token)
         out = DataOutput()
         write_state_meta_info(with_value(_meta_info(state), change.value), out)
         self.meta_info = out.to_bytes()
@@ -106,39 +104,24 @@ class KeyedMigration:
         self, engine: Engine, staging: ValueStaging | None, progress: Progress | None
     ) -> tuple[OperatorRecord, int]:
         """The operator with the migrated state, and the bytes that were written."""
-        staged: Mapping[int, str] = {}
-        table = self.lake.table(self.table.path)
-        whole = table_rows(self.lake.location, self.operator, self.table, {self.state.name: 0})
+        table = self.rewriting.record
+        whole = table_rows(self.lake.location, self.operator, table, {self.state.name: 0})
         if self.expressions:
-            if staging is None:
-                raise StateError("expressions need Spark, and no session was given")
             self._refuse_undecoded(whole)
-            staged = staging(self.operator, self.table, self.token)
+            self.rewriting.stage(staging)
         tasks = [
-            _Task(
-                whole, self.meta_info, self.spec,
-                tuple((unit, staged_files(table.directory, staged, unit)) for unit in units),
-                self.token,
-            )
-            for units in slices_of(self.table.units)
-        ]  # fmt: skip
+            _Task(whole, self.meta_info, self.spec, units, self.token)
+            for units in self.rewriting.slices()
+        ]
         results = [one for done in engine.map(_migrate_slice, tasks, progress) for one in done]
         migrated, _ = whole.parse(self.meta_info)
         partitioning = Partitioning(self.operator.max_parallelism)
         units = [one.unit for one in results]
-        for path in {path.rpartition("/")[0] for path in staged.values()}:
-            table.directory.delete_tree(path)
-        version = table.replace_files(
-            partitioning.table_schema(table_columns(migrated)),
-            [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
-            partition_by=partitioning.column,
-            attempt=self.token,
-        )
+        schema = partitioning.table_schema(table_columns(migrated))
+        tables = self.rewriting.replace_files(units, schema, partitioning.column)
         counted = self.state.with_key_groups(g for one in results for g in one.key_groups)
         new_state = replace(counted, value_type=migrated.value_type, meta_info=self.meta_info)
         states = [new_state if one is self.state else one for one in self.operator.states]
-        record = replace(self.table, version=version, units=units)
-        tables = [record if one is self.table else one for one in self.operator.tables]
         written = sum(one.size for one in units)
         return replace(self.operator, states=states, tables=tables), written
 

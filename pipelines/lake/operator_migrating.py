@@ -6,7 +6,6 @@ where those of the subtasks differ, nobody has said which of them counts, and no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -24,8 +23,7 @@ from pipelines.lake.records import (
     SubtaskRecord,
     UnitRecord,
 )
-from pipelines.lake.rewriting import ValueStaging, slices_of, staged_files
-from pipelines.lake.tables import TableFile
+from pipelines.lake.rewriting import RewrittenUnit, TableRewriting, ValueStaging
 from state_core.errors import ConflictError, IncompatibleError, StateError
 from state_core.filesystem import Directory
 from state_core.formats.operator_migration import (
@@ -66,7 +64,7 @@ class _Task:
     state: OperatorStateRecord
     meta_info: bytes
     spec: TypeSpec | None
-    units: tuple[tuple[UnitRecord, tuple[UnitRecord, ...]], ...]
+    units: tuple[RewrittenUnit, ...]
     attempt: str
 
 
@@ -98,7 +96,7 @@ class OperatorMigration:
         self.operator = operator
         self.state = state
         self.token = token
-        (self.table,) = (one for one in operator.tables if one.path == state.table)
+        self.rewriting = TableRewriting(lake, operator, state.table, token)
         self.meta_info = with_element_bytes(state.meta_info, change.value)
         self.expressions = change.expressions
         self.spec = change.spec
@@ -107,37 +105,20 @@ class OperatorMigration:
         self, engine: Engine, staging: ValueStaging | None, progress: Progress | None
     ) -> tuple[OperatorRecord, int]:
         """The operator with the migrated state, and the bytes that were written."""
-        staged: Mapping[int, str] = {}
-        table = self.lake.table(self.table.path)
         if self.expressions:
-            if staging is None:
-                raise StateError("expressions need Spark, and no session was given")
-            staged = staging(self.operator, self.table, self.token)
+            self.rewriting.stage(staging)
         tasks = [
-            _Task(
-                self.lake.location, self.state, self.meta_info, self.spec,
-                tuple((unit, staged_files(table.directory, staged, unit)) for unit in units),
-                self.token,
-            )
-            for units in slices_of(self.table.units)
-        ]  # fmt: skip
+            _Task(self.lake.location, self.state, self.meta_info, self.spec, units, self.token)
+            for units in self.rewriting.slices()
+        ]
         results = [one for done in engine.map(_migrate_slice, tasks, progress) for one in done]
         units = [one.unit for one in results]
-        for path in {path.rpartition("/")[0] for path in staged.values()}:
-            table.directory.delete_tree(path)
         migrated, _ = parse_operator_state(self.meta_info)
-        version = table.replace_files(
-            migrated.schema,
-            [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
-            partition_by=None,
-            attempt=self.token,
-        )
+        tables = self.rewriting.replace_files(units, migrated.schema, None)
         state = replace(
             self._counted(results), value_type=migrated.value_type, meta_info=self.meta_info
         )
-        record = replace(self.table, version=version, units=units)
         states = [state if one is self.state else one for one in self.operator.operator_states]
-        tables = [record if one is self.table else one for one in self.operator.tables]
         written = sum(one.size for one in units)
         return replace(self.operator, operator_states=states, tables=tables), written
 
