@@ -22,9 +22,6 @@ from state_core.backends.snapshots import SnapshotTarget, SnapshotTask
 from state_core.backends.states import written
 from state_core.errors import EncodeError, IncompatibleError
 from state_core.formats.meta_info import (
-    DISTRIBUTION_MODE,
-    KEY_SERIALIZER,
-    VALUE_SERIALIZER,
     BackendStateType,
     StateMetaInfo,
 )
@@ -40,6 +37,7 @@ from state_core.formats.operator_states import (
     encode_operator_file,
     operator_layout,
 )
+from state_core.formats.state_compatibility import check_operator_state
 from state_core.formats.state_files import StateFiles
 from state_core.handles import OperatorHandle, RelativeHandle
 from state_core.redistribution import OperatorPart, plan_operator_state
@@ -318,27 +316,17 @@ class OperatorStateBackend:
     def _succeed(self, held: _Held, info: StateMetaInfo) -> None:
         """Let a restored state be what it is asked to be."""
         place = f"state {info.name!r}"
-        modes = held.info.options.get(DISTRIBUTION_MODE), info.options.get(DISTRIBUTION_MODE)
-        if modes[0] != modes[1] or not held.restored:
+        if not held.restored:
             raise IncompatibleError(
-                f"it was {modes[0]}, and is asked for as {modes[1]}"
-                if modes[0] != modes[1]
-                else "it was asked for before, as another",
+                "it was asked for before, as another",
                 place=place,
                 remedy="a state keeps its mode and its types while it is used",
             )
-        worst = Verdict.COMPATIBLE_AS_IS
-        for role in (KEY_SERIALIZER, VALUE_SERIALIZER):
-            if role in info.serializers:
-                new, old = info.serializers[role].snapshot, held.info.serializers[role].snapshot
-                result = new.resolve_schema_compatibility(old)
-                if not result.usable:
-                    raise IncompatibleError(
-                        f"{old.type_name} can't become {new.type_name}", place=place
-                    )
-                worst = max(worst, result.verdict)
+        result = check_operator_state(held.info, info)
+        if not result.usable:
+            raise IncompatibleError("; ".join(map(str, result.reasons)), place=place)
         layout = operator_layout(info)
-        if worst is not Verdict.COMPATIBLE_AS_IS:
+        if result.verdict is not Verdict.COMPATIBLE_AS_IS:
             _migrate(held, layout)
         held.info, held.layout = info, layout
 

@@ -45,7 +45,13 @@ from state_core.serializers.compatibility import (
 )
 from state_core.serializers.wrappers import TtlSerializerSnapshot
 
-__all__ = ["OperatorSchema", "StateVerdict", "check_operators", "operator_schema"]
+__all__ = [
+    "OperatorSchema",
+    "StateVerdict",
+    "check_operator_state",
+    "check_operators",
+    "operator_schema",
+]
 
 UNKNOWN_TYPE = "UNKNOWN"
 _OF_ELEMENTS = (ListSerializerSnapshot, MapSerializerSnapshot)
@@ -161,13 +167,18 @@ def _check_operator_states(old: OperatorSchema, new: OperatorSchema) -> list[Sta
     verdicts = []
     for name, before in old.operator_states.items():
         after = new.operator_states.get(name)
-        result = as_is() if after is None else _check_operator_state(before, after)
+        result = as_is() if after is None else check_operator_state(before, after)
         verdicts.append(StateVerdict(old.label, name, result))
     return verdicts
 
 
-def _check_operator_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
-    """The worst of what mode and serializers say."""
+def check_operator_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
+    """The worst of what mode and serializers say of a list or broadcast state.
+
+    Args:
+        old: As it was written.
+        new: As it is asked for.
+    """
     if old.form != new.form:
         return incompatible(old.form, new.form, _LISTS if old.kind is new.kind else _APART)
     value = "value" if old.kind is BackendStateType.BROADCAST else "element"
