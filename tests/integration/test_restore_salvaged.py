@@ -59,7 +59,7 @@ def test_native_savepoints_become_canonical(
     assert restored(flink, case, tmp_path / "salvaged") == sorted_lines(case.expected())
 
 
-@pytest.mark.parametrize("backend", ["rocksdb", "hashmap"])
+@pytest.mark.parametrize("backend", ["rocksdb", pytest.param("hashmap", marks=pytest.mark.full)])
 def test_merged_files(backend: str, flink: FlinkOracle, tmp_path: Path) -> None:
     """A checkpoint whose files hold the state of many subtasks: sound, and salvaged whole."""
     (place,) = flink.checkpoints(

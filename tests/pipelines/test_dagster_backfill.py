@@ -96,7 +96,11 @@ def test_night_after_night_and_once_more(backfill: Backfill) -> None:
     ("state", "change"),
     [
         ("opstate/split", {"type": "String", "expressions": "concat('n', old)"}),
-        ("rules/rules", {"type": "Long", "expressions": "CAST(old AS BIGINT) * 10"}),
+        pytest.param(
+            "rules/rules",
+            {"type": "Long", "expressions": "CAST(old AS BIGINT) * 10"},
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_operator_state_is_backfilled_too(
