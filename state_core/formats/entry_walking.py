@@ -132,8 +132,11 @@ class EntryWalker(ABC):
             out, states, group, key_starts, key_ends, key_ends, value_ends, self._rewritten
         )
 
+    def _named(self) -> str:
+        return f"{self.name}, key group {self.group}"
+
     def _rewritten(self, position: int) -> str:
-        return f"{self.name}, key group {self.group}, rewritten byte {position}"
+        return f"{self._named()}, rewritten byte {position}"
 
 
 def _write_lengths(lengths: I64Array, out: U8Array, position: I64Array) -> None:

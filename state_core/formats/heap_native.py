@@ -285,10 +285,7 @@ class _GroupReader(EntryWalker):
     def _place(self, position: int) -> str:
         at = position + (0 if self.file.header.compressed else self.span.start + 4)
         where = "offset in the decompressed key group" if self.file.header.compressed else "offset"
-        return f"{self.file.source.name}, key group {self.span.group}, {where} {at}"
-
-    def _named(self) -> str:
-        return f"{self.file.source.name}, key group {self.span.group}"
+        return f"{self._named()}, {where} {at}"
 
     def _fault(self, problem: str, position: int) -> CorruptSnapshotError:
         return CorruptSnapshotError(

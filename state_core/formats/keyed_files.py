@@ -90,10 +90,7 @@ def is_timers(handle: KeyedHandle | None, files: StateFiles) -> bool:
     Raises:
         SnapshotError: Its file is not there.
     """
-    if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
-        return False
-    source = files.open(handle.stream)
-    return holds_timers(source, raw_spans(handle, source.size, source.name))
+    return _raw_timers(handle, files) is not None
 
 
 def open_raw_timers(handle: KeyedHandle | None, files: StateFiles) -> KeyedFile | None:
@@ -102,17 +99,26 @@ def open_raw_timers(handle: KeyedHandle | None, files: StateFiles) -> KeyedFile 
     Raises:
         SnapshotError: It is timers, and can't be read.
     """
-    if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
+    found = _raw_timers(handle, files)
+    if found is None:
         return None
-    if not is_timers(handle, files):
-        return None
-    source = files.open(handle.stream)
-    spans = raw_spans(handle, source.size, source.name)
+    handle, source, spans = found
     header = read_timers_header(source, spans)
     if header is None:
         return None
     timers = RawTimersFile(source, header, spans)
     return RawTimersKeyedFile(source.name, header, handle.key_groups, timers)
+
+
+def _raw_timers(
+    handle: KeyedHandle | None, files: StateFiles
+) -> tuple[KeyGroupsHandle, ByteSource, tuple[KeyGroupSpan, ...]] | None:
+    """A handle, its file and where key groups lie in it, if it is raw state that is timers."""
+    if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
+        return None
+    source = files.open(handle.stream)
+    spans = raw_spans(handle, source.size, source.name)
+    return (handle, source, spans) if holds_timers(source, spans) else None
 
 
 def without_changelog(handle: KeyedHandle) -> KeyedHandle | None:

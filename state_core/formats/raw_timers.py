@@ -70,15 +70,15 @@ def raw_spans(handle: KeyGroupsHandle, size: int, name: str) -> tuple[KeyGroupSp
 
 
 def holds_timers(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> bool:
-    """Whether raw keyed state is timers: an operator's own begins otherwise."""
+    """Whether raw keyed state is timers: an operator's own begins otherwise.
+
+    The first key group tells; one that does not begin so is a fault of timers when it is read.
+    """
     head = np.empty(len(IDENTIFIER), np.uint8)
-    for span in spans:
-        if span.end - span.start < len(head):
-            return False
-        source.read_into(span.start, head)
-        if head.tobytes() != IDENTIFIER:
-            return False
-    return bool(spans)
+    if not spans or spans[0].end - spans[0].start < len(head):
+        return False
+    source.read_into(spans[0].start, head)
+    return head.tobytes() == IDENTIFIER
 
 
 def read_timers_header(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> KeyedHeader | None:
@@ -159,7 +159,9 @@ class _GroupReader(EntryWalker):
     def queues(self) -> Iterator[_Queue]:
         """Queue after queue; whoever takes one moves behind its timers before the next."""
         source = self._input()
-        if source.read_bytes(len(IDENTIFIER)) != IDENTIFIER or source.read_int() != VERSION:
+        if source.read_bytes(len(IDENTIFIER)) != IDENTIFIER:
+            raise source.fault("a key group that does not begin as timers do")
+        if source.read_int() != VERSION:
             raise UnsupportedFormatError(
                 "timers of another version than 2 (Flink 1.8 to 2.3)",
                 place=self._place(0),
@@ -201,13 +203,13 @@ class _GroupReader(EntryWalker):
 
     def _input(self) -> DataInput:
         rest = self.data[self.at :]
-        return DataInput(rest.data, f"{self.name}, key group {self.group}", self._offset(self.at))
+        return DataInput(rest.data, self._named(), self._offset(self.at))
 
     def _offset(self, position: int) -> int:
         return self.span.start + position
 
     def _place(self, position: int) -> str:
-        return f"{self.name}, key group {self.group}, offset {self._offset(position)}"
+        return f"{self._named()}, offset {self._offset(position)}"
 
 
 def _batches(count: int) -> Iterator[int]:

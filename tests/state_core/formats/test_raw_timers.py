@@ -87,7 +87,13 @@ def changed(snapshot: Snapshot, before: bytes, after: bytes, to: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("what", "kind"), [("version", "header"), ("count", "key group"), ("key", "key")]
+    ("what", "kind"),
+    [
+        ("version", "header"),
+        ("identifier", "key group"),
+        ("count", "key group"),
+        ("key", "key"),
+    ],
 )
 def test_damage_is_found_and_left_out(what: str, kind: str, tmp_path: Path) -> None:
     """Every timer is read, and its key hashed; what can't be restored is not salvaged."""
@@ -102,6 +108,7 @@ def test_damage_is_found_and_left_out(what: str, kind: str, tmp_path: Path) -> N
     end = full.end
     at = {
         "version": file.file.spans[0].start + 7,
+        "identifier": full.start,
         "count": data.index(b"VoidNamespaceSerializerSnapshot", full.start) + 31 + 4 + 3,
         "key": end - 4 - 8 - 1 - 2 if data[end - 4 : end] == bytes(4) else end - 8 - 1 - 2,
     }[what]
