@@ -192,6 +192,7 @@ class _OfOne(CompositeTypeSerializerSnapshot):
     """A collection with one nested snapshot."""
 
     arity = 1
+    nested_names = ("element",)
     kind: ClassVar[Any]
 
     @classmethod
@@ -208,10 +209,6 @@ class _OfOne(CompositeTypeSerializerSnapshot):
             return OpaqueSerializer(self.java_class)
         made: TypeSerializer = self.kind(element)
         return made
-
-    def nested_name(self, index: int) -> str:
-        """`element`."""
-        return "element"
 
 
 @register

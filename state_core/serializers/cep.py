@@ -198,14 +198,11 @@ class LockableTypeSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     java_class = f"{BUFFER}LockableTypeSerializerSnapshot"
     arity = 1
+    nested_names = ("element",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """The element with its count."""
         return LockableSerializer(*nested)
-
-    def nested_name(self, index: int) -> str:
-        """`element`."""
-        return "element"
 
 
 @register

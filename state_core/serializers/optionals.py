@@ -335,6 +335,7 @@ class JavaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     java_class = f"{RUNTIME}JavaEitherSerializerSnapshot"
     arity = 2
+    nested_names = ("left", "right")
     same_bytes = (f"{RUNTIME}EitherSerializerSnapshot",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
@@ -343,10 +344,6 @@ class JavaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
         if not (left.self_delimiting and right.self_delimiting):
             return OpaqueSerializer("org.apache.flink.types.Either")
         return EitherSerializer(left, right)
-
-    def nested_name(self, index: int) -> str:
-        """`left`, `right`."""
-        return ("left", "right")[index]
 
 
 @register

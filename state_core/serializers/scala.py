@@ -226,11 +226,8 @@ class TraversableSerializerSnapshot(_NamedSnapshot):
 
     java_class = f"{SCALA}TraversableSerializerSnapshot"
     arity = 1
+    nested_names = ("element",)
     rule = "the collection is built by other code"
-
-    def nested_name(self, index: int) -> str:
-        """`element`."""
-        return "element"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """A collection of it."""
@@ -248,16 +245,13 @@ class ScalaOptionSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 1
+    nested_names = ("value",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """A value or none."""
         (value,) = nested
         known = value.self_delimiting
         return OptionSerializer(value) if known else OpaqueSerializer("scala.Option")
-
-    def nested_name(self, index: int) -> str:
-        """`value`."""
-        return "value"
 
 
 @register
@@ -266,15 +260,12 @@ class ScalaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     java_class = f"{SCALA}ScalaEitherSerializerSnapshot"
     arity = 2
+    nested_names = ("left", "right")
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """One of both."""
         known = all(one.self_delimiting for one in nested)
         return EitherSerializer(*nested) if known else OpaqueSerializer("scala.util.Either")
-
-    def nested_name(self, index: int) -> str:
-        """`left`, `right`."""
-        return ("left", "right")[index]
 
 
 @register
@@ -285,13 +276,10 @@ class ScalaTrySerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 2
+    nested_names = ("value", "failure")
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """A value or an exception."""
         value, failure = nested
         known = value.self_delimiting
         return TrySerializer(value, failure) if known else OpaqueSerializer("scala.util.Try")
-
-    def nested_name(self, index: int) -> str:
-        """`value`, `failure`."""
-        return ("value", "failure")[index]

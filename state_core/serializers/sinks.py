@@ -74,6 +74,7 @@ class StateSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 4
     outer_versions = range(1, 5)
     arity = 2
+    nested_names = ("transaction", "context")
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,10 +101,6 @@ class StateSerializerSnapshot(CompositeTypeSerializerSnapshot):
             return OpaqueSerializer("TwoPhaseCommitSinkFunction.State")
         transaction, context = nested
         return TwoPhaseCommitStateSerializer(transaction, context, with_null=self.with_null)
-
-    def nested_name(self, index: int) -> str:
-        """`transaction`, `context`."""
-        return ("transaction", "context")[index]
 
 
 @register

@@ -102,6 +102,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     Attributes:
         outer_version: The version of the outer payload that is written.
         arity: How many nested snapshots there must be; None for any number.
+        nested_names: What each nested serializer is called in a reason's path.
         same_bytes: Other snapshot classes, by Java name, whose serializers write the same bytes.
         nested: The nested snapshots.
         outer_version_read: The version of the outer payload that was read.
@@ -112,6 +113,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     outer_version: ClassVar[int] = 1
     outer_versions: ClassVar[range] = range(1, 2)
     arity: ClassVar[int | None] = None
+    nested_names: ClassVar[tuple[str, ...]] = ()
     same_bytes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
@@ -184,7 +186,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
     def nested_name(self, index: int) -> str:
         """The name of a nested serializer in a reason's path."""
-        return f"[{index}]"
+        return self.nested_names[index] if index < len(self.nested_names) else f"[{index}]"
 
     @abstractmethod
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:

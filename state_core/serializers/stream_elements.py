@@ -154,11 +154,8 @@ class StreamElementSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 1
+    nested_names = ("value",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """Elements with such values."""
         return StreamElementSerializer(*nested)
-
-    def nested_name(self, index: int) -> str:
-        """`value`."""
-        return "value"

@@ -82,9 +82,10 @@ def read_whole(source: DataInput, read: Callable[[DataInput], _Read]) -> _Read:
         return read(source)
     except UnknownSerializerError as error:
         refused = error
-    for found in _Search(source, start, read).run([]):
-        return found
-    raise refused
+    found = _Search(source, start, read).run([])
+    if found is None:
+        raise refused
+    return found
 
 
 class _Search(Generic[_Read]):
@@ -96,27 +97,27 @@ class _Search(Generic[_Read]):
         self.read = read
         self.attempts = 0
 
-    def run(self, lengths: list[int]) -> Iterator[_Read]:
-        """All that the source may mean if the first payloads are as long as that."""
+    def run(self, lengths: list[int]) -> _Read | None:
+        """What the source means if the first payloads are as long as that; None if nothing."""
         if self.attempts == MOST_ATTEMPTS:
-            return
+            return None
         self.attempts += 1
         payloads = _Payloads(lengths)
         source = self.source
         source.position, source.nesting, source.unknown = self.start, 0, payloads
         try:
-            found = self.read(source)
+            read = self.read(source)
         except UnknownSerializerError:
-            if payloads.plausible:
-                for length in self._lengths(source.position, payloads.same()):
-                    yield from self.run([*lengths, length])
+            if not payloads.plausible:
+                return None
+            candidates = self._lengths(source.position, payloads.same())
+            deeper = (self.run([*lengths, length]) for length in candidates)
+            return next((found for found in deeper if found is not None), None)
         except StateError:
-            return
-        else:
-            if not source.remaining:
-                yield found
+            return None
         finally:
             source.unknown = None
+        return None if source.remaining else read
 
     def _lengths(self, begin: int, same: int | None) -> Iterator[int]:
         """Lengths that a payload may have; the one that another of its class has comes first."""
