@@ -11,7 +11,8 @@ from pipelines.lake.compatibility import check_against
 from pipelines.lake.records import OperatorStateRecord, SnapshotRecord
 from state_core.serializers.compatibility import Verdict
 from state_core.snapshot import Snapshot
-from tests.evolving_savepoints import FOLDER, NEW_TYPES, REFUSED_TYPES, plain
+from tests.evolving_savepoints import FOLDER, NEW_TYPES, REFUSED_TYPES, evolving_savepoint, plain
+from tests.lakes import import_as
 from tests.operator_contents import state_of
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "OLD_HOLDERS",
     "REFUSED_HOLDERS",
     "judged",
+    "old_job_lake",
     "recorded",
     "settled_lines",
     "subtask_lines",
@@ -54,6 +56,13 @@ def settled_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 OLD_HOLDERS = settled_lines(_lines("operator-old.jsonl"))
 MIGRATED_HOLDERS = settled_lines(_lines("operator-migrated.jsonl"))
+
+
+def old_job_lake(work: Path) -> Lake:
+    """A lake with the old job's savepoint, called `old`, and nothing else."""
+    made = Lake(work / "lake")
+    import_as(made, evolving_savepoint("operator-old", work / "old"), "old")
+    return made
 
 
 def subtask_lines(snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -92,13 +92,11 @@ class KeyedMigration:
         self.lake = lake
         self.operator = operator
         self.state = state
-        self.token = token
+        self.change = change
         self.rewriting = TableRewriting(lake, operator, state.table, token)
         out = DataOutput()
         write_state_meta_info(with_value(_meta_info(state), change.value), out)
         self.meta_info = out.to_bytes()
-        self.expressions = change.expressions
-        self.spec = change.spec
 
     def run(
         self, engine: Engine, staging: ValueStaging | None, progress: Progress | None
@@ -106,11 +104,11 @@ class KeyedMigration:
         """The operator with the migrated state, and the bytes that were written."""
         table = self.rewriting.record
         whole = table_rows(self.lake.location, self.operator, table, {self.state.name: 0})
-        if self.expressions:
+        if self.change.expressions:
             self._refuse_undecoded(whole)
             self.rewriting.stage(staging)
         tasks = [
-            _Task(whole, self.meta_info, self.spec, units, self.token)
+            _Task(whole, self.meta_info, self.change.spec, units, self.rewriting.token)
             for units in self.rewriting.slices()
         ]
         results = [one for done in engine.map(_migrate_slice, tasks, progress) for one in done]

@@ -95,20 +95,25 @@ class OperatorMigration:
         self.lake = lake
         self.operator = operator
         self.state = state
-        self.token = token
+        self.change = change
         self.rewriting = TableRewriting(lake, operator, state.table, token)
         self.meta_info = with_element_bytes(state.meta_info, change.value)
-        self.expressions = change.expressions
-        self.spec = change.spec
 
     def run(
         self, engine: Engine, staging: ValueStaging | None, progress: Progress | None
     ) -> tuple[OperatorRecord, int]:
         """The operator with the migrated state, and the bytes that were written."""
-        if self.expressions:
+        if self.change.expressions:
             self.rewriting.stage(staging)
         tasks = [
-            _Task(self.lake.location, self.state, self.meta_info, self.spec, units, self.token)
+            _Task(
+                self.lake.location,
+                self.state,
+                self.meta_info,
+                self.change.spec,
+                units,
+                self.rewriting.token,
+            )
             for units in self.rewriting.slices()
         ]
         results = [one for done in engine.map(_migrate_slice, tasks, progress) for one in done]

@@ -23,7 +23,7 @@ from pipelines.lake.records import (
     UnitRecord,
     key_group_records,
 )
-from pipelines.lake.rewriting import slices_of, staged_files
+from pipelines.lake.rewriting import TableRewriting, slices_of, staged_files
 from pipelines.lake.table_rows import TableRows, parse_recorded, table_rows
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
@@ -152,10 +152,9 @@ class _Purge:
     ) -> None:  # fmt: skip
         self.lake = lake
         self.operator = operator
-        self.table = table
         self.purge = purge
         self.staged = staged
-        self.token = token
+        self.rewriting = TableRewriting(lake, operator, table.path, token)
         self.files = token
         self.states = [one for one in operator.states if one.table == table.path]
         lasting = [one.name for one in self.states if not one.ttl]
@@ -165,7 +164,7 @@ class _Purge:
     def run(self, engine: Engine, progress: Progress | None) -> tuple[OperatorRecord, int]:
         """The operator with the table's new version, and the bytes that were written."""
         ids = {state.name: index for index, state in enumerate(self.states)}
-        whole = table_rows(self.lake.location, self.operator, self.table, ids)
+        whole = table_rows(self.lake.location, self.operator, self.rewriting.record, ids)
         tasks = [
             _Task(
                 whole,
@@ -173,19 +172,14 @@ class _Purge:
                 self.purge.expired_until,
                 self.files,
             )
-            for units in slices_of(self.table.units)
+            for units in slices_of(self.rewriting.record.units)
         ]
         results = [one for done in engine.map(_purge_slice, tasks, progress) for one in done]
         units = [one.unit for one in results if one.unit is not None]
         partitioning = Partitioning(self.operator.max_parallelism)
         parsed = parse_recorded(self.operator, self.states[0])
-        version = self.lake.table(self.table.path).replace_files(
-            partitioning.table_schema(table_columns(parsed)),
-            [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
-            partition_by=partitioning.column,
-            attempt=self.token,
-        )
-        record = replace(self.table, version=version, units=units)
+        schema = partitioning.table_schema(table_columns(parsed))
+        tables = self.rewriting.replace_files(units, schema, partitioning.column)
         counted = {
             state.name: state.with_key_groups(
                 group for one in results for group in one.key_groups.get(state.name, [])
@@ -195,7 +189,7 @@ class _Purge:
         made = replace(
             self.operator,
             states=[counted.get(one.name, one) for one in self.operator.states],
-            tables=[record if one is self.table else one for one in self.operator.tables],
+            tables=tables,
         )
         return made, sum(one.written for one in results)
 
@@ -203,7 +197,7 @@ class _Purge:
         """The files with the unit's rows that a predicate leaves."""
         if self.staged is None:
             return None
-        return staged_files(self.lake.table(self.table.path).directory, self.staged, unit)
+        return staged_files(self.rewriting.table.directory, self.staged, unit)
 
 
 def _purge_slice(task: _Task) -> list[_Result]:

@@ -15,7 +15,7 @@ Source: `StateSerializerProvider`, `RegisteredKeyValueStateBackendMetaInfo`,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from state_core.formats.meta_info import (
@@ -149,7 +149,9 @@ def check_operators(
         after = declared.get(before.operator_id)
         if after is not None:
             verdicts += _check_keyed(before, after)
-            verdicts += _check_operator_states(before, after)
+            # a list or broadcast state that is not asked for any more is restored and kept
+            states = before.operator_states, after.operator_states
+            verdicts += _check_states(before.label, *states, check_operator_state)
         elif before.held:
             verdicts.append(StateVerdict(before.label, "", _missing(before, allow_missing)))
     return verdicts
@@ -160,16 +162,6 @@ def _missing(operator: OperatorSchema, allowed: bool) -> Compatibility:
         return Compatibility(Verdict.COMPATIBLE_AS_IS)
     rule = "the operator is gone, and Flink restores without it only with --allowNonRestoredState"
     return incompatible(operator.held, "nothing", rule)
-
-
-def _check_operator_states(old: OperatorSchema, new: OperatorSchema) -> list[StateVerdict]:
-    """Lists and broadcast states; one that is not asked for any more is restored and kept."""
-    verdicts = []
-    for name, before in old.operator_states.items():
-        after = new.operator_states.get(name)
-        result = as_is() if after is None else check_operator_state(before, after)
-        verdicts.append(StateVerdict(old.label, name, result))
-    return verdicts
 
 
 def check_operator_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
@@ -194,12 +186,21 @@ def _check_keyed(old: OperatorSchema, new: OperatorSchema) -> list[StateVerdict]
     if old.key is None or new.key is None:
         return []
     key = strict(new.key.resolve_schema_compatibility(old.key), "key")
-    verdicts = [StateVerdict(old.label, "", key.under("key"))]
-    for name, before in old.states.items():
-        after = new.states.get(name)
-        result = as_is() if after is None else _check_state(before, after)
-        verdicts.append(StateVerdict(old.label, name, result))
-    return verdicts
+    states = _check_states(old.label, old.states, new.states, _check_state)
+    return [StateVerdict(old.label, "", key.under("key")), *states]
+
+
+def _check_states(
+    operator: str,
+    old: Mapping[str, StateMetaInfo],
+    new: Mapping[str, StateMetaInfo],
+    check: Callable[[StateMetaInfo, StateMetaInfo], Compatibility],
+) -> list[StateVerdict]:
+    """A verdict for each of the old states; one that is not asked for stays as it is."""
+    return [
+        StateVerdict(operator, name, check(before, new[name]) if name in new else as_is())
+        for name, before in old.items()
+    ]
 
 
 def _check_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:

@@ -44,6 +44,7 @@ from tests.evolving_operators import (
     OLD_HOLDERS,
     REFUSED_HOLDERS,
     judged,
+    old_job_lake,
     recorded,
     subtask_lines,
 )
@@ -60,9 +61,7 @@ RULES = golden("operator-hashmap-canonical-snappy-p3-m128-flink2.3.0")
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake with the old job's savepoint."""
-    made = Lake(tmp_path / "lake")
-    import_as(made, evolving_savepoint("operator-old", tmp_path / "old"), "old")
-    return made
+    return old_job_lake(tmp_path)
 
 
 def change(state: str, spec: Any, expressions: Any = (), operator: str = "holders") -> ValueChange:

@@ -23,6 +23,7 @@ from tests.evolving_operators import (
     OLD_HOLDERS,
     REFUSED_HOLDERS,
     judged,
+    old_job_lake,
     recorded,
     subtask_lines,
     verdicts_of_flink,
@@ -38,9 +39,7 @@ RULES = golden("operator-hashmap-canonical-snappy-p3-m128-flink2.3.0")
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake with the old job's savepoint."""
-    made = Lake(tmp_path / "lake")
-    import_as(made, evolving_savepoint("operator-old", tmp_path / "old"), "old")
-    return made
+    return old_job_lake(tmp_path)
 
 
 def spec(types: dict[str, Any], to: Path) -> Path:
