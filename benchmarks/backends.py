@@ -39,9 +39,9 @@ from state_core.backends import (
     rocksdb_backend,
 )
 from state_core.backends.batches import encode_keys, get_many, put_many
-from state_core.filesystem import Directory
-from state_core.handles import KeyGroupRange
-from state_core.snapshot import StateKind
+from state_core.files.filesystem import Directory
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import StateKind
 
 BATCH = 1 << 17
 SMALL_MEMORY = 16 << 20

@@ -21,7 +21,7 @@ import pyarrow.parquet
 
 from benchmarks.measuring import Row, compare, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
-from pipelines.bootstrap import bootstrap
+from pipelines.operations.bootstrap import bootstrap
 from state_core import open_snapshot
 
 ENTRIES = 5_000_000

@@ -34,8 +34,8 @@ from state_core.commit import (
     TaskStart,
     TaskStores,
 )
-from state_core.commit.rocksdb_store import rocksdb_spec
-from state_core.filesystem import Directory
+from state_core.commit.stores.rocksdb_store import rocksdb_spec
+from state_core.files.filesystem import Directory
 
 VALUE_BYTES = 100  # behind keys of 16, as RocksDB's own benchmark has it
 LINE_MB = 100

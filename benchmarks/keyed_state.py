@@ -9,9 +9,9 @@ from typing import Any
 from benchmarks.measuring import Row, compare, seconds
 from benchmarks.peer import StateProcessor
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog import Lake
-from pipelines.lake.exporting import export_snapshot
-from pipelines.lake.importing import import_snapshot
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.spark.engine import SparkEngine
 from state_core import open_snapshot
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from benchmarks.measuring import Row, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
-from pipelines.lake.catalog import Lake
-from pipelines.lake.changes import ValueChange
-from pipelines.lake.importing import import_snapshot
-from pipelines.lake.migrating import migrate_snapshot
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.changes import ValueChange
+from pipelines.lake.edit.migrating import migrate_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.session import open_session
 from state_core.serializers.type_spec import parse_type

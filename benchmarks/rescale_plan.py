@@ -15,24 +15,24 @@ import pyarrow as pa
 
 from benchmarks.measuring import Row, print_table, rate, seconds
 from state_core import open_snapshot
-from state_core.filesystem import InlineSource
-from state_core.formats.meta_info import StateMetaInfo, read_state_meta_info
-from state_core.formats.operator_file import (
+from state_core.files.filesystem import InlineSource
+from state_core.files.wire import DataInput
+from state_core.formats.layout.meta_info import StateMetaInfo, read_state_meta_info
+from state_core.formats.operator_state.operator_file import (
     CURRENT_VERSION,
     OperatorFile,
     OperatorHeader,
     read_operator_header,
 )
-from state_core.formats.operator_states import encode_operator_file, operator_layout
-from state_core.handles import DistributionMode, OperatorHandle
-from state_core.redistribution import (
+from state_core.formats.operator_state.operator_states import encode_operator_file, operator_layout
+from state_core.model.handles import DistributionMode, OperatorHandle
+from state_core.model.redistribution import (
     ElementSlice,
     OperatorPart,
     plan_key_groups,
     plan_operator_state,
 )
-from state_core.wire import DataInput
-from tests.golden_cases import golden_cases
+from tests.support.savepoints.golden_cases import golden_cases
 
 ENTRIES = 10_000_000
 KEY_GROUPS = 1 << 15

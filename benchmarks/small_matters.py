@@ -20,7 +20,7 @@ def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     print(*(line.split()[1] for line in lines if line.startswith("VmHWM")), file=sys.stderr)
 atexit.register(peak)
-from pipelines.cli import main
+from pipelines.cli.main import main
 main()
 """
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers import (
     Decoder,
     SimpleTypeSerializerSnapshot,
@@ -17,7 +18,6 @@ from state_core.serializers import (
     register,
     register_decoder,
 )
-from state_core.wire import DataInput, DataOutput
 
 
 class PointSerializer(TypeSerializer):

@@ -19,11 +19,11 @@ deserialization; a path or a length in it is data to be checked, not a command.
 """
 
 from state_core.errors import StateError
-from state_core.formats.new_snapshot import write_snapshot
-from state_core.formats.new_states import NewKeyedState, NewOperator, NewOperatorState
 from state_core.formats.reader import open_snapshot
-from state_core.handles import KeyGroupRange
-from state_core.snapshot import KeyedState, Operator, Snapshot, StateKind
+from state_core.formats.writing.new_snapshot import write_snapshot
+from state_core.formats.writing.new_states import NewKeyedState, NewOperator, NewOperatorState
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import KeyedState, Operator, Snapshot, StateKind
 
 __all__ = [
     "KeyGroupRange",

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from state_core.serializers import decoders, plugins, registry
-from tests.golden_cases import GOLDEN
+from state_core.serializers.framework import plugins, registry
+from state_core.serializers.opaque import decoders
+from tests.support.savepoints.golden_cases import GOLDEN
 
 settings.register_profile(
     "fast",

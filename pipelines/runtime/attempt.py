@@ -21,12 +21,16 @@ from pipelines.runtime.subtasks import (
     run_subtask,
 )
 from state_core import open_snapshot
-from state_core.backends.operator_state import assign_operator_state
+from state_core.backends.states.operator_state import assign_operator_state
 from state_core.commit import CheckpointV2
-from state_core.filesystem import Directory
-from state_core.formats.metadata import CheckpointMetadata, OperatorState, SubtaskState
-from state_core.formats.writer import SavepointDirectory
-from state_core.operator_ids import operator_id_of_uid
+from state_core.files.filesystem import Directory
+from state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+)
+from state_core.formats.writing.writer import SavepointDirectory
+from state_core.model.operator_ids import operator_id_of_uid
 from state_core.process import Job
 from state_core.process.jobs import OperatorNode, SourceNode
 

@@ -30,17 +30,17 @@ from state_core.commit import (
     TaskContext,
     TaskStores,
 )
-from state_core.commit.records import BLOB_STORE_FACTORY
+from state_core.commit.records.records import BLOB_STORE_FACTORY
 from state_core.errors import CommitError
-from state_core.filesystem import Directory
-from state_core.formats.metadata import (
+from state_core.files.filesystem import Directory
+from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.handles import KeyGroupsHandle, RelativeHandle
+from state_core.model.handles import KeyGroupsHandle, RelativeHandle
 
 __all__ = [
     "SNAPSHOT_FACTORY",

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from pipelines.runtime.sources import Split, batches_of
 from state_core.declarations.jobs import StreamKind
 from state_core.errors import KeyGroupError, LakeError, StateError
-from state_core.filesystem import Directory
-from state_core.key_groups import key_group_ranges, key_groups_of_hashes
+from state_core.files.filesystem import Directory
+from state_core.model.key_groups import key_group_ranges, key_groups_of_hashes
 from state_core.process.jobs import Input, OperatorNode
-from state_core.serializers.base import TypeSerializer
+from state_core.serializers.framework.base import TypeSerializer
 
 __all__ = ["GROUP", "KEY", "Channel", "ExchangeTask", "Exchanged", "exchange", "records_of"]
 

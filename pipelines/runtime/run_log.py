@@ -23,7 +23,7 @@ from typing import Any
 
 from state_core.commit import CheckpointId
 from state_core.errors import ConflictError, CorruptSnapshotError
-from state_core.filesystem import Directory
+from state_core.files.filesystem import Directory
 
 __all__ = ["Plan", "Prepared", "RunLog"]
 

@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.attempts import is_alive
-from pipelines.lake.catalog import Lake
-from pipelines.lake.commit_measures import CommitReports
-from pipelines.lake.exporting import export_snapshot
-from pipelines.lake.importing import import_snapshot
-from pipelines.lake.legality import check_declared, held_of_record
+from pipelines.lake.catalog.attempts import is_alive
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.commits.commit_measures import CommitReports
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.verify.legality import check_declared, held_of_record
 from pipelines.runtime.attempt import Attempt, output_directory
 from pipelines.runtime.backups import (
     SNAPSHOT_FACTORY,
@@ -41,12 +41,12 @@ from pipelines.runtime.backups import (
 from pipelines.runtime.run_log import Plan, Prepared, RunLog
 from pipelines.runtime.sinks import commit_output, discard_attempts
 from pipelines.runtime.sources import latest_offset, splits_between
+from state_core.checks.legality import listed
 from state_core.commit import CheckpointV2
-from state_core.commit.records import BLOB_STORE_FACTORY
+from state_core.commit.records.records import BLOB_STORE_FACTORY
 from state_core.errors import CommitError, LegalityError, NotFoundError, StateError
-from state_core.filesystem import Directory
-from state_core.formats.metadata import OperatorState, write_metadata
-from state_core.legality import listed
+from state_core.files.filesystem import Directory
+from state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
 from state_core.process import Job
 
 __all__ = ["STEPS", "RunOptions", "RunResult", "run_job"]

@@ -30,15 +30,15 @@ from state_core.backends import (
     restore_backend,
     rocksdb_backend,
 )
-from state_core.backends.operator_state import AssignedElements
+from state_core.backends.states.operator_state import AssignedElements
 from state_core.commit import CheckpointId, CheckpointV2
 from state_core.declarations.jobs import sides_of
 from state_core.errors import EncodeError, ProcessError, StateError
-from state_core.filesystem import Directory
-from state_core.formats.metadata import OperatorState, SubtaskState
-from state_core.formats.state_files import StateFiles
-from state_core.handles import KeyedHandle, OperatorHandle
-from state_core.operator_ids import operator_id_of_uid
+from state_core.files.filesystem import Directory
+from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.model.handles import KeyedHandle, OperatorHandle
+from state_core.model.operator_ids import operator_id_of_uid
 from state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
 from state_core.process.jobs import OperatorNode
 from state_core.process.located_keys import locate_keys

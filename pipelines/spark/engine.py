@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pipelines.engine import Progress
 from pipelines.spark.session import open_session
 from state_core.errors import StateError
-from state_core.serializers.plugins import Plugin, loaded_plugins, restore_plugins
+from state_core.serializers.framework.plugins import Plugin, loaded_plugins, restore_plugins
 
 __all__ = ["SparkEngine"]
 

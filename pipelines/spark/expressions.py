@@ -9,15 +9,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pipelines.lake.catalog import Lake
-from pipelines.lake.changes import ValueChange
-from pipelines.lake.records import OperatorRecord, TableRecord
-from pipelines.lake.rewriting import ValueStaging
-from pipelines.lake.table_rows import parse_recorded
-from pipelines.lake.tables import DATA_DIRECTORY
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.changes import ValueChange
+from pipelines.lake.edit.rewriting import ValueStaging
+from pipelines.lake.tables.records import OperatorRecord, TableRecord
+from pipelines.lake.tables.table_rows import parse_recorded
+from pipelines.lake.tables.tables import DATA_DIRECTORY
 from pipelines.spark.sql import spark_path
 from state_core.errors import EncodeError, IncompatibleError
-from state_core.formats.operator_migration import element_layout, with_element_bytes
+from state_core.formats.rewriting.operator_migration import element_layout, with_element_bytes
 
 __all__ = ["STAGED", "expression_staging", "value_expression"]
 

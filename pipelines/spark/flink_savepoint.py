@@ -38,11 +38,11 @@ from pyspark.sql.types import StructType
 
 from state_core.errors import NotFoundError, StateError
 from state_core.formats import open_snapshot
-from state_core.formats.keyed_states import parse_keyed_state
-from state_core.handles import KeyGroupRange
-from state_core.key_groups import key_groups_of_hashes
-from state_core.serializers.plugins import load_plugin
-from state_core.snapshot import KeyedState, Operator, StateKind, plan_slices
+from state_core.formats.layout.keyed_states import parse_keyed_state
+from state_core.model.handles import KeyGroupRange
+from state_core.model.key_groups import key_groups_of_hashes
+from state_core.model.snapshot import KeyedState, Operator, StateKind, plan_slices
+from state_core.serializers.framework.plugins import load_plugin
 
 __all__ = ["FlinkSavepointDataSource", "register"]
 

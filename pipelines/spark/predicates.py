@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from pipelines.lake.catalog import Lake
-from pipelines.lake.purging import Staging
-from pipelines.lake.records import TableRecord
-from pipelines.lake.tables import DATA_DIRECTORY
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.purging import Staging
+from pipelines.lake.tables.records import TableRecord
+from pipelines.lake.tables.tables import DATA_DIRECTORY
 from pipelines.spark.sql import spark_path
 from state_core.errors import EncodeError
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.lake.catalog import Lake
-from pipelines.lake.records import SnapshotRecord
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import NotFoundError
 
 __all__ = ["resolve_names", "run_sql", "table_names"]

@@ -8,14 +8,14 @@ from __future__ import annotations
 import pyarrow.parquet
 from pyspark.daemon import manager
 
-import pipelines.lake.export_slice
-import pipelines.lake.import_slice
+import pipelines.lake.export.export_slice
+import pipelines.lake.ingest.import_slice
 from state_core.kernels import decode, encode, hashing, scan, skip
 from state_core.kernels.compiler import Kernel
 
 __all__ = ["preload"]
 
-MODULES = (pyarrow.parquet, pipelines.lake.import_slice, pipelines.lake.export_slice)
+MODULES = (pyarrow.parquet, pipelines.lake.ingest.import_slice, pipelines.lake.export.export_slice)
 
 
 def preload() -> int:

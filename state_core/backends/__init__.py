@@ -19,14 +19,14 @@ Spec: FLIP-41.
 """
 
 from state_core.backends.backend import KeyedStateBackend
-from state_core.backends.configuration import BackendConfiguration
-from state_core.backends.descriptors import StateDescriptor, TimeToLive
-from state_core.backends.heap import heap_backend
-from state_core.backends.operator_state import OperatorStateBackend, assign_operator_state
+from state_core.backends.heap.heap_backend import heap_backend
 from state_core.backends.restoring import restore_backend
-from state_core.backends.rocksdb import rocksdb_backend
-from state_core.backends.snapshots import SnapshotTarget, SnapshotTask
-from state_core.backends.timers import InternalTimerService, Timer
+from state_core.backends.rocksdb.rocksdb_backend import rocksdb_backend
+from state_core.backends.states.configuration import BackendConfiguration
+from state_core.backends.states.descriptors import StateDescriptor, TimeToLive
+from state_core.backends.states.operator_state import OperatorStateBackend, assign_operator_state
+from state_core.backends.states.snapshots import SnapshotTarget, SnapshotTask
+from state_core.backends.states.timers import InternalTimerService, Timer
 
 __all__ = [
     "BackendConfiguration",

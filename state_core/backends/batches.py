@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_core.backends.backend import AnyState, KeyedStateBackend
-from state_core.backends.states import MapState, State
-from state_core.backends.tables import ListTable, ValueTable, cut_pieces
-from state_core.backends.ttl import LastAccess
+from state_core.backends.states.states import MapState, State
+from state_core.backends.states.tables import ListTable, ValueTable, cut_pieces
+from state_core.backends.states.ttl import LastAccess
 from state_core.errors import EncodeError, KeyGroupError
-from state_core.formats.keyed_layout import KeyedLayout
-from state_core.formats.rehash import assign_key_groups
-from state_core.formats.unified_encode import StateRows
-from state_core.serializers.columns import Cursor, I64Array, U8Array
-from state_core.snapshot import StateKind
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.writing.rehash import assign_key_groups
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.snapshot import StateKind
+from state_core.serializers.framework.columns import Cursor, I64Array, U8Array
 
 __all__ = ["KeyBatch", "encode_keys", "get_many", "put_many"]
 

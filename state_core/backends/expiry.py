@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from state_core.backends.backend import KeyedStateBackend
-from state_core.backends.states import AggregatingState, ListState, MapState, ReducingState
-from state_core.backends.tables import DELIMITER
-from state_core.backends.ttl import (
+from state_core.backends.states.states import AggregatingState, ListState, MapState, ReducingState
+from state_core.backends.states.tables import DELIMITER
+from state_core.backends.states.ttl import (
     LastAccess,
     TtlAggregatingState,
     TtlListState,
@@ -22,9 +22,9 @@ from state_core.backends.ttl import (
     TtlReducingState,
     TtlValueState,
 )
-from state_core.handles import KeyGroupRange
-from state_core.serializers.collections import DelimitedListSerializer
-from state_core.wire import DataInput, DataOutput
+from state_core.files.wire import DataInput, DataOutput
+from state_core.model.handles import KeyGroupRange
+from state_core.serializers.composite.collections import DelimitedListSerializer
 
 __all__ = ["remove_expired"]
 

@@ -7,7 +7,7 @@
 `interfaces`            what a state backend is, and the order of calls
 `memory_backend`        copies in memory: the test double
 `blob_backend`          new files alone, over any file system; `blob_store`, `snapshot_index`
-`changelog_backend`     every put and delete; `changelog` (in Delta: `pipelines.lake.changelog`)
+`changelog_backend`     every put and delete; `changelog` (in Delta: `pipelines.lake.commits.changelog`)
 `kafka`                 checkpoints and changelogs in topics; imported by who wants it
 `stores`                stores of keys and values, persistent or not; `rocksdb_store`,
                         `task_stores`, `local_disk`, `durable_writing`
@@ -21,29 +21,32 @@
 Spec: Samza's SEP-28, "State Backend Interface and Checkpointing Improvements"; `docs/commit.md`.
 """
 
-from state_core.commit.blob_backend import BlobStoreBackend
-from state_core.commit.blob_store import BlobStore, FileSystemBlobStore, MemoryBlobStore
-from state_core.commit.changelog import Changelog, Changelogs, FileChangelogs, MemoryChangelogs
-from state_core.commit.changelog_backend import ChangelogBackend
-from state_core.commit.checkpoint_log import (
-    CheckpointLog,
-    FileCheckpointLog,
-    LogRecord,
-    MemoryCheckpointLog,
+from state_core.commit.backends.blob_backend import BlobStoreBackend
+from state_core.commit.backends.blob_store import BlobStore, FileSystemBlobStore, MemoryBlobStore
+from state_core.commit.backends.changelog import (
+    Changelog,
+    Changelogs,
+    FileChangelogs,
+    MemoryChangelogs,
 )
-from state_core.commit.checkpoint_reading import CheckpointManager
-from state_core.commit.decisions import CommitDecision, RestoreDecision, RestoreSource, pool_size
-from state_core.commit.interfaces import (
+from state_core.commit.backends.changelog_backend import ChangelogBackend
+from state_core.commit.backends.memory_backend import MemoryBackend
+from state_core.commit.contract.interfaces import (
     StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
     TaskRestoreManager,
 )
-from state_core.commit.local_disk import LocalDisk, MemoryDisk, PosixDisk
-from state_core.commit.measures import CommitMeasures
-from state_core.commit.memory_backend import MemoryBackend
-from state_core.commit.records import (
+from state_core.commit.contract.measures import CommitMeasures
+from state_core.commit.records.checkpoint_log import (
+    CheckpointLog,
+    FileCheckpointLog,
+    LogRecord,
+    MemoryCheckpointLog,
+)
+from state_core.commit.records.checkpoint_reading import CheckpointManager
+from state_core.commit.records.records import (
     ChangelogMarker,
     Checkpoint,
     CheckpointId,
@@ -52,11 +55,23 @@ from state_core.commit.records import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from state_core.commit.settings import CommitSettings, StoreSettings
-from state_core.commit.stores import KeyValueStore, MemoryStore, PersistentStore, SegmentStore
-from state_core.commit.task_commit import TaskCommit
-from state_core.commit.task_start import StartedTask, TaskStart
-from state_core.commit.task_stores import StoreSpec, TaskStores
+from state_core.commit.stores.local_disk import LocalDisk, MemoryDisk, PosixDisk
+from state_core.commit.stores.stores import (
+    KeyValueStore,
+    MemoryStore,
+    PersistentStore,
+    SegmentStore,
+)
+from state_core.commit.stores.task_stores import StoreSpec, TaskStores
+from state_core.commit.tasks.decisions import (
+    CommitDecision,
+    RestoreDecision,
+    RestoreSource,
+    pool_size,
+)
+from state_core.commit.tasks.settings import CommitSettings, StoreSettings
+from state_core.commit.tasks.task_commit import TaskCommit
+from state_core.commit.tasks.task_start import StartedTask, TaskStart
 
 __all__ = [
     "BlobStore",

@@ -9,7 +9,7 @@ from enum import Enum
 from state_core.declarations.states import StateDeclaration
 from state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
 from state_core.errors import DeclarationError
-from state_core.key_groups import MAX_PARALLELISM_LIMIT
+from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
 __all__ = [
     "JobDeclaration",
@@ -53,7 +53,7 @@ def sides_of(inputs: tuple[StreamKind, ...]) -> tuple[Side, ...]:
 
 @dataclass(frozen=True)
 class OperatorDeclaration:
-    """One process function in its place; whether it is legal is `state_core.legality`'s to say.
+    """One process function in its place; whether it is legal is `state_core.checks.legality`'s to say.
 
     Attributes:
         uid: By which its state is found in a savepoint.

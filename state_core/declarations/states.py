@@ -29,8 +29,8 @@ from typing import ClassVar
 from state_core.declarations.functions import FunctionReference
 from state_core.declarations.type_descriptors import TypeDescriptor
 from state_core.errors import DeclarationError
-from state_core.snapshot import TIMER_PREFIX
-from state_core.wire import encode_modified_utf8
+from state_core.files.wire import encode_modified_utf8
+from state_core.model.snapshot import TIMER_PREFIX
 
 __all__ = [
     "KINDS",

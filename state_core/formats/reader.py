@@ -15,10 +15,9 @@ from state_core.errors import (
     StateError,
     UnsupportedFormatError,
 )
-from state_core.filesystem import Directory
-from state_core.formats.checkpoint_properties import describe_properties
-from state_core.formats.keyed_files import is_timers, open_keyed, open_raw_timers
-from state_core.formats.metadata import (
+from state_core.files.filesystem import Directory
+from state_core.formats.keyed.keyed_files import is_timers, open_keyed, open_raw_timers
+from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
@@ -27,11 +26,12 @@ from state_core.formats.metadata import (
     read_metadata,
     subtask_bytes,
 )
-from state_core.formats.operator_reader import open_non_keyed, open_operator_files
-from state_core.formats.state_files import StateFiles
-from state_core.handles import KeyGroupsHandle, KeyGroupsKind
-from state_core.operator_ids import operator_id_of_uid
-from state_core.snapshot import KeyedFile, KeyedState, Operator, Snapshot
+from state_core.formats.metadata.checkpoint_properties import describe_properties
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.operator_state.operator_reader import open_non_keyed, open_operator_files
+from state_core.model.handles import KeyGroupsHandle, KeyGroupsKind
+from state_core.model.operator_ids import operator_id_of_uid
+from state_core.model.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 
 __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
 

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from state_core.checks.legality import require_legal
 from state_core.declarations.jobs import (
     JobDeclaration,
     OperatorDeclaration,
@@ -28,8 +29,7 @@ from state_core.declarations.jobs import (
 )
 from state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
 from state_core.errors import DeclarationError
-from state_core.key_groups import check_parallelism
-from state_core.legality import require_legal
+from state_core.model.key_groups import check_parallelism
 from state_core.process.functions import (
     OneInputBatchProcessFunction,
     OneInputStreamProcessFunction,
@@ -189,7 +189,7 @@ class Job:
         return Stream(self, Input(name, 0, StreamKind.NON_KEYED))
 
     def declaration(self) -> JobDeclaration:
-        """What it declares; legal, or `require_legal` of `state_core.legality` says what is not."""
+        """What it declares; legal, or `require_legal` of `state_core.checks.legality` says what is not."""
         return JobDeclaration(self.name, tuple(one.declaration for one in self.operators.values()))
 
     def build(self) -> Job:

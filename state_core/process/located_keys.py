@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from state_core.backends import KeyedStateBackend
-from state_core.backends.tables import cut_pieces
+from state_core.backends.states.tables import cut_pieces
 from state_core.errors import KeyGroupError
-from state_core.serializers.columns import ALL_PRESENT, Target
+from state_core.serializers.framework.columns import ALL_PRESENT, Target
 
 __all__ = ["LocatedKeys", "locate_keys"]
 

@@ -3,7 +3,7 @@
 An undeclared state and an illegal access are errors. A state that is declared and legal, but of
 which there is none here, is None: one of a partition where no partition is the current one.
 
-Source: `org.apache.flink.datastream.api.context.StateManager`; the rules are `state_core.legality`.
+Source: `org.apache.flink.datastream.api.context.StateManager`; the rules are `state_core.checks.legality`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from state_core.checks.legality import Access, access, refusal
 from state_core.declarations.jobs import OperatorDeclaration, Side
 from state_core.declarations.states import RedistributionMode, StateDeclaration
 from state_core.errors import LegalityError
-from state_core.legality import Access, access, refusal
 
 __all__ = ["ReadOnlyBroadcastState", "StateManager", "States"]
 

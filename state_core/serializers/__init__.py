@@ -41,48 +41,42 @@ Importing this package registers them all. Users add theirs with `register` (a s
 `register_decoder` (for values of a class that is not understood): see `docs/types.md`.
 """
 
-from state_core.serializers import (
+from state_core.serializers.avro import serializer as avro
+from state_core.serializers.basic import big_numbers, enums, numbers, text, times, values
+from state_core.serializers.composite import (
     arrays,
-    avro,
-    big_numbers,
-    cep,
     collections,
-    enums,
-    joins,
     namespaces,
-    numbers,
-    opaque,
     optionals,
     pojo_snapshot,
-    row_data,
-    scala,
-    scala_enums,
-    sinks,
-    stream_elements,
     structs,
+    wrappers,
+)
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    register,
+    registered_classes,
+    write_serializer_snapshot,
+)
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    SimpleTypeSerializerSnapshot,
+    simple_snapshot,
+)
+from state_core.serializers.opaque import opaque_bytes as opaque
+from state_core.serializers.opaque.decoders import Decoder, register_decoder
+from state_core.serializers.operators import cep, joins, sinks, stream_elements
+from state_core.serializers.scala import enums as scala_enums
+from state_core.serializers.scala import serializers as scala
+from state_core.serializers.sql import (
+    row_data,
     table_collections,
     table_data,
     table_structures,
     table_timestamps,
     table_variants,
     table_views,
-    text,
-    times,
-    values,
-    wrappers,
-)
-from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.decoders import Decoder, register_decoder
-from state_core.serializers.registry import (
-    read_serializer_snapshot,
-    register,
-    registered_classes,
-    write_serializer_snapshot,
-)
-from state_core.serializers.snapshots import (
-    CompositeTypeSerializerSnapshot,
-    SimpleTypeSerializerSnapshot,
-    simple_snapshot,
 )
 
 __all__ = [

@@ -18,28 +18,31 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from state_core.errors import EncodeError
-from state_core.serializers import plugins
-from state_core.serializers.arrays import (
+from state_core.serializers.avro.serializer import AvroSerializerSnapshot
+from state_core.serializers.basic.enums import EnumSerializerSnapshot
+from state_core.serializers.composite.arrays import (
     GenericArraySerializerSnapshot,
     SetSerializerSnapshot,
 )
-from state_core.serializers.avro import AvroSerializerSnapshot
-from state_core.serializers.base import TypeSerializerSnapshot
-from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
-from state_core.serializers.enums import EnumSerializerSnapshot
-from state_core.serializers.logical_type_parser import parse_logical_type
-from state_core.serializers.optionals import (
+from state_core.serializers.composite.collections import (
+    ListSerializerSnapshot,
+    MapSerializerSnapshot,
+)
+from state_core.serializers.composite.optionals import (
     JavaEitherSerializerSnapshot,
     NullableSerializerSnapshot,
 )
-from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.registry import changes, registered_classes
-from state_core.serializers.row_data import RowDataSerializerSnapshot
-from state_core.serializers.snapshots import (
+from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from state_core.serializers.composite.structs import RowSerializerSnapshot, TupleSerializerSnapshot
+from state_core.serializers.framework import plugins
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.registry import changes, registered_classes
+from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     SimpleTypeSerializerSnapshot,
 )
-from state_core.serializers.structs import RowSerializerSnapshot, TupleSerializerSnapshot
+from state_core.serializers.sql.row_data import RowDataSerializerSnapshot
+from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 
 __all__ = ["TypeSpec", "parse_type", "simple_types"]
 

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from pipelines.lake.catalog import Lake
-from pipelines.lake.importing import import_snapshot
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.importing import import_snapshot
 from state_core.errors import StateError
-from tests.golden_cases import golden_cases
 from tests.integration.flink.oracle import FlinkOracle
 from tests.integration.s3.proxy import ENVIRONMENT, S3Proxy
+from tests.support.savepoints.golden_cases import golden_cases
 
 
 @pytest.fixture(scope="session")

@@ -8,21 +8,21 @@ import pyarrow as pa
 import pytest
 
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog import Lake
-from pipelines.lake.changes import ValueChange
-from pipelines.lake.exporting import export_snapshot
-from pipelines.lake.importing import import_snapshot
-from pipelines.lake.migrating import migrate_snapshot
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.changes import ValueChange
+from pipelines.lake.edit.migrating import migrate_snapshot
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
 from state_core import open_snapshot
-from state_core.formats.keyed_states import value_snapshot
-from state_core.formats.meta_info import read_state_meta_info
-from state_core.serializers.compatibility import Verdict
-from state_core.serializers.numbers import SNAPSHOTS, IntSerializer
-from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
-from state_core.snapshot import Snapshot
-from state_core.wire import DataInput
-from tests.expected_contents import UIDS, assert_contents, open_golden, tables_of
-from tests.golden_cases import GoldenCase, golden_cases
+from state_core.files.wire import DataInput
+from state_core.formats.layout.keyed_states import value_snapshot
+from state_core.formats.layout.meta_info import read_state_meta_info
+from state_core.model.snapshot import Snapshot
+from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer
+from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from state_core.serializers.framework.compatibility import Verdict
+from tests.support.savepoints.expected_contents import UIDS, assert_contents, open_golden, tables_of
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases("pojo", form="canonical")
 every_case = pytest.mark.parametrize("golden", CASES, ids=[one.name for one in CASES])

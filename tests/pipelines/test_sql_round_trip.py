@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog import Lake
-from pipelines.lake.exporting import export_snapshot
-from pipelines.lake.importing import import_snapshot
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
 from state_core import open_snapshot
-from tests.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases("sql", "queries")
 MOVABLE = golden_cases("sql")  # the others' window operators have operator state beside

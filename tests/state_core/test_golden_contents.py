@@ -7,12 +7,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from state_core.formats.keyed_states import parse_keyed_state
-from state_core.handles import KeyGroupRange
-from state_core.key_groups import key_group_ranges, key_groups_of_hashes
-from state_core.snapshot import KeyedState, Operator, StateKind
-from tests.expected_contents import FAR, UIDS, assert_contents, open_golden, tables_of
-from tests.golden_cases import GoldenCase, golden_cases
+from state_core.formats.layout.keyed_states import parse_keyed_state
+from state_core.model.handles import KeyGroupRange
+from state_core.model.key_groups import key_group_ranges, key_groups_of_hashes
+from state_core.model.snapshot import KeyedState, Operator, StateKind
+from tests.support.savepoints.expected_contents import (
+    FAR,
+    UIDS,
+    assert_contents,
+    open_golden,
+    tables_of,
+)
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases(*UIDS)
 KINDS = golden_cases("kinds")

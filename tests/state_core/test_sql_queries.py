@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from state_core import open_snapshot
-from state_core.formats.keyed_states import parse_keyed_state
-from state_core.key_groups import key_groups_of_hashes
+from state_core.formats.layout.keyed_states import parse_keyed_state
+from state_core.model.key_groups import key_groups_of_hashes
+from state_core.model.snapshot import KeyedState, Operator
 from state_core.serializers import registered_classes
-from state_core.snapshot import KeyedState, Operator
-from tests.golden_cases import golden_cases
+from tests.support.savepoints.golden_cases import golden_cases
 
 (GOLDEN,) = golden_cases("queries")
 OPERATORS = [one for one in open_snapshot(GOLDEN.snapshot).operators if one.keyed_states]

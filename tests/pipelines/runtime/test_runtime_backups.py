@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.catalog import Lake
-from pipelines.lake.commit_measures import CommitReports
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.commits.commit_measures import CommitReports
 from pipelines.runtime import RunOptions, run_job
 from pipelines.runtime.backups import SNAPSHOT_FACTORY, checkpoint_manager
 from state_core.commit import CheckpointV2
-from state_core.commit.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
-from state_core.filesystem import Directory
-from tests.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
+from state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
+from state_core.files.filesystem import Directory
+from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
 alerts = alerts_module()
 

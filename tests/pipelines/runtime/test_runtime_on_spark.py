@@ -8,10 +8,17 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.catalog import Lake
+from pipelines.lake.catalog.catalog import Lake
 from pipelines.runtime import RunOptions, run_job
-from state_core.serializers.plugins import load_plugin
-from tests.alert_orders import EXAMPLE, expected, feed, orders_of, sink_rows, state_rows
+from state_core.serializers.framework.plugins import load_plugin
+from tests.support.jobs.alert_orders import (
+    EXAMPLE,
+    expected,
+    feed,
+    orders_of,
+    sink_rows,
+    state_rows,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_registry")]
 

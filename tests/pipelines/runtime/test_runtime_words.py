@@ -12,12 +12,12 @@ from types import ModuleType
 
 import pytest
 
-from pipelines.lake.catalog import Lake
-from pipelines.lake.importing import import_snapshot
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.runtime import RunOptions, run_job
-from tests.alert_orders import example_module, sink_rows, state_rows
-from tests.expected_contents import UIDS
-from tests.golden_cases import golden_cases
+from tests.support.jobs.alert_orders import example_module, sink_rows, state_rows
+from tests.support.savepoints.expected_contents import UIDS
+from tests.support.savepoints.golden_cases import golden_cases
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "words.py"
 WORDS = ["größe", "to", "be", "or", "not", "Question", "slings"]

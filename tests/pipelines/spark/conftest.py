@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.lake.catalog import Lake
-from pipelines.lake.importing import import_snapshot
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.spark.session import open_session
-from tests.golden_cases import GOLDEN
+from tests.support.savepoints.golden_cases import GOLDEN
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.bootstrap import bootstrap
+from pipelines.operations.bootstrap import bootstrap
 from state_core import open_snapshot
 from state_core.errors import EncodeError, StateError, UnreadableTableError
-from tests.command import run
-from tests.lakes import entries
+from tests.support.command import run
+from tests.support.lakes import entries
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from state_core import open_snapshot
-from tests.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 pytestmark = pytest.mark.spark
 

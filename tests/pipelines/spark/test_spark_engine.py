@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.cli import main
-from pipelines.lake import importing
-from pipelines.lake.catalog import Lake
-from pipelines.lake.exporting import export_snapshot
-from pipelines.lake.importing import import_snapshot
-from pipelines.lake.records import SnapshotRecord
+from pipelines.cli.main import main
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest import importing
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.spark.engine import SparkEngine
 from state_core.errors import CorruptSnapshotError, StateError
-from tests.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 pytestmark = pytest.mark.spark
 

@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.lake import importing, operator_tables, redistributing
-from pipelines.lake.catalog import Lake
-from pipelines.lake.exporting import export_snapshot
-from pipelines.lake.importing import import_snapshot
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export import redistributing
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest import importing
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables import operator_tables
 from pipelines.spark.engine import SparkEngine
 from state_core import open_snapshot
-from state_core.snapshot import Snapshot
-from tests.command import run
-from tests.golden_cases import GoldenCase
-from tests.operator_contents import (
+from state_core.model.snapshot import Snapshot
+from tests.support.command import run
+from tests.support.savepoints.golden_cases import GoldenCase
+from tests.support.savepoints.operator_contents import (
     OPERATOR_CASES,
     UIDS,
     assert_dealt_out,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.lake.catalog import Lake
+from pipelines.lake.catalog.catalog import Lake
 from state_core import open_snapshot
-from tests.command import run
-from tests.lakes import KINDS, assert_whole, entries, exported, files_of, golden, import_as
+from tests.support.command import run
+from tests.support.lakes import KINDS, assert_whole, entries, exported, files_of, golden, import_as
 
 pytestmark = pytest.mark.spark
 OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot

@@ -62,7 +62,7 @@ class TestSession:
         def loaded(_: object) -> list[bool]:
             import sys  # noqa: PLC0415 - what the worker has, not what is here
 
-            return ["pipelines.lake.import_slice" in sys.modules, "numba" in sys.modules]
+            return ["pipelines.lake.ingest.import_slice" in sys.modules, "numba" in sys.modules]
 
         assert spark.conf.get("spark.python.daemon.module") == "pipelines.spark.worker_daemon"
         assert spark.sparkContext.parallelize([0], 1).map(loaded).collect() == [[True, True]]

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.cli import main
-from pipelines.lake.catalog import Lake
-from pipelines.lake.committing import commit_snapshot
-from pipelines.lake.exporting import export_snapshot
-from pipelines.lake.importing import import_snapshot
+from pipelines.cli.main import main
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.committing import commit_snapshot
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.spark.sql import resolve_names, run_sql
 from state_core import open_snapshot
 from state_core.errors import KeyGroupError
-from tests.golden_cases import golden_cases
+from tests.support.savepoints.golden_cases import golden_cases
 
 pytestmark = pytest.mark.spark
 

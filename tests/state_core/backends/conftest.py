@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from state_core.backends import BackendConfiguration, KeyedStateBackend
-from state_core.handles import KeyGroupRange
-from tests.backend_cases import BACKENDS, Clock, MakeBackend
+from state_core.model.handles import KeyGroupRange
+from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend
 
 
 @pytest.fixture(params=sorted(BACKENDS))

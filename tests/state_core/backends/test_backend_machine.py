@@ -31,9 +31,9 @@ from state_core.backends import (
     SnapshotTask,
     Timer,
 )
-from state_core.filesystem import Directory
-from state_core.handles import KeyGroupRange
-from tests.backend_cases import BACKENDS, descriptor, restored_at
+from state_core.files.filesystem import Directory
+from state_core.model.handles import KeyGroupRange
+from tests.support.jobs.backend_cases import BACKENDS, descriptor, restored_at
 
 KINDS = ("value", "list", "map", "reducing", "aggregating")
 KEYS = ["", "a", "ab", "a\0", "größe", "x" * 130, "b", "c", "d"]

@@ -18,9 +18,9 @@ from state_core.backends import (
 )
 from state_core.backends.batches import encode_keys, get_many, put_many
 from state_core.errors import EncodeError, KeyGroupError
-from state_core.handles import KeyGroupRange
-from state_core.snapshot import StateKind
-from tests.backend_cases import BACKENDS, Clock, MakeBackend, descriptor
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import StateKind
+from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend, descriptor
 
 LIFE = 100
 

@@ -16,15 +16,15 @@ from state_core.backends import (
     StateDescriptor,
     restore_backend,
 )
-from state_core.backends.states import written
-from state_core.filesystem import Directory
-from state_core.handles import KeyGroupRange
-from state_core.serializers.base import TypeSerializer
-from state_core.snapshot import StateKind
-from state_core.wire import DataInput
-from tests.backend_cases import BACKENDS
-from tests.library_samples import any_samples
-from tests.serializer_samples import Sample
+from state_core.backends.states.states import written
+from state_core.files.filesystem import Directory
+from state_core.files.wire import DataInput
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import StateKind
+from state_core.serializers.framework.base import TypeSerializer
+from tests.support.jobs.backend_cases import BACKENDS
+from tests.support.serializers.library_samples import any_samples
+from tests.support.serializers.serializer_samples import Sample
 
 KEYS = KeyGroupRange(0, 3)
 KINDS = (StateKind.VALUE, StateKind.LIST, StateKind.MAP)

@@ -20,15 +20,15 @@ from state_core.backends import (
     TimeToLive,
 )
 from state_core.backends.restoring import restore_backend
-from state_core.filesystem import Directory
-from state_core.formats.meta_info import read_serializer_entry
-from state_core.formats.state_files import StateFiles
-from state_core.key_groups import key_group_ranges
-from state_core.snapshot import Operator, StateKind
-from state_core.wire import DataInput
-from tests.backend_cases import BACKENDS, MakeBackend, descriptor, write_savepoint
-from tests.golden_cases import GoldenCase, golden_cases
-from tests.heap_timers import TIMER_KEYS, heap_timers
+from state_core.files.filesystem import Directory
+from state_core.files.wire import DataInput
+from state_core.formats.layout.meta_info import read_serializer_entry
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.model.key_groups import key_group_ranges
+from state_core.model.snapshot import Operator, StateKind
+from tests.support.jobs.backend_cases import BACKENDS, MakeBackend, descriptor, write_savepoint
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers
 
 Contents = dict[str, set[tuple[int, bytes, bytes]]]
 

@@ -11,15 +11,19 @@ from hypothesis import strategies as st
 
 from state_core import open_snapshot
 from state_core.backends import SnapshotTarget
-from state_core.backends.operator_state import OperatorStateBackend, assign_operator_state
+from state_core.backends.states.operator_state import OperatorStateBackend, assign_operator_state
 from state_core.errors import EncodeError, IncompatibleError
-from state_core.filesystem import Directory
-from state_core.formats.metadata import CheckpointMetadata, OperatorState, SubtaskState
-from state_core.formats.state_files import StateFiles
-from state_core.formats.writer import SavepointDirectory
-from state_core.handles import OperatorHandle
-from state_core.operator_ids import operator_id_of_uid
-from tests.golden_cases import golden_cases
+from state_core.files.filesystem import Directory
+from state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+)
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.writing.writer import SavepointDirectory
+from state_core.model.handles import OperatorHandle
+from state_core.model.operator_ids import operator_id_of_uid
+from tests.support.savepoints.golden_cases import golden_cases
 
 SPLIT, UNION, RULES = "split", "union", "rules"
 

@@ -16,10 +16,10 @@ from state_core.backends import (
 )
 from state_core.declarations import StateDeclarations
 from state_core.errors import CorruptSnapshotError, DeclarationError, IncompatibleError
-from state_core.filesystem import Directory
-from state_core.handles import KeyGroupRange
-from state_core.snapshot import StateKind
-from tests.backend_cases import MakeBackend, descriptor
+from state_core.files.filesystem import Directory
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import StateKind
+from tests.support.jobs.backend_cases import MakeBackend, descriptor
 
 ALL = KeyGroupRange(0, 127)
 OLD = {"pojo": "some.Class", "fields": {"a": "int", "b": "String", "c": "long"}}

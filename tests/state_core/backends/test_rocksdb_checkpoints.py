@@ -15,13 +15,13 @@ from state_core.backends import (
     restore_backend,
     rocksdb_backend,
 )
-from state_core.backends.keys import key_group_of
-from state_core.filesystem import Directory
-from state_core.formats.keyed_files import open_keyed
-from state_core.formats.state_files import StateFiles
-from state_core.handles import FileHandle, IncrementalHandle, KeyGroupRange
-from state_core.key_groups import key_group_ranges
-from tests.backend_cases import BACKENDS, descriptor, restored_at
+from state_core.backends.states.keys import key_group_of
+from state_core.files.filesystem import Directory
+from state_core.formats.keyed.keyed_files import open_keyed
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.model.handles import FileHandle, IncrementalHandle, KeyGroupRange
+from state_core.model.key_groups import key_group_ranges
+from tests.support.jobs.backend_cases import BACKENDS, descriptor, restored_at
 
 KEYS = 400
 ALL = KeyGroupRange(0, 127)

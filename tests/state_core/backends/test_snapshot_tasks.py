@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from state_core.backends import KeyedStateBackend, SnapshotTarget
-from state_core.backends.snapshots import SnapshotRun, merge_by_key_group
-from state_core.backends.tables import entries_of
+from state_core.backends.states.snapshots import SnapshotRun, merge_by_key_group
+from state_core.backends.states.tables import entries_of
 from state_core.errors import SnapshotError
-from state_core.filesystem import Directory
-from state_core.formats.writer import SavepointDirectory
-from tests.backend_cases import MakeBackend, descriptor, restored_at
+from state_core.files.filesystem import Directory
+from state_core.formats.writing.writer import SavepointDirectory
+from tests.support.jobs.backend_cases import MakeBackend, descriptor, restored_at
 
 
 class Counted:

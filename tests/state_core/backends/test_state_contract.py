@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from state_core.backends import BackendConfiguration, KeyedStateBackend, StateDescriptor
-from state_core.backends import keys as keys_module
-from state_core.backends.keys import key_group_of
+from state_core.backends.states import keys as keys_module
+from state_core.backends.states.keys import key_group_of
 from state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -18,10 +18,10 @@ from state_core.errors import (
     KeyGroupError,
     NotFoundError,
 )
-from state_core.handles import KeyGroupRange
-from state_core.key_groups import key_groups_of_hashes
-from state_core.snapshot import StateKind
-from tests.backend_cases import MakeBackend, descriptor
+from state_core.model.handles import KeyGroupRange
+from state_core.model.key_groups import key_groups_of_hashes
+from state_core.model.snapshot import StateKind
+from tests.support.jobs.backend_cases import MakeBackend, descriptor
 
 KINDS = ("value", "list", "map", "reducing", "aggregating")
 

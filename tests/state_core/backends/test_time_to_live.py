@@ -16,9 +16,9 @@ from state_core.backends import (
 )
 from state_core.backends.expiry import remove_expired
 from state_core.errors import EncodeError
-from state_core.filesystem import Directory
-from state_core.handles import KeyGroupRange
-from tests.backend_cases import Clock, MakeBackend, descriptor
+from state_core.files.filesystem import Directory
+from state_core.model.handles import KeyGroupRange
+from tests.support.jobs.backend_cases import Clock, MakeBackend, descriptor
 
 LIFE = 100
 KINDS = ("value", "list", "map", "reducing", "aggregating")

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core.backends import BackendConfiguration, KeyedStateBackend, SnapshotTarget, Timer
-from state_core.backends.heap_tables import HeapValueTable, SnapshotVersions
-from state_core.backends.timer_queues import OrderedTimerQueue
+from state_core.backends.heap.tables import HeapValueTable, SnapshotVersions
+from state_core.backends.states.timer_queues import OrderedTimerQueue
 from state_core.errors import KeyGroupError
-from state_core.filesystem import Directory
-from state_core.handles import KeyGroupRange
-from tests.backend_cases import BACKENDS, Clock, MakeBackend, restored_at
+from state_core.files.filesystem import Directory
+from state_core.model.handles import KeyGroupRange
+from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend, restored_at
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 

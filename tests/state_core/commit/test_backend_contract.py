@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.changelog import DeltaChangelogs
+from pipelines.lake.commits.changelog import DeltaChangelogs
 from state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
@@ -35,8 +35,8 @@ from state_core.commit import (
     TaskStores,
 )
 from state_core.errors import CommitOrderError, RestoreInterruptedError
-from state_core.filesystem import Directory
-from tests.commit_world import Pool
+from state_core.files.filesystem import Directory
+from tests.support.jobs.commit_world import Pool
 
 Content = dict[bytes, bytes]
 STORES = ("one", "two")

@@ -19,11 +19,10 @@ from state_core.commit import (
     TaskContext,
     TaskStores,
 )
-from state_core.commit.blob_backend import garbage, read_index
-from state_core.commit.blob_store import BlobStore, folder_of
-from state_core.commit.local_disk import join
-from state_core.commit.records import BLOB_STORE_FACTORY, CheckpointId, CheckpointV2
-from state_core.commit.snapshot_index import (
+from state_core.commit.backends.blob_backend import garbage, read_index
+from state_core.commit.backends.blob_store import BlobStore, folder_of
+from state_core.commit.records.records import BLOB_STORE_FACTORY, CheckpointId, CheckpointV2
+from state_core.commit.records.snapshot_index import (
     DirIndex,
     FileBlob,
     FileIndex,
@@ -37,10 +36,11 @@ from state_core.commit.snapshot_index import (
     successor,
     write_snapshot_index,
 )
+from state_core.commit.stores.local_disk import join
 from state_core.errors import CommitError, DeletedBlobError, MissingFileError, UnsafePathError
-from state_core.filesystem import Directory
-from tests.commit_tasks import Job
-from tests.commit_world import Pool
+from state_core.files.filesystem import Directory
+from tests.support.jobs.commit_tasks import Job
+from tests.support.jobs.commit_world import Pool
 
 BLOBS = {"stores.store.backup.factories": "blob_store"}
 

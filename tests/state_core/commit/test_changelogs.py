@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.changelog import DeltaChangelogs
+from pipelines.lake.commits.changelog import DeltaChangelogs
 from state_core.commit import Changelogs, FileChangelogs, MemoryChangelogs, StoreSpec
-from state_core.commit.changelog import Change
-from state_core.commit.changelog_backend import undoing
-from state_core.commit.records import SystemStreamPartition
+from state_core.commit.backends.changelog import Change
+from state_core.commit.backends.changelog_backend import undoing
+from state_core.commit.records.records import SystemStreamPartition
 from state_core.errors import CheckpointRecordError, CommitError
-from state_core.filesystem import Directory
-from tests.commit_tasks import Job
+from state_core.files.filesystem import Directory
+from tests.support.jobs.commit_tasks import Job
 
 LOG = SystemStreamPartition("kafka", "store-changelog", 3)
 CHANGELOG = {"stores.store.changelog": "kafka.store-changelog"}

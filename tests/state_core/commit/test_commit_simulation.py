@@ -9,21 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from state_core.commit import (
-    RestoreDecision,
-    RestoreSource,
-    TaskBackupManager,
-    TaskStores,
-    changelog_backend,
-    task_start,
-)
-from state_core.commit.blob_backend import read_index
-from state_core.commit.futures import done
-from state_core.commit.records import BLOB_STORE_FACTORY
-from state_core.commit.snapshot_index import reachable_blobs
-from state_core.commit.steps import STEPS, Step, crash_table, order
-from tests.commit_simulation import Life, Plan, Schedule
-from tests.commit_world import Fate, KilledError, _Blobs
+from state_core.commit import RestoreDecision, RestoreSource, TaskBackupManager, TaskStores
+from state_core.commit.backends import changelog_backend
+from state_core.commit.backends.blob_backend import read_index
+from state_core.commit.contract.futures import done
+from state_core.commit.records.records import BLOB_STORE_FACTORY
+from state_core.commit.records.snapshot_index import reachable_blobs
+from state_core.commit.tasks import task_start
+from state_core.commit.tasks.steps import STEPS, Step, crash_table, order
+from tests.support.jobs.commit_simulation import Life, Plan, Schedule
+from tests.support.jobs.commit_world import Fate, KilledError, _Blobs
 
 DOCS = Path(__file__).parents[3] / "docs" / "commit.md"
 PART = 250

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.commit import durable_writing
-from state_core.commit.durable_writing import BLOCK, write_file
+from state_core.commit.stores import durable_writing
+from state_core.commit.stores.durable_writing import BLOCK, write_file
 
 CONTENT = bytes(range(256)) * (3 * BLOCK // 256) + b"the end"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from state_core.commit import CommitDecision, StoreSpec
-from state_core.commit.checkpoint_log import MemoryCheckpointLog
-from state_core.commit.checkpoint_reading import CheckpointManager
-from state_core.commit.records import (
+from state_core.commit.records.checkpoint_log import MemoryCheckpointLog
+from state_core.commit.records.checkpoint_reading import CheckpointManager
+from state_core.commit.records.records import (
     CHANGELOG_FACTORY,
     ChangelogMarker,
     CheckpointId,
@@ -19,8 +19,8 @@ from state_core.commit.records import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from state_core.commit.serdes import read_key, write_changelog_marker, write_key
-from tests.commit_tasks import GROUPER, INPUT, Job
+from state_core.commit.records.serdes import read_key, write_changelog_marker, write_key
+from tests.support.jobs.commit_tasks import GROUPER, INPUT, Job
 
 TASK = "Partition 3"
 CHANGELOG = SystemStreamPartition("kafka", "store-changelog", 3)

@@ -18,11 +18,11 @@ from state_core.commit import (
     StoreSpec,
     TaskStores,
 )
-from state_core.commit.local_disk import join
-from state_core.commit.records import CheckpointId, CheckpointV2
-from state_core.commit.rocksdb_store import rocksdb_spec
+from state_core.commit.records.records import CheckpointId, CheckpointV2
+from state_core.commit.stores.local_disk import join
+from state_core.commit.stores.rocksdb_store import rocksdb_spec
 from state_core.errors import CommitError, CorruptSnapshotError, MissingFileError, UnsafePathError
-from tests.commit_tasks import Job
+from tests.support.jobs.commit_tasks import Job
 
 SPECS: dict[str, Callable[[str], StoreSpec]] = {
     "memory": StoreSpec.in_memory,

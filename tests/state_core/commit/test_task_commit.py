@@ -22,14 +22,14 @@ from state_core.commit import (
     TaskStart,
     pool_size,
 )
-from state_core.commit.decisions import decide_commit, decide_restore, is_due, merged
-from state_core.commit.futures import wait_for
-from state_core.commit.memory_backend import MEMORY_FACTORY
-from state_core.commit.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
+from state_core.commit.backends.memory_backend import MEMORY_FACTORY
+from state_core.commit.contract.futures import wait_for
+from state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
+from state_core.commit.tasks.decisions import decide_commit, decide_restore, is_due, merged
 from state_core.errors import CommitError, CommitFailedError, RestoreInterruptedError
-from tests.commit_simulation import INPUT, Life, Plan, Schedule
-from tests.commit_tasks import Job
-from tests.commit_world import Fate
+from tests.support.jobs.commit_simulation import INPUT, Life, Plan, Schedule
+from tests.support.jobs.commit_tasks import Job
+from tests.support.jobs.commit_world import Fate
 
 ALL = {
     "stores.store.changelog": "kafka.store-changelog",

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from state_core.declarations import TypeDescriptor
 from state_core.errors import DeclarationError
-from state_core.serializers.base import TypeSerializerSnapshot
-from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.registry import write_serializer_snapshot
+from state_core.files.wire import DataOutput
+from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.registry import write_serializer_snapshot
 from state_core.serializers.type_spec import simple_types
-from state_core.wire import DataOutput
 
 
 class Tier(Enum):

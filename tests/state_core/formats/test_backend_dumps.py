@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from state_core.filesystem import Directory
-from state_core.formats.keyed_files import HeapKeyedFile, UnifiedKeyedFile, open_keyed
-from state_core.formats.operator_file import open_operator_file
-from state_core.formats.operator_states import encode_operator_file, operator_layout
-from state_core.formats.state_files import StateFiles
-from state_core.handles import (
+from state_core.files.filesystem import Directory
+from state_core.formats.keyed.keyed_files import HeapKeyedFile, UnifiedKeyedFile, open_keyed
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.operator_state.operator_file import open_operator_file
+from state_core.formats.operator_state.operator_states import encode_operator_file, operator_layout
+from state_core.model.handles import (
     DistributionMode,
     InlineHandle,
     KeyGroupRange,
@@ -27,8 +27,8 @@ from state_core.handles import (
     OperatorHandle,
     PartitionOffsets,
 )
-from state_core.snapshot import KeyedFile
-from tests.golden_cases import GOLDEN
+from state_core.model.snapshot import KeyedFile
+from tests.support.savepoints.golden_cases import GOLDEN
 
 VECTORS = GOLDEN / "vectors"
 LINES = (VECTORS / "backend_dumps.txt").read_text("utf-8").splitlines()

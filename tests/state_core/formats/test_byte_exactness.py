@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from state_core import open_snapshot
-from state_core.compression import open_stream
-from state_core.formats.keyed_files import UnifiedKeyedFile
-from state_core.formats.keyed_states import parse_keyed_state
-from state_core.formats.meta_info import write_keyed_header
-from state_core.formats.unified_encode import StateRows, encode_key_groups, encode_rows
-from state_core.formats.writer import encoded_groups
+from state_core.files.compression import open_stream
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.keyed.keyed_files import UnifiedKeyedFile
+from state_core.formats.layout.keyed_states import parse_keyed_state
+from state_core.formats.layout.meta_info import write_keyed_header
+from state_core.formats.writing.unified_encode import StateRows, encode_key_groups, encode_rows
+from state_core.formats.writing.writer import encoded_groups
+from state_core.model.snapshot import Entries, KeyedFile
 from state_core.serializers import registered_classes
-from state_core.snapshot import Entries, KeyedFile
-from state_core.wire import DataInput, DataOutput
-from tests.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 # the jobs of these have enums in their state, and `types` everything else that there is
 ENUM = "org.apache.flink.api.common.typeutils.base.EnumSerializer$EnumSerializerSnapshot"

@@ -14,15 +14,15 @@ import pytest
 
 from state_core import open_snapshot
 from state_core.errors import UnsupportedFormatError
-from state_core.formats.metadata import read_metadata, write_metadata
-from state_core.handles import (
+from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,
     KeyedHandle,
 )
-from tests.expected_contents import assert_contents, tables_of
-from tests.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.expected_contents import assert_contents, tables_of
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases("kinds", "wordcount", form="native")
 every_case = pytest.mark.parametrize("golden", CASES, ids=lambda one: one.name)

@@ -13,10 +13,16 @@ from pathlib import Path
 import pytest
 
 from state_core import open_snapshot
-from state_core.formats.metadata import read_metadata
-from state_core.handles import FileHandle, IncrementalHandle
-from tests.checkpoint_chains import Chain, Moment, differences, golden_chain, vanished
-from tests.expected_contents import contents_of, same_lines, tables_of
+from state_core.formats.metadata.checkpoint_metadata import read_metadata
+from state_core.model.handles import FileHandle, IncrementalHandle
+from tests.support.savepoints.checkpoint_chains import (
+    Chain,
+    Moment,
+    differences,
+    golden_chain,
+    vanished,
+)
+from tests.support.savepoints.expected_contents import contents_of, same_lines, tables_of
 
 GENERATIONS = 6
 

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core.formats.keyed_layout import KeyedLayout
-from state_core.serializers.base import TypeSerializer
-from state_core.serializers.collections import ListSerializer, MapSerializer
-from state_core.serializers.namespaces import VoidNamespaceSerializer
-from state_core.serializers.numbers import LongSerializer
-from state_core.serializers.pojo import PojoSerializer, SubclassValue
-from state_core.serializers.structs import RowSerializer, TupleSerializer
-from state_core.serializers.text import StringSerializer
-from state_core.snapshot import Entries, StateKind
-from tests.serializer_columns import write
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.model.snapshot import Entries, StateKind
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.basic.text import StringSerializer
+from state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from tests.support.serializers.serializer_columns import write
 
 LONG, TEXT = LongSerializer(), StringSerializer()
 SUB = PojoSerializer("acme.Sub", [("id", LONG), ("more", TEXT)])

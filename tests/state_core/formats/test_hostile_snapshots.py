@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from state_core import open_snapshot
 from state_core.errors import StateError
-from state_core.formats.metadata import read_metadata, write_metadata
-from tests.golden_cases import GoldenCase, golden_cases
-from tests.snapshot_damage import LENGTHS, damages, inlined, read_everything
+from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.snapshot_damage import LENGTHS, damages, inlined, read_everything
 
 # RocksDB's files have tests of their own (test_rocksdb_damage.py): its own code reads them
 READ_HERE = [

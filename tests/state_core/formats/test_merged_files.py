@@ -14,8 +14,12 @@ import pytest
 
 from state_core import open_snapshot
 from state_core.errors import CorruptSnapshotError, MissingFileError
-from state_core.formats.metadata import SubtaskState, read_metadata, write_metadata
-from state_core.handles import (
+from state_core.formats.metadata.checkpoint_metadata import (
+    SubtaskState,
+    read_metadata,
+    write_metadata,
+)
+from state_core.model.handles import (
     EmptySegmentHandle,
     FileHandle,
     IncrementalHandle,
@@ -26,8 +30,8 @@ from state_core.handles import (
     SegmentHandle,
     StreamHandle,
 )
-from tests.expected_contents import assert_contents, tables_of
-from tests.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.expected_contents import assert_contents, tables_of
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CHURN = golden_cases("churn", form="checkpoint")
 every_checkpoint = pytest.mark.parametrize("golden", CHURN, ids=lambda one: one.name)

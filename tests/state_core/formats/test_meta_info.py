@@ -14,8 +14,9 @@ from state_core.errors import (
     UnknownSerializerError,
     UnsupportedFormatError,
 )
-from state_core.formats.keyed_states import layout_of, parse_keyed_state
-from state_core.formats.meta_info import (
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.keyed_states import layout_of, parse_keyed_state
+from state_core.formats.layout.meta_info import (
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
     USER_KEY_SERIALIZER,
@@ -29,20 +30,22 @@ from state_core.formats.meta_info import (
     write_keyed_header,
     write_state_meta_info,
 )
-from state_core.formats.operator_file import (
+from state_core.formats.operator_state.operator_file import (
     OperatorHeader,
     read_operator_header,
     write_operator_header,
 )
-from state_core.serializers.base import TypeSerializerSnapshot
-from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
-from state_core.serializers.namespaces import VoidNamespaceSerializer
-from state_core.serializers.numbers import SNAPSHOTS, IntSerializer, LongSerializer
-from state_core.serializers.registry import registered_classes
-from state_core.serializers.wrappers import TimerSerializerSnapshot, TtlSerializerSnapshot
-from state_core.snapshot import StateKind
-from state_core.wire import DataInput, DataOutput
-from tests.golden_cases import GoldenCase, golden_cases
+from state_core.model.snapshot import StateKind
+from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
+from state_core.serializers.composite.collections import (
+    ListSerializerSnapshot,
+    MapSerializerSnapshot,
+)
+from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from state_core.serializers.composite.wrappers import TimerSerializerSnapshot, TtlSerializerSnapshot
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.registry import registered_classes
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 LONG, INT = SNAPSHOTS[LongSerializer], SNAPSHOTS[IntSerializer]
 VOID = registered_classes()[

@@ -16,19 +16,21 @@ from state_core.errors import (
     StateError,
     UnsupportedFormatError,
 )
-from state_core.formats.checkpoint_properties import (
-    canonical_savepoint_properties,
-    describe_properties,
-)
-from state_core.formats.handle_codec import write_keyed_handle, write_operator_handle
-from state_core.formats.metadata import (
+from state_core.files.java_stream import read_java_stream, write_java_stream
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.handles import (
+from state_core.formats.metadata.checkpoint_properties import (
+    canonical_savepoint_properties,
+    describe_properties,
+)
+from state_core.formats.metadata.handle_codec import write_keyed_handle, write_operator_handle
+from state_core.model.handles import (
     ChannelHandle,
     InlineHandle,
     KeyGroupsHandle,
@@ -36,10 +38,8 @@ from state_core.handles import (
     MergedChannelPart,
     RelativeHandle,
 )
-from state_core.java_stream import read_java_stream, write_java_stream
-from state_core.wire import DataInput, DataOutput
-from tests.golden_cases import GOLDEN, GoldenCase, golden_cases
-from tests.metadata_strategies import metadata_of
+from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
+from tests.support.savepoints.metadata_strategies import metadata_of
 
 MAGIC = bytes.fromhex("4960672d")
 CASES = golden_cases()

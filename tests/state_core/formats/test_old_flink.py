@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pytest
 
 from state_core import open_snapshot
-from state_core.handles import DistributionMode
-from state_core.snapshot import Operator
-from tests.golden_cases import GOLDEN
+from state_core.model.handles import DistributionMode
+from state_core.model.snapshot import Operator
+from tests.support.savepoints.golden_cases import GOLDEN
 
 OLD = sorted((GOLDEN / "old").iterdir())
 KEYS = 60

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from state_core import open_snapshot
+from state_core.checks.integrity import check_snapshot
 from state_core.errors import UnsupportedFormatError
-from state_core.formats.keyed_states import parse_keyed_state
-from state_core.formats.meta_info import parse_state_meta_info, write_state_meta_info
-from state_core.integrity import check_snapshot
-from state_core.snapshot import Operator
-from state_core.wire import DataOutput
-from tests.own_savepoint import FORMS, OWN_CLASSES, own_lines, own_savepoint
+from state_core.files.wire import DataOutput
+from state_core.formats.layout.keyed_states import parse_keyed_state
+from state_core.formats.layout.meta_info import parse_state_meta_info, write_state_meta_info
+from state_core.model.snapshot import Operator
+from tests.support.savepoints.own_savepoint import FORMS, OWN_CLASSES, own_lines, own_savepoint
 
 
 def own_operator(form: str, work: Path) -> Operator:

@@ -8,10 +8,10 @@ import pytest
 
 from state_core import open_snapshot
 from state_core.errors import SnapshotError, UnsupportedFormatError
-from state_core.formats import recompression
-from state_core.formats.recompression import recompress_snapshot
-from tests.golden_cases import GoldenCase, golden_cases
-from tests.lakes import entries, files_of, golden, raw_savepoint
+from state_core.formats.rewriting import recompression
+from state_core.formats.rewriting.recompression import recompress_snapshot
+from tests.support.lakes import entries, files_of, golden, raw_savepoint
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CANONICAL = [one for one in golden_cases() if "canonical" in one.name]
 

@@ -10,13 +10,13 @@ import pytest
 
 from state_core import open_snapshot
 from state_core.errors import CorruptSnapshotError, MissingFileError, StateError, UnsafePathError
-from state_core.filesystem import Directory
-from state_core.formats.keyed_files import RocksDBKeyedFile, open_keyed
-from state_core.formats.metadata import read_metadata
-from state_core.formats.state_files import StateFiles
-from state_core.handles import IncrementalHandle, RelativeHandle
-from tests.expected_contents import assert_contents, tables_of
-from tests.golden_cases import golden_cases
+from state_core.files.filesystem import Directory
+from state_core.formats.keyed.keyed_files import RocksDBKeyedFile, open_keyed
+from state_core.formats.metadata.checkpoint_metadata import read_metadata
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.model.handles import IncrementalHandle, RelativeHandle
+from tests.support.savepoints.expected_contents import assert_contents, tables_of
+from tests.support.savepoints.golden_cases import golden_cases
 
 (GOLDEN,) = golden_cases("kinds", form="native")[1:]
 

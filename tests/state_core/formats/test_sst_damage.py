@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core.errors import CorruptSnapshotError, StateError
-from state_core.filesystem import Directory, InlineSource
-from state_core.formats.rocksdb_tables import FamilyTables, OutputBatch
-from state_core.formats.sst_file import SstFile
-from state_core.handles import KeyGroupRange
+from state_core.files.filesystem import Directory, InlineSource
+from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
+from state_core.formats.keyed.sst_file import SstFile
 from state_core.kernels.sst import CRC_TABLES, block_crcs, unpack_blocks
-from tests.rocksdb_databases import Settings, Step, opened, read, tables_in, write
+from state_core.model.handles import KeyGroupRange
+from tests.support.rocksdb_databases import Settings, Step, opened, read, tables_in, write
 
 ALL = KeyGroupRange(0, 255)
 STEPS: list[Step] = [

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core import open_snapshot
-from state_core.formats.keyed_files import RocksDBKeyedFile
-from state_core.handles import KeyGroupRange
-from tests.golden_cases import GoldenCase, golden_cases
-from tests.rocksdb_databases import Settings, Step, appended, opened, read, tables_in, write
+from state_core.formats.keyed.keyed_files import RocksDBKeyedFile
+from state_core.model.handles import KeyGroupRange
+from tests.support.rocksdb_databases import Settings, Step, appended, opened, read, tables_in, write
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 GOLDEN = [one for one in golden_cases() if one.name.split("-")[2] in {"native", "checkpoint"}]
 DATABASES = [one for one in GOLDEN if "-rocksdb-" in one.name]

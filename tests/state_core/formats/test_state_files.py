@@ -21,9 +21,9 @@ from state_core.errors import (
     UnsafePathError,
     UnsupportedFormatError,
 )
-from state_core.filesystem import ByteSource, Directory
-from state_core.formats.state_files import StateFiles
-from state_core.handles import (
+from state_core.files.filesystem import ByteSource, Directory
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.model.handles import (
     EmptySegmentHandle,
     FileHandle,
     InlineHandle,
@@ -32,8 +32,8 @@ from state_core.handles import (
     SegmentHandle,
     StreamHandle,
 )
-from tests.expected_contents import assert_contents, tables_of
-from tests.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.expected_contents import assert_contents, tables_of
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CHURN = golden_cases("churn", form="checkpoint")
 every_checkpoint = pytest.mark.parametrize("golden", CHURN, ids=[one.name for one in CHURN])

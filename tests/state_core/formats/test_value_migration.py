@@ -12,31 +12,32 @@ from hypothesis import strategies as st
 
 from state_core import NewOperatorState
 from state_core.errors import EncodeError
-from state_core.formats.keyed_layout import KeyedLayout
-from state_core.formats.operator_migration import (
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.operator_state.operator_states import OperatorLayout
+from state_core.formats.rewriting.operator_migration import (
     element_layout,
     exact_elements,
     migrate_elements,
     resolve_element,
     validate_elements,
 )
-from state_core.formats.operator_states import OperatorLayout
-from state_core.formats.unified_encode import StateRows
-from state_core.formats.value_migration import migrate_rows
-from state_core.handles import DistributionMode
-from state_core.serializers import Decoder, decoders, register_decoder
-from state_core.serializers.base import TypeSerializer
-from state_core.serializers.columns import Cursor
-from state_core.serializers.evolution import migrate_value, resolve_decoded
-from state_core.serializers.namespaces import VoidNamespaceSerializer
-from state_core.serializers.numbers import LongSerializer
-from state_core.serializers.pojo import PojoSerializer
-from state_core.serializers.text import StringSerializer
+from state_core.formats.rewriting.value_migration import migrate_rows
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.handles import DistributionMode
+from state_core.model.snapshot import StateKind
+from state_core.serializers import Decoder, register_decoder
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.basic.text import StringSerializer
+from state_core.serializers.composite.evolution import migrate_value, resolve_decoded
+from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from state_core.serializers.composite.pojo import PojoSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import Cursor
+from state_core.serializers.opaque import decoders
 from state_core.serializers.type_spec import parse_type
-from state_core.snapshot import StateKind
-from tests.held_by_snapshots import encoded
-from tests.kryo_savepoint import CAR, kryo_snapshot
-from tests.serializer_columns import write
+from tests.support.savepoints.held_by_snapshots import encoded
+from tests.support.savepoints.kryo_savepoint import CAR, kryo_snapshot
+from tests.support.serializers.serializer_columns import write
 
 LONG, TEXT = LongSerializer(), StringSerializer()
 OLD = PojoSerializer("acme.P", [("gone", LONG), ("name", TEXT)])

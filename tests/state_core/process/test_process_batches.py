@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from state_core.backends import BackendConfiguration, heap_backend
 from state_core.declarations import Side, StateDeclaration, StreamKind
 from state_core.errors import KeyGroupError
-from state_core.handles import KeyGroupRange
+from state_core.model.handles import KeyGroupRange
 from state_core.process import (
     Collector,
     OneInputBatchProcessFunction,
     PartitionedContext,
     ProcessOperator,
 )
-from tests.process_functions import COUNT, Counting, operator_of
+from tests.support.jobs.process_functions import COUNT, Counting, operator_of
 
 
 class CountingBatches(OneInputBatchProcessFunction):

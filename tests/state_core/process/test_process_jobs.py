@@ -11,7 +11,7 @@ from state_core.declarations import StreamKind
 from state_core.errors import DeclarationError, LegalityError
 from state_core.process import Job
 from state_core.process.jobs import Stream
-from tests.process_functions import Alerting, Counting, Joining
+from tests.support.jobs.process_functions import Alerting, Counting, Joining
 
 OUT = {"key": pa.int64(), "count": pa.int64()}
 

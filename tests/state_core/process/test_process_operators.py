@@ -16,7 +16,7 @@ from state_core.process import (
     ProcessOperator,
     TwoOutputStreamProcessFunction,
 )
-from tests.process_functions import (
+from tests.support.jobs.process_functions import (
     COUNT,
     NOW,
     RULES,

@@ -8,21 +8,24 @@ from typing import Any
 
 import pytest
 
-from state_core.formats.meta_info import (
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.meta_info import (
     KEYED_STATE_TYPE,
     VALUE_SERIALIZER,
     BackendStateType,
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.formats.state_compatibility import OperatorSchema, check_operators
-from state_core.serializers.base import TypeSerializerSnapshot
-from state_core.serializers.compatibility import Compatibility, Verdict
-from state_core.serializers.numbers import SNAPSHOTS, LongSerializer
-from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
-from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
-from state_core.wire import DataInput, DataOutput
-from tests.golden_cases import GOLDEN
+from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Compatibility, Verdict
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
+from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from tests.support.savepoints.golden_cases import GOLDEN
 
 Pair = dict[str, Any]
 

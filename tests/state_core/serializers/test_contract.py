@@ -17,17 +17,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core.errors import EncodeError, KeyGroupError, StateError
-from state_core.formats.meta_info import read_serializer_entry, serializer_entry
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.meta_info import read_serializer_entry, serializer_entry
 from state_core.kernels import skip
 from state_core.serializers import registered_classes
-from state_core.serializers.base import TypeSerializer
-from state_core.serializers.columns import Target
-from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
-from state_core.wire import DataInput, DataOutput
-from tests.avro_samples import AVRO, avro_samples
-from tests.library_samples import LIBRARIES, MORE_OF_ONE, MORE_OF_TWO, any_samples
-from tests.serializer_columns import cursor_over, decode, encode, read, walked, write
-from tests.serializer_samples import (
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import Target
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
+from tests.support.serializers.avro_samples import AVRO, avro_samples
+from tests.support.serializers.library_samples import (
+    LIBRARIES,
+    MORE_OF_ONE,
+    MORE_OF_TWO,
+    any_samples,
+)
+from tests.support.serializers.serializer_columns import (
+    cursor_over,
+    decode,
+    encode,
+    read,
+    walked,
+    write,
+)
+from tests.support.serializers.serializer_samples import (
     LEAVES,
     OF_ONE,
     OF_TWO,

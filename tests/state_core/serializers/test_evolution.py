@@ -10,25 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core.errors import IncompatibleError
-from state_core.serializers.base import TypeSerializer
-from state_core.serializers.collections import (
-    DelimitedListSerializer,
-    ListSerializer,
-    MapSerializer,
-)
-from state_core.serializers.evolution import migrate_column, migrate_value
-from state_core.serializers.numbers import (
+from state_core.serializers.basic.numbers import (
     BooleanSerializer,
     CharSerializer,
     DoubleSerializer,
     IntSerializer,
     LongSerializer,
 )
-from state_core.serializers.pojo import PojoSerializer, SubclassValue
-from state_core.serializers.structs import RowSerializer, TupleSerializer
-from state_core.serializers.text import OpaqueSerializer, StringSerializer
-from state_core.serializers.wrappers import TtlSerializer
-from tests.serializer_columns import decode, write
+from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.composite.collections import (
+    DelimitedListSerializer,
+    ListSerializer,
+    MapSerializer,
+)
+from state_core.serializers.composite.evolution import migrate_column, migrate_value
+from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from state_core.serializers.composite.wrappers import TtlSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from tests.support.serializers.serializer_columns import decode, write
 
 LONG, TEXT = LongSerializer(), StringSerializer()
 OLD = PojoSerializer("acme.P", [("gone", TEXT), ("id", LONG), ("name", TEXT)])

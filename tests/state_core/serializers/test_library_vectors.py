@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 from state_core.errors import EncodeError, KeyGroupError, StateError
-from state_core.formats.keyed_states import layout_of
-from state_core.formats.meta_info import (
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.keyed_states import layout_of
+from state_core.formats.layout.meta_info import (
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
     VALUE_SERIALIZER,
@@ -22,19 +23,21 @@ from state_core.formats.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.formats.state_compatibility import OperatorSchema, check_operators
-from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.cep import LockableSerializer
-from state_core.serializers.compatibility import Compatibility, Verdict
-from state_core.serializers.evolution import migrate_column, migrate_value
-from state_core.serializers.numbers import SNAPSHOTS, LongSerializer
-from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
-from state_core.serializers.scala import TrySerializer
-from state_core.serializers.stream_elements import StreamElementSerializer
-from state_core.serializers.text import OpaqueSerializer
-from state_core.wire import DataInput, DataOutput
-from tests.golden_cases import GOLDEN
-from tests.serializer_columns import decode, encode, read, walked, write
+from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.evolution import migrate_column, migrate_value
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Compatibility, Verdict
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
+from state_core.serializers.operators.cep import LockableSerializer
+from state_core.serializers.operators.stream_elements import StreamElementSerializer
+from state_core.serializers.scala.serializers import TrySerializer
+from tests.support.savepoints.golden_cases import GOLDEN
+from tests.support.serializers.serializer_columns import decode, encode, read, walked, write
 
 Line = dict[str, Any]
 

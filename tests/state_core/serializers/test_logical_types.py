@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core.errors import CorruptSnapshotError, EncodeError, StateError
-from state_core.java_stream import (
+from state_core.files.java_stream import (
     JavaArray,
     JavaClass,
     JavaObject,
@@ -18,16 +18,17 @@ from state_core.java_stream import (
     read_java_stream,
     write_java_stream,
 )
-from state_core.serializers.logical_type_differences import Difference, differences
-from state_core.serializers.logical_type_objects import JavaTypes, java_class, java_object
-from state_core.serializers.logical_type_parser import parse_logical_type
-from state_core.serializers.logical_type_streams import (
+from state_core.files.wire import DataInput
+from state_core.serializers.sql.types.logical_type_differences import Difference, differences
+from state_core.serializers.sql.types.logical_type_objects import JavaTypes, java_class, java_object
+from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from state_core.serializers.sql.types.logical_type_streams import (
     WrittenType,
     logical_type_of,
     read_logical_type,
     summary,
 )
-from state_core.serializers.logical_types import (
+from state_core.serializers.sql.types.logical_types import (
     ArrayType,
     DecimalType,
     LogicalType,
@@ -37,7 +38,6 @@ from state_core.serializers.logical_types import (
     SimpleType,
     UnknownType,
 )
-from state_core.wire import DataInput
 
 INT = SimpleType("INTEGER")
 NOWHERE = DataInput(b"", "a test")

@@ -17,29 +17,43 @@ from state_core.errors import (
     StateError,
     UnsupportedFormatError,
 )
+from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels import skip
-from state_core.serializers.arrays import GenericArraySerializer, SetSerializer
-from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.collections import (
-    DelimitedListSerializer,
-    ListSerializer,
-    MapSerializer,
-)
-from state_core.serializers.numbers import (
+from state_core.serializers.basic.numbers import (
     SNAPSHOTS,
     BooleanSerializer,
     DoubleSerializer,
     IntSerializer,
     LongSerializer,
 )
-from state_core.serializers.optionals import NullableSerializer
-from state_core.serializers.pojo import PojoSerializer, SubclassValue
-from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
-from state_core.serializers.structs import RowSerializer, TupleSerializer
-from state_core.serializers.text import OpaqueSerializer, StringSerializer, StringSerializerSnapshot
-from state_core.wire import DataInput, DataOutput
-from tests.serializer_columns import cursor_over, decode, encode, read, walked, write
+from state_core.serializers.basic.text import (
+    OpaqueSerializer,
+    StringSerializer,
+    StringSerializerSnapshot,
+)
+from state_core.serializers.composite.arrays import GenericArraySerializer, SetSerializer
+from state_core.serializers.composite.collections import (
+    DelimitedListSerializer,
+    ListSerializer,
+    MapSerializer,
+)
+from state_core.serializers.composite.optionals import NullableSerializer
+from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
+from tests.support.serializers.serializer_columns import (
+    cursor_over,
+    decode,
+    encode,
+    read,
+    walked,
+    write,
+)
 
 BASE = [("id", LongSerializer()), ("name", StringSerializer())]
 TAGGED = PojoSerializer("acme.Tagged", [*BASE, ("ratio", DoubleSerializer())])

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from state_core.serializers.base import TypeSerializerSnapshot
-from state_core.serializers.compatibility import Compatibility, Verdict
-from state_core.serializers.numbers import SNAPSHOTS, IntSerializer, LongSerializer
-from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.text import StringSerializerSnapshot
+from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
+from state_core.serializers.basic.text import StringSerializerSnapshot
+from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Compatibility, Verdict
 
 LONG, INT, TEXT = (
     SNAPSHOTS[LongSerializer](),

@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 
-from state_core.serializers.compatibility import Verdict
-from state_core.serializers.evolution import migrate_column, migrate_value
-from state_core.serializers.optional_map import OptionalEntry
-from state_core.serializers.pojo import PojoSerializer, SubclassValue
-from state_core.serializers.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
-from state_core.wire import DataInput, DataOutput
-from tests.golden_cases import GOLDEN
-from tests.serializer_columns import decode, encode, read, walked, write
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.composite.evolution import migrate_column, migrate_value
+from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
+from state_core.serializers.opaque.optional_map import OptionalEntry
+from tests.support.savepoints.golden_cases import GOLDEN
+from tests.support.serializers.serializer_columns import decode, encode, read, walked, write
 
 Pair = dict[str, Any]
 

@@ -13,20 +13,25 @@ import pyarrow as pa
 import pytest
 
 from state_core.errors import EncodeError, PluginError, StateError, UnknownSerializerError
+from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers import (
     SimpleTypeSerializerSnapshot,
     TypeSerializer,
     TypeSerializerSnapshot,
-    plugins,
     register,
     registered_classes,
 )
-from state_core.serializers.compatibility import Compatibility, Verdict, as_is, incompatible
-from state_core.serializers.numbers import LongSerializer
-from state_core.serializers.registry import read_serializer_snapshot
-from state_core.serializers.text import StringSerializer
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.basic.text import StringSerializer
+from state_core.serializers.framework import plugins
+from state_core.serializers.framework.compatibility import (
+    Compatibility,
+    Verdict,
+    as_is,
+    incompatible,
+)
+from state_core.serializers.framework.registry import read_serializer_snapshot
 from state_core.serializers.type_spec import parse_type
-from state_core.wire import DataInput, DataOutput
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -212,7 +217,7 @@ class TestOlderDirection:
 
 PLUGIN = """
 from state_core.serializers import SimpleTypeSerializerSnapshot, register
-from state_core.serializers.text import StringSerializer
+from state_core.serializers.basic.text import StringSerializer
 
 class PluggedSerializer(StringSerializer):
     name = "Plugged"

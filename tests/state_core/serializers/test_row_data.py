@@ -14,20 +14,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core.errors import CorruptSnapshotError, EncodeError, StateError
-from state_core.serializers.base import TypeSerializer
-from state_core.serializers.binary_formats import row_format
-from state_core.serializers.columns import Target
-from state_core.serializers.logical_type_parser import parse_logical_type
-from state_core.serializers.logical_type_streams import WrittenType
-from state_core.serializers.logical_types import (
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import Target
+from state_core.serializers.sql.binary.formats import row_format
+from state_core.serializers.sql.row_data import RowDataSerializerSnapshot, internal_snapshot
+from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from state_core.serializers.sql.types.logical_type_streams import WrittenType
+from state_core.serializers.sql.types.logical_types import (
     ArrayType,
     LogicalType,
     MapType,
     SimpleType,
     UnknownType,
 )
-from state_core.serializers.row_data import RowDataSerializerSnapshot, internal_snapshot
-from tests.serializer_columns import cursor_over, decode, encode, read, walked, write
+from tests.support.serializers.serializer_columns import (
+    cursor_over,
+    decode,
+    encode,
+    read,
+    walked,
+    write,
+)
 
 EXACT = Context(prec=60)
 FINER = datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=timezone.utc)

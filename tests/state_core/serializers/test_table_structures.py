@@ -10,37 +10,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core.errors import CorruptSnapshotError, EncodeError, KeyGroupError, StateError
-from state_core.java_stream import JavaArray, write_java_stream
-from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.compatibility import Verdict
-from state_core.serializers.logical_type_objects import java_class, java_object
-from state_core.serializers.logical_type_parser import parse_logical_type
-from state_core.serializers.numbers import SNAPSHOTS, IntSerializer, LongSerializer
-from state_core.serializers.opaque import KryoSerializerSnapshot
-from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
-from state_core.serializers.row_data import (
+from state_core.files.java_stream import JavaArray, write_java_stream
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.structs import TupleSerializerSnapshot
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
+from state_core.serializers.opaque.opaque_bytes import KryoSerializerSnapshot
+from state_core.serializers.sql.row_data import (
     BinaryRowDataSerializerSnapshot,
     RowDataSerializerSnapshot,
     internal_snapshot,
 )
-from state_core.serializers.structs import TupleSerializerSnapshot
-from state_core.serializers.table_collections import (
+from state_core.serializers.sql.table_collections import (
     LinkedListSerializer,
     LinkedListSerializerSnapshot,
     NullAwareMapSerializer,
     SortedMapSerializerSnapshot,
 )
-from state_core.serializers.table_data import RawValueDataSerializerSnapshot
-from state_core.serializers.table_structures import (
+from state_core.serializers.sql.table_data import RawValueDataSerializerSnapshot
+from state_core.serializers.sql.table_structures import (
     RowDataKeySerializerSnapshot,
     SortedLongSerializer,
     WindowKeySerializerSnapshot,
 )
-from state_core.serializers.table_timestamps import TimestampDataSerializerSnapshot
-from state_core.serializers.table_views import ExternalSerializerSnapshot
-from state_core.serializers.text import OpaqueSerializer
-from state_core.wire import DataInput, DataOutput
-from tests.serializer_columns import decode, encode, read, walked, write
+from state_core.serializers.sql.table_timestamps import TimestampDataSerializerSnapshot
+from state_core.serializers.sql.table_views import ExternalSerializerSnapshot
+from state_core.serializers.sql.types.logical_type_objects import java_class, java_object
+from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from tests.support.serializers.serializer_columns import decode, encode, read, walked, write
 
 LONG, INT = LongSerializer(), IntSerializer()
 LONGS, INTS = SNAPSHOTS[LongSerializer], SNAPSHOTS[IntSerializer]

@@ -14,11 +14,17 @@ import pyarrow as pa
 import pytest
 
 from state_core.errors import EncodeError
-from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.compatibility import Verdict
-from state_core.serializers.logical_type_parser import parse_logical_type
-from state_core.serializers.logical_type_streams import WrittenType, read_logical_type
-from state_core.serializers.logical_types import (
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
+from state_core.serializers.sql.row_data import internal_snapshot
+from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from state_core.serializers.sql.types.logical_type_streams import WrittenType, read_logical_type
+from state_core.serializers.sql.types.logical_types import (
     DistinctType,
     LogicalType,
     RawType,
@@ -26,11 +32,8 @@ from state_core.serializers.logical_types import (
     StructuredType,
     TimestampType,
 )
-from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
-from state_core.serializers.row_data import internal_snapshot
-from state_core.wire import DataInput, DataOutput
-from tests.golden_cases import GOLDEN
-from tests.serializer_columns import decode, encode, read, walked, write
+from tests.support.savepoints.golden_cases import GOLDEN
+from tests.support.serializers.serializer_columns import decode, encode, read, walked, write
 
 Line = dict[str, Any]
 

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from state_core.errors import EncodeError
-from state_core.serializers.base import TypeSerializerSnapshot
-from state_core.serializers.compatibility import Verdict
-from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
 from state_core.serializers.type_spec import parse_type, simple_types
-from state_core.wire import DataInput, DataOutput
 
 TEXTS = [
     "Long",

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core.errors import StateError, UnknownSerializerError
-from state_core.formats.meta_info import (
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
     KeyedHeader,
@@ -21,13 +22,15 @@ from state_core.serializers import (
     registered_classes,
     write_serializer_snapshot,
 )
-from state_core.serializers.base import TypeSerializerSnapshot
-from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
-from state_core.serializers.compatibility import Verdict
-from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
-from state_core.serializers.text import StringSerializerSnapshot
-from state_core.serializers.unknown_classes import UnknownSerializerSnapshot, read_whole
-from state_core.wire import DataInput, DataOutput
+from state_core.serializers.basic.text import StringSerializerSnapshot
+from state_core.serializers.composite.collections import (
+    ListSerializerSnapshot,
+    MapSerializerSnapshot,
+)
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.opaque.unknown_classes import UnknownSerializerSnapshot, read_whole
 
 LONG = registered_classes()[
     "org.apache.flink.api.common.typeutils.base.LongSerializer$LongSerializerSnapshot"

@@ -13,22 +13,34 @@ from hypothesis import strategies as st
 
 from state_core import open_snapshot
 from state_core.errors import EncodeError, IncompatibleError, PluginError, StateError
-from state_core.formats.unified_encode import StateRows, encode_rows
-from state_core.serializers import Decoder, plugins, register_decoder
-from state_core.serializers.collections import ListSerializer, MapSerializer
-from state_core.serializers.compatibility import Verdict
-from state_core.serializers.decoders import DecodedSerializer, opaque_serializer, undecoded
-from state_core.serializers.evolution import migrate_column, migrate_value, resolve_decoded
-from state_core.serializers.numbers import LongSerializer
-from state_core.serializers.optional_map import FramedSnapshot
-from state_core.serializers.pojo import PojoSerializer
-from state_core.serializers.structs import TupleSerializer
-from state_core.serializers.text import OpaqueSerializer
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.writing.unified_encode import StateRows, encode_rows
+from state_core.serializers import Decoder, register_decoder
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from state_core.serializers.composite.evolution import (
+    migrate_column,
+    migrate_value,
+    resolve_decoded,
+)
+from state_core.serializers.composite.pojo import PojoSerializer
+from state_core.serializers.composite.structs import TupleSerializer
+from state_core.serializers.framework import plugins
+from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.opaque.decoders import DecodedSerializer, opaque_serializer, undecoded
+from state_core.serializers.opaque.optional_map import FramedSnapshot
 from state_core.serializers.type_spec import parse_type
-from state_core.wire import DataInput, DataOutput
-from tests.kryo_savepoint import CAR, CAR_TYPE, KRYO_STATES, car, car_bytes, kryo_savepoint
-from tests.kryo_savepoint import kryo_snapshot as kryo
-from tests.serializer_columns import decode, encode, read, write
+from tests.support.savepoints.kryo_savepoint import (
+    CAR,
+    CAR_TYPE,
+    KRYO_STATES,
+    car,
+    car_bytes,
+    kryo_savepoint,
+)
+from tests.support.savepoints.kryo_savepoint import kryo_snapshot as kryo
+from tests.support.serializers.serializer_columns import decode, encode, read, write
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 

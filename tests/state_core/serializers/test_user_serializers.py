@@ -13,32 +13,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core.errors import EncodeError, KeyGroupError, StateError
-from state_core.formats.keyed_layout import KeyedLayout
-from state_core.formats.unified_encode import StateRows, encode_rows
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.writing.unified_encode import StateRows, encode_rows
+from state_core.model.snapshot import StateKind
 from state_core.serializers import (
     CompositeTypeSerializerSnapshot,
     TypeSerializer,
     TypeSerializerSnapshot,
-    plugins,
     register,
 )
-from state_core.serializers.collections import (
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.basic.text import StringSerializer
+from state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
     MapSerializer,
 )
-from state_core.serializers.compatibility import Verdict
-from state_core.serializers.namespaces import TimeWindowSerializer, VoidNamespaceSerializer
-from state_core.serializers.numbers import LongSerializer
-from state_core.serializers.pojo import PojoSerializer
-from state_core.serializers.registry import read_serializer_snapshot, write_serializer_snapshot
-from state_core.serializers.structs import RowSerializer, TupleSerializer
-from state_core.serializers.text import StringSerializer
+from state_core.serializers.composite.namespaces import (
+    TimeWindowSerializer,
+    VoidNamespaceSerializer,
+)
+from state_core.serializers.composite.pojo import PojoSerializer
+from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from state_core.serializers.composite.wrappers import TtlSerializer
+from state_core.serializers.framework import plugins
+from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
 from state_core.serializers.type_spec import parse_type
-from state_core.serializers.wrappers import TtlSerializer
-from state_core.snapshot import StateKind
-from state_core.wire import DataInput, DataOutput
-from tests.serializer_columns import decode, encode, read, write
+from tests.support.serializers.serializer_columns import decode, encode, read, write
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 

@@ -1,0 +1,7 @@
+"""The `statelake` command.
+
+`main` is its entry point and lists the commands; each command is a module in `commands/`, which
+reads options, calls the library, and prints; `demo/` is the guided tour with its savepoints.
+
+A new command is a module in `commands/` and a line in `main`.
+"""

@@ -1,0 +1,125 @@
+"""`statelake bootstrap`: the first state of a new job, of tables and a spec."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.commands.lake import engine_option
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    print_table,
+    progress_bar,
+    tell,
+)
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.operations.bootstrap import BootstrapResult, bootstrap
+
+__all__ = ["bootstrap_command"]
+
+
+@click.command("bootstrap")
+@click.argument("spec")
+@click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
+@click.option("--lake", help="A lake that it is to be imported to as well.")
+@click.option("--job", help="The job's name in the lake.")
+@click.option("--snapshot", "snapshot_id", help="What to call it in the lake.")
+@click.option("--parallelism", type=click.IntRange(min=1), help="By default as the spec says.")
+@click.option(
+    "--max-parallelism",
+    type=click.IntRange(1, 1 << 15),
+    help="By default as the spec says, or what Flink takes for the parallelism.",
+)
+@click.option("--compress", is_flag=True, help="Compress it with Snappy.")
+@click.option(
+    "--metadata-version",
+    type=click.IntRange(3, 6),
+    default=3,
+    show_default=True,
+    help="3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+.",
+)
+@click.option(
+    "--operator-state-version",
+    type=click.IntRange(5, 6),
+    default=6,
+    show_default=True,
+    help="5 for Flink before 1.18, which is never compressed.",
+)
+@engine_option
+@plugins_option
+@json_option
+def bootstrap_command(
+    spec: str,
+    to: str,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    parallelism: int | None,
+    max_parallelism: int | None,
+    compress: bool,
+    metadata_version: int,
+    operator_state_version: int,
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Write a savepoint of nothing but tables: the state that a new job starts from.
+
+    SPEC is a YAML or Python file: operators by uid, their key's type, and each state's kind, type
+    and source - a Parquet, Delta, CSV or JSON-lines path, a state in a lake, or a query - with the
+    columns that make up key and value. A key that is there twice, a null in a key and a value that
+    does not fit its type are errors that name the row; nothing is left behind then.
+
+    \b
+    Examples:
+      statelake bootstrap customers.yaml --to /savepoints/first
+      statelake bootstrap customers.yaml --to /savepoints/first --parallelism 8 --compress
+      statelake bootstrap customers.yaml --to first --lake lake --job shop --snapshot first
+    """
+    if (lake is None) != (job is None) or (snapshot_id is not None and lake is None):
+        raise click.UsageError("give --lake and --job together; --snapshot goes with them")
+    with progress_bar("bootstrapping", quiet=as_json_) as progress:
+        done = bootstrap(
+            None,
+            spec,
+            to,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            compression="snappy" if compress else "none",
+            metadata_version=metadata_version,
+            operator_state_version=operator_state_version,
+            lake=None if lake is None else Lake(lake),
+            job=job or "",
+            snapshot_id=snapshot_id,
+            engine=engine,
+            progress=progress,
+        )
+    if as_json_:
+        record = done.record
+        as_json(
+            asdict(done.written)
+            | {
+                "engine": done.engine,
+                "snapshot_id": None if record is None else record.snapshot_id,
+            }
+        )
+    else:
+        _print(done, job)
+
+
+def _print(done: BootstrapResult, job: str | None) -> None:
+    written = done.written
+    entries = sum(one.entries for one in written.states)
+    tell(
+        f"wrote {written.path}: {entries:,} entries in {written.files} files,"
+        f" {bytes_text(written.size)}, _metadata version {written.metadata_version}",
+        marked=written.path,
+    )
+    rows = [(one.operator, one.state, one.kind, f"{one.entries:,}") for one in written.states]
+    print_table("", ("<operator", "<state", "<kind", ">entries"), rows)
+    if done.record is not None:
+        tell(f"imported as {done.record.snapshot_id} of {job}", marked=done.record.snapshot_id)
+    tell(f"start the job with: flink run -s {written.path} ...")

@@ -1,0 +1,107 @@
+"""`statelake check`: what would go wrong after the deploy, asked before it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.commands.check_integrity import integrity
+from pipelines.cli.commands.check_legality import legality
+from pipelines.cli.commands.lake import job_option, lake_option
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import as_json, json_option, print_table
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.verify.compatibility import check_against
+from state_core.formats.layout.state_compatibility import StateVerdict
+from state_core.serializers.framework.compatibility import Verdict
+
+__all__ = ["check"]
+
+
+@click.group()
+def check() -> None:
+    """Ask before the deploy what would go wrong after it.
+
+    Exit code 1 if anything would.
+
+    \b
+    Example:
+      statelake check compatibility --lake lake --job orders --snapshot monday --against new.yaml
+    """
+
+
+check.add_command(legality)
+check.add_command(integrity)
+
+
+@check.command()
+@lake_option
+@job_option
+@click.option("--snapshot", "snapshot_id", required=True, help="The snapshot to be restored.")
+@click.option(
+    "--against",
+    required=True,
+    help="A file that says what states become, or a savepoint of the new job.",
+)
+@click.option(
+    "--allow-non-restored-state", is_flag=True, help="An operator of the snapshot may be gone."
+)
+@plugins_option
+@json_option
+@click.pass_context
+def compatibility(
+    context: click.Context,
+    lake: str,
+    job: str,
+    snapshot_id: str,
+    against: str,
+    allow_non_restored_state: bool,
+    as_json_: bool,
+) -> None:
+    """Say of every state whether a new job could use it: as it is, migrated, or not at all.
+
+    The verdicts are those of Flink's own serializers, on keyed state and on operator state (a
+    list's elements, a broadcast state's keys and values). A split list stays one, as does a union;
+    an operator whose state nothing restores is a fault. `unknown` is for classes whose rules are in
+    code that is not here (Kryo, custom serializers); it does not fail the check.
+
+    \b
+    Examples:
+      statelake check compatibility --lake lake --job orders --snapshot monday --against new.yaml
+      statelake check compatibility --lake lake --job orders --snapshot monday \\
+          --against /savepoints/savepoint-of-the-new-job --json
+    """
+    record = Lake(lake).snapshot(job, snapshot_id)
+    verdicts = check_against(record, against, allow_missing=allow_non_restored_state)
+    faults = sum(one.fault for one in verdicts)
+    if as_json_:
+        as_json({"compatible": faults == 0, "states": [_plain(one) for one in verdicts]})
+    else:
+        _print(verdicts, faults)
+    if faults:
+        context.exit(1)
+
+
+def _plain(one: StateVerdict) -> dict[str, object]:
+    return {
+        "operator": one.operator,
+        "state": one.state,
+        "verdict": one.result.verdict.text,
+        "reasons": [asdict(reason) for reason in one.result.reasons],
+    }
+
+
+def _print(verdicts: list[StateVerdict], faults: int) -> None:
+    rows = [
+        (
+            one.operator,
+            one.state or "(key)",
+            one.result.verdict.text,
+            "\n".join(str(reason) for reason in one.result.reasons),
+        )
+        for one in verdicts
+    ]
+    unknown = sum(one.result.verdict is Verdict.UNKNOWN for one in verdicts)
+    title = f"{len(verdicts)} checked, {faults} incompatible, {unknown} unknown"
+    print_table(title, ("<operator", "<state", "<verdict", "<why"), rows)

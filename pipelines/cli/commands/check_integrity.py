@@ -1,0 +1,236 @@
+"""`statelake check integrity`: all faults of a snapshot, and what can be saved of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    progress_bar,
+    tell,
+)
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.verify.integrity import count_faults, stored_faults
+from state_core.checks.integrity import (
+    Fault,
+    IntegrityReport,
+    Loss,
+    Place,
+    SalvageReport,
+    check_snapshot,
+    salvage_snapshot,
+)
+from state_core.formats import open_snapshot
+
+__all__ = ["integrity"]
+
+SHOWN = 200
+STYLE = {True: "red", False: "green"}  # of a verdict, by whether there are faults
+
+
+@click.command()
+@click.argument("savepoint", required=False)
+@click.option("--salvage", metavar="DIR", help="Write what can be read as a savepoint, to here.")
+@click.option("--lake", help="The lake whose snapshot is checked.")
+@click.option("--job", help="The job's name in the lake.")
+@click.option("--snapshot", "snapshot_id", help="The snapshot in the lake.")
+@click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
+@click.option(
+    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
+)
+@plugins_option
+@json_option
+@click.pass_context
+def integrity(
+    context: click.Context,
+    savepoint: str | None,
+    salvage: str | None,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    uids: tuple[str, ...],
+    allow_external: tuple[str, ...],
+    as_json_: bool,
+) -> None:
+    """Read all of a savepoint or checkpoint, and report every fault, not the first.
+
+    Every handle leads to its bytes, every key group is where the handle says, its marks are right
+    and nothing follows them, every key hashes to its key group, every value decodes to its last
+    byte, all copies of a broadcast state are the same. What only the job's own classes can read is
+    listed as not checked.
+
+    Of a snapshot in a lake every row is read, counted and hashed; with a savepoint, too, the two
+    are compared.
+
+    \b
+    Examples:
+      statelake check integrity /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
+      statelake check integrity /checkpoints/chk-42 --salvage /savepoints/salvaged
+      statelake check integrity --lake lake --job orders --snapshot monday --json
+    """
+    given = [lake, job, snapshot_id]
+    if (any(given) and not all(given)) or not (savepoint or lake):
+        raise click.UsageError("give a savepoint, or --lake, --job and --snapshot, or both")
+    if salvage and not savepoint:
+        raise click.UsageError("--salvage is for a savepoint; a lake's snapshot is exported")
+    said: dict[str, Any] = {}
+    faults = 0
+    if savepoint:
+        done = _examine(savepoint, salvage, uids, allow_external, quiet=as_json_)
+        report = done.integrity if isinstance(done, SalvageReport) else done
+        said = _plain(report)
+        if isinstance(done, SalvageReport):
+            said["salvage"] = _plain_salvage(done)
+        faults = len(report.faults)
+        if not as_json_:
+            _print(report)
+            if isinstance(done, SalvageReport):
+                _print_salvage(done)
+    if lake and job and snapshot_id:
+        found = _of_lake(lake, job, snapshot_id, quiet=as_json_)
+        if savepoint and not faults:
+            record = Lake(lake).snapshot(job, snapshot_id)
+            snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
+            found += [one for one in count_faults(Lake(lake), record, snapshot) if one not in found]
+        said["lake_faults"] = found
+        faults += len(found)
+        if not as_json_:
+            _print_lake(f"{job}/{snapshot_id}", found)
+    if as_json_:
+        as_json({"sound": not faults, **said})
+    if faults:
+        context.exit(1)
+
+
+def _examine(
+    savepoint: str,
+    salvage: str | None,
+    uids: tuple[str, ...],
+    allow_external: tuple[str, ...],
+    *,
+    quiet: bool,
+) -> IntegrityReport | SalvageReport:
+    with progress_bar("salvaging" if salvage else "checking", quiet=quiet) as progress:
+        if salvage is None:
+            return check_snapshot(
+                savepoint, allow_external=allow_external, uids=uids, progress=progress
+            )
+        return salvage_snapshot(
+            savepoint, salvage, allow_external=allow_external, uids=uids, progress=progress
+        )
+
+
+def _of_lake(lake: str, job: str, snapshot_id: str, *, quiet: bool) -> list[str]:
+    held = Lake(lake)
+    with progress_bar("reading", quiet=quiet) as progress:
+        return stored_faults(held, held.snapshot(job, snapshot_id), progress)
+
+
+# --------------------------------------------------------------------------- for scripts
+
+
+def _plain(report: IntegrityReport) -> dict[str, Any]:
+    return {
+        "location": report.location,
+        "faults": [_plain_fault(one) for one in report.faults],
+        "not_checked": [_place(one.where) | {"why": one.why} for one in report.unchecked],
+        "checked": vars(report.checked),
+    }
+
+
+def _plain_fault(fault: Fault) -> dict[str, Any]:
+    found = {"kind": fault.kind.value, **_place(fault.where), "place": fault.place}
+    return {**found, "problem": fault.problem, "remedy": fault.remedy, "entries": fault.entries}
+
+
+def _place(where: Place) -> dict[str, Any]:
+    groups = where.key_groups
+    return {
+        "operator": where.operator or None,
+        "subtask": where.subtask,
+        "state": where.state or None,
+        "key_groups": None if groups is None else [groups.first, groups.last],
+    }
+
+
+def _plain_salvage(done: SalvageReport) -> dict[str, Any]:
+    return {
+        "path": done.path,
+        "entries": done.entries,
+        "elements": done.elements,
+        "lost": [
+            _place(one.where) | {"why": one.why, "entries": one.entries, "bytes": one.size}
+            for one in done.lost
+        ],
+    }
+
+
+# --------------------------------------------------------------------------- for people
+
+
+def _print(report: IntegrityReport) -> None:
+    checked = report.checked
+    verdict = _verdict(len(report.faults))
+    tell(
+        f"{verdict}: {checked.handles} handles, {checked.files} files, {bytes_text(checked.size)},"
+        f" {checked.key_groups} key groups; {checked.entries} entries"
+        f" ({checked.values} values decoded, {checked.hashed} keys hashed),"
+        f" {checked.elements} elements of operator state",
+        marked=verdict,
+        style=STYLE[bool(report.faults)],
+    )
+    for one in report.faults[:SHOWN]:
+        tell(f"\n{one.kind.value}  {one.where!s}", marked=one.kind.value)
+        said = [_what(one), one.place.removeprefix(f"{report.location}/"), f"-> {one.remedy}"]
+        for line in filter(None, said):
+            tell(f"    {line}")
+    if len(report.faults) > SHOWN:
+        tell(f"... and {len(report.faults) - SHOWN} more: --json lists all")
+    if report.faults or report.unchecked:
+        tell("")
+    for skipped in report.unchecked:
+        tell(f"not checked: {skipped}")
+
+
+def _verdict(faults: int) -> str:
+    many = "fault" if faults == 1 else "faults"
+    return f"{faults} {many}" if faults else "sound"
+
+
+def _what(fault: Fault) -> str:
+    many = fault.entries is not None and fault.entries > 1
+    return f"{fault.problem} ({fault.entries} entries)" if many else fault.problem
+
+
+def _print_salvage(done: SalvageReport) -> None:
+    if done.path is None:
+        tell("nothing can be salvaged: without `_metadata` nobody knows what the files are")
+        return
+    tell(
+        f"wrote {done.path}: {done.entries} entries, {done.elements} elements"
+        f" of operator state; {'lost:' if done.lost else 'nothing is lost'}",
+        marked=done.path,
+    )
+    for one in done.lost[:SHOWN]:
+        where = str(one.where) or "the snapshot"
+        tell(f"    {where}: {_amount(one)} ({one.why})")
+    if len(done.lost) > SHOWN:
+        tell(f"... and {len(done.lost) - SHOWN} more: --json lists all")
+
+
+def _amount(loss: Loss) -> str:
+    entries = [] if loss.entries is None else [f"{loss.entries} entries"]
+    size = [] if loss.size is None else [f"at most {bytes_text(loss.size)}"]
+    return ", ".join([*entries, *size]) or "an unknown amount"
+
+
+def _print_lake(name: str, faults: list[str]) -> None:
+    verdict = _verdict(len(faults))
+    tell(f"{verdict}: {name}", marked=verdict, style=STYLE[bool(faults)])
+    for one in faults:
+        tell(f"  {one}")

@@ -1,0 +1,96 @@
+"""`statelake check legality`: a declared job against the rules, and against a snapshot."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
+from state_core import open_snapshot
+from state_core.checks.held_states import HeldOperator, held_operators
+from state_core.declarations.findings import Finding
+
+__all__ = ["legality"]
+
+
+@click.command()
+@click.argument("declared", metavar="MODULE:JOB")
+@click.option("--lake", help="The lake that holds the snapshot to be restored.")
+@click.option("--job", help="The job's name in the lake.")
+@click.option("--snapshot", "snapshot_id", help="The snapshot to be restored.")
+@click.option("--savepoint", help="A savepoint to be restored, in place of a snapshot.")
+@click.option(
+    "--allow-non-restored-state", is_flag=True, help="An operator of the snapshot may be gone."
+)
+@plugins_option
+@json_option
+@click.pass_context
+def legality(
+    context: click.Context,
+    declared: str,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    savepoint: str | None,
+    allow_non_restored_state: bool,
+    as_json_: bool,
+) -> None:
+    """Say all that is wrong with the states that a job declares.
+
+    A job is a JobDeclaration: MODULE:JOB, FILE.py:JOB, or a file of JSON. It is held against the
+    rules of legality (which state may be used over which streams) and, if a snapshot is named,
+    against what that holds: states that are missing, moved, or of another kind or type.
+
+    \b
+    Examples:
+      statelake check legality acme.jobs:ORDERS
+      statelake check legality jobs.py:ORDERS --lake lake --job orders --snapshot monday
+      statelake check legality orders.json --savepoint /savepoints/savepoint-5f1e2c --json
+    """
+    given = [lake, job, snapshot_id]
+    if (any(given) and not all(given)) or (savepoint and any(given)):
+        raise click.UsageError("give --lake, --job and --snapshot, or --savepoint, or neither")
+    if str(Path.cwd()) not in sys.path:
+        # as `python -m` has it: modules of the directory that the command is called in
+        sys.path.insert(0, str(Path.cwd()))
+    found = load_job(declared)
+    held: list[HeldOperator] | None = None
+    if lake and job and snapshot_id:
+        held = held_of_record(Lake(lake).snapshot(job, snapshot_id))
+    elif savepoint:
+        held = held_operators(open_snapshot(savepoint, uids=[one.uid for one in found.operators]))
+    findings = check_declared(found, held, allow_missing=allow_non_restored_state)
+    faults = sum(one.fault for one in findings)
+    if as_json_:
+        as_json({"legal": faults == 0, "findings": [one.plain() for one in findings]})
+    else:
+        _print(findings, faults)
+    if faults:
+        context.exit(1)
+
+
+def _print(findings: list[Finding], faults: int) -> None:
+    rows = [
+        (
+            one.severity.value,
+            one.rule,
+            f"{one.operator} ({one.function})" if one.function else one.operator,
+            one.state,
+            one.problem + (f"\n→ {one.remedy}" if one.remedy else ""),
+        )
+        for one in findings
+    ]
+    title = f"{_count(faults, 'fault')}, {_count(len(findings) - faults, 'warning')}"
+    if findings:
+        print_table(title, ("<severity", "<rule", "<operator", "<state", "<what"), rows)
+    else:
+        tell(title)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"

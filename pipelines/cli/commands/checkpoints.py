@@ -1,0 +1,280 @@
+"""`statelake checkpoints`: what a checkpoint log has, and whether it can be restored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
+from pipelines.lake.commits.checkpoint_dropping import drop_records
+from pipelines.lake.commits.checkpoint_migrating import REFUSED, changelog_of, migrate_records
+from pipelines.lake.commits.checkpoint_records import (
+    TaskRecord,
+    kafka_changelogs,
+    last_records,
+    open_log,
+    read_records,
+)
+from pipelines.lake.commits.checkpoint_verifying import faults_of, verify_log
+from pipelines.lake.commits.state_backend import LakeBackend
+from pipelines.shown import age_text
+from state_core.commit import (
+    BlobStoreBackend,
+    ChangelogBackend,
+    FileSystemBlobStore,
+    StateBackendFactory,
+)
+from state_core.commit.records.clocks import now_millis
+from state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
+from state_core.errors import NotFoundError
+from state_core.files.filesystem import Directory
+
+__all__ = ["checkpoints"]
+
+
+SHORT = {BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog", LAKE_FACTORY: "lake"}
+
+log_option = click.option(
+    "--log",
+    "location",
+    required=True,
+    help="A Delta table, a directory of records, or kafka://HOST:PORT/TOPIC.",
+)
+tasks_option = click.option("--task", "tasks", multiple=True, help="Only this task; all if none.")
+blobs_option = click.option("--blobs", help="The blob store: a directory or URI.")
+
+
+@click.group()
+def checkpoints() -> None:
+    """See to the checkpoints of a running job: its log, and what the log's markers lead to.
+
+    \b
+    Example:
+      statelake checkpoints list --log /data/lake/orders/_checkpoints
+    """
+
+
+@checkpoints.command("list")
+@log_option
+@json_option
+def list_command(location: str, as_json_: bool) -> None:
+    """List the tasks with their last checkpoint of each version.
+
+    \b
+    Examples:
+      statelake checkpoints list --log /data/lake/orders/_checkpoints
+      statelake checkpoints list --log s3://bucket/checkpoints --json
+    """
+    now = now_millis()
+    found = [
+        one
+        for versions in last_records(read_records(open_log(location))).values()
+        for _, one in sorted(versions.items())
+    ]
+    if as_json_:
+        as_json([_plain(one, now) for one in found])
+        return
+    rows = [
+        (one.task, str(one.checkpoint.version), str(one.id or ""),
+         age_text(now - one.record.appended_at), _markers(one), str(one.record.offset))
+        for one in found
+    ]  # fmt: skip
+    tasks = len({(one.key.grouper, one.task) for one in found})
+    columns = ("<task", ">version", "<checkpoint", ">age", "<markers", ">offset")
+    print_table(f"{tasks} tasks", columns, rows)
+
+
+@checkpoints.command()
+@log_option
+@click.option("--task", required=True, help="The task.")
+@click.option("--checkpoint", "identifier", help="The id of one before; the last by default.")
+@click.option("--version", type=click.IntRange(1, 2), help="Of the record; the later one if none.")
+def show(location: str, task: str, identifier: str | None, version: int | None) -> None:
+    """Print one record as JSON, as it is written.
+
+    \b
+    Examples:
+      statelake checkpoints show --log /data/lake/orders/_checkpoints --task "Partition 3"
+      statelake checkpoints show --log checkpoints --task "Partition 3" --version 1
+      statelake checkpoints show --log checkpoints --task "Partition 3" \\
+          --checkpoint 1700000000000-42 | jq .checkpoint
+    """
+    found = [
+        one
+        for one in read_records(open_log(location))
+        if one.task == task
+        and (version is None or one.checkpoint.version == version)
+        and (identifier is None or str(one.id) == identifier)
+    ]
+    if not found:
+        raise NotFoundError(
+            f"no such record of task {task!r}",
+            place=location,
+            remedy="`statelake checkpoints list` has the last ones; older ones may be removed",
+        )
+    as_json(found[-1].to_json())
+
+
+@checkpoints.command()
+@log_option
+@blobs_option
+@click.option("--lake", help="The lake, if stores are backed up there.")
+@click.option("--job", help="The job's name in the lake.")
+@click.option("--changelogs", help="The changelogs' cluster, as kafka://HOST:PORT.")
+@click.option("--job-id", default="1", show_default=True, help="Of its instance.")
+@tasks_option
+@click.option("--all", "every", is_flag=True, help="Every record; else the last of each task.")
+@json_option
+@click.pass_context
+def verify(
+    context: click.Context,
+    location: str,
+    blobs: str | None,
+    lake: str | None,
+    job: str | None,
+    changelogs: str | None,
+    job_id: str,
+    tasks: tuple[str, ...],
+    every: bool,
+    as_json_: bool,
+) -> None:
+    """Restore what the log's markers lead to, into a directory that is removed again.
+
+    Every file is checked against its size and checksum. Exit code 1 if a marker can't be restored,
+    or if none of a store's markers was looked at.
+
+    \b
+    Examples:
+      statelake checkpoints verify --log checkpoints --blobs s3://bucket/state
+      statelake checkpoints verify --log lake/orders/_checkpoints --lake lake --job orders
+      statelake checkpoints verify --log kafka://broker:9092/orders-checkpoints \\
+          --changelogs kafka://broker:9092
+    """
+    if bool(lake) != bool(job):
+        raise click.UsageError("give --lake and --job together")
+    backends = list(_backends(blobs, lake, changelogs))
+    if not backends:
+        raise click.UsageError("say where state is: --blobs, --lake with --job, or --changelogs")
+    found = verify_log(open_log(location), backends, (job or "", job_id), tasks=tasks, every=every)
+    faults = faults_of(found)
+    if as_json_:
+        as_json({"sound": not faults, "faults": faults, "markers": [asdict(one) for one in found]})
+    else:
+        rows = [
+            (one.task, one.checkpoint, one.store, SHORT.get(one.backend, one.backend), one.outcome,
+             bytes_text(one.size) if one.size else "", one.why)
+            for one in found
+        ]  # fmt: skip
+        title = f"{len(found)} markers, {len(faults)} faults"
+        columns = ("<task", "<checkpoint", "<store", "<backend", "<outcome", ">restored", "<why")
+        print_table(title, columns, rows)
+    if faults:
+        context.exit(1)
+
+
+@checkpoints.command()
+@log_option
+@blobs_option
+@click.option(
+    "--keep", type=click.IntRange(min=1), required=True,
+    help="How many records of each task and version stay.",
+)  # fmt: skip
+@json_option
+def drop(location: str, blobs: str | None, keep: int, as_json_: bool) -> None:
+    """Remove all records but the last ones, and the blobs that only they needed.
+
+    The job may run meanwhile: what a commit has uploaded that is not in the log yet stays.
+
+    \b
+    Examples:
+      statelake checkpoints drop --log checkpoints --keep 10
+      statelake checkpoints drop --log checkpoints --blobs s3://bucket/state --keep 3
+    """
+    store = FileSystemBlobStore(Directory(blobs)) if blobs else None
+    done = drop_records(open_log(location), keep, store)
+    if as_json_:
+        as_json(asdict(done))
+        return
+    freed = f"; {done.blobs} blobs removed, {done.blobs_kept} kept" if blobs else ""
+    tell(f"{done.records} records removed, {done.records_kept} kept{freed}")
+
+
+@checkpoints.command()
+@log_option
+@click.option(
+    "--changelog", "named", multiple=True, metavar="STORE=SYSTEM.STREAM",
+    help="A store's changelog, as its configuration says.",
+)  # fmt: skip
+@tasks_option
+@click.option("--rollback", is_flag=True, help="From version 2 to version 1.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done.")
+@json_option
+@click.pass_context
+def migrate(
+    context: click.Context,
+    location: str,
+    named: tuple[str, ...],
+    tasks: tuple[str, ...],
+    rollback: bool,
+    dry_run: bool,
+    as_json_: bool,
+) -> None:
+    """Append a record of version 2 for every task that has its last one in version 1.
+
+    Nothing is removed. Stop the job before; set `checkpoint.read.versions` to `2,1` behind it, and
+    after --rollback to `1`. A run that was stopped is run again. Exit code 1 if a task is refused.
+
+    \b
+    Examples:
+      statelake checkpoints migrate --log checkpoints --changelog counts=kafka.orders-counts
+      statelake checkpoints migrate --log checkpoints --rollback
+    """
+    try:
+        changelogs = dict(map(changelog_of, named))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    done = migrate_records(
+        open_log(location), changelogs, tasks=tasks, rollback=rollback, dry_run=dry_run
+    )
+    refused = sum(one.outcome == REFUSED for one in done)
+    if as_json_:
+        as_json([asdict(one) for one in done])
+    else:
+        title = f"{len(done)} tasks, {refused} refused" + (", nothing appended" * dry_run)
+        rows = [(one.task, one.outcome, one.checkpoint, one.why) for one in done]
+        print_table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
+    if refused:
+        context.exit(1)
+
+
+def _backends(
+    blobs: str | None, lake: str | None, changelogs: str | None
+) -> Iterator[StateBackendFactory]:
+    if blobs:
+        yield BlobStoreBackend(FileSystemBlobStore(Directory(blobs)))
+    if lake:
+        yield LakeBackend(Directory(lake))
+    if changelogs:
+        yield ChangelogBackend(kafka_changelogs(changelogs))
+
+
+def _markers(one: TaskRecord) -> str:
+    return "; ".join(
+        f"{SHORT.get(name, name)}: {', '.join(stores)}" for name, stores in one.backends.items()
+    )
+
+
+def _plain(one: TaskRecord, now: int) -> dict[str, Any]:
+    return {
+        "task": one.task,
+        "grouper": one.key.grouper,
+        "version": one.checkpoint.version,
+        "checkpoint": None if one.id is None else str(one.id),
+        "offset": one.record.offset,
+        "appended_at": one.record.appended_at,
+        "age_ms": now - one.record.appended_at,
+        "markers": one.backends,
+    }

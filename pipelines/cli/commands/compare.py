@@ -1,0 +1,142 @@
+"""`statelake diff` and `rescale`: questions about snapshots that change nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.commands.lake import engine_option, job_option, lake_option
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    plain,
+    print_table,
+    progress_bar,
+    tell,
+)
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
+from pipelines.lake.verify.diffing import diff_snapshots
+
+__all__ = ["diff", "rescale"]
+
+SHOWN_SUBTASKS = 16
+
+
+@click.command()
+@lake_option
+@job_option
+@click.argument("earlier")
+@click.argument("later")
+@click.option("--examples", default=3, show_default=True, type=click.IntRange(min=0))
+@click.option("--fail-on-diff", is_flag=True, help="Exit with 1 if anything differs.")
+@engine_option
+@json_option
+@click.pass_context
+def diff(
+    context: click.Context,
+    lake: str,
+    job: str,
+    earlier: str,
+    later: str,
+    examples: int,
+    fail_on_diff: bool,
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Show what changed from one snapshot to another: added, removed, changed entries.
+
+    \b
+    Examples:
+      statelake diff --lake lake --job orders monday tuesday
+      statelake diff --lake lake --job orders before after --fail-on-diff --json
+    """
+    with progress_bar("comparing", quiet=as_json_) as progress:
+        found = diff_snapshots(
+            Lake(lake), job, earlier, later, examples=examples, engine=engine, progress=progress
+        )
+    if as_json_:
+        as_json([asdict(one) for one in found])
+    else:
+        columns = ("<operator", "<state", "<", ">added", ">removed", ">changed")
+        rows = [
+            (
+                one.operator,
+                one.state,
+                one.status,
+                *map("{:,}".format, (one.added, one.removed, one.changed)),
+            )
+            for one in found
+        ]
+        print_table(f"{earlier} → {later}", columns, rows)
+        for one in found:
+            for example in one.examples:
+                text = json.dumps(plain(example), ensure_ascii=False)
+                tell(f"{one.operator}/{one.state} {text}")
+    if fail_on_diff and any(one.status != "same" for one in found):
+        context.exit(1)
+
+
+@click.command()
+@lake_option
+@job_option
+@click.option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
+@click.option("--parallelism", required=True, type=click.IntRange(min=1), help="The new one.")
+@click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="A new one of these, too.")
+@json_option
+def rescale(
+    lake: str,
+    job: str,
+    snapshot_id: str,
+    parallelism: int,
+    max_parallelism: int | None,
+    as_json_: bool,
+) -> None:
+    """Show how a snapshot's key groups would be spread at another parallelism.
+
+    No data is touched: sizes are from the catalog. `statelake export` then does it.
+
+    \b
+    Examples:
+      statelake rescale --lake lake --job orders --snapshot sp-1 --parallelism 12
+      statelake rescale --lake lake --job orders --snapshot sp-1 --parallelism 200 \\
+          --max-parallelism 1000
+    """
+    plans = plan_rescale(Lake(lake).snapshot(job, snapshot_id), parallelism, max_parallelism)
+    if as_json_:
+        as_json([asdict(one) for one in plans])
+        return
+    for plan in plans:
+        _print(plan)
+
+
+def _print(plan: OperatorPlan) -> None:
+    (old, old_groups), (new, groups) = plan.old, plan.new
+    about = " (estimated: keys get new key groups)" if plan.estimated else ""
+    title = (
+        f"{plan.operator}: parallelism {old} → {new}, max parallelism {old_groups} → {groups},"
+        f" skew {plan.skew:.3f}{about}"
+    )
+    if any(one.entries for one in plan.subtasks) or not plan.operator_states:
+        _print_key_groups(plan, title)
+    else:
+        tell(title)
+    for name, counts in plan.operator_states.items():
+        shown = ", ".join(map("{:,}".format, counts[:SHOWN_SUBTASKS]))
+        more = ", …" if len(counts) > SHOWN_SUBTASKS else ""
+        tell(f"  operator state {name}: {shown}{more} elements by subtask")
+
+
+def _print_key_groups(plan: OperatorPlan, title: str) -> None:
+    rows = [
+        (str(one.subtask), f"{one.first}-{one.last}" if one.last >= one.first else "none",
+         f"{one.entries:,}", bytes_text(one.state_bytes), bytes_text(one.moved_bytes))
+        for one in plan.subtasks[:SHOWN_SUBTASKS]
+    ]  # fmt: skip
+    columns = (">subtask", "<key groups", ">entries", ">bytes", ">from other subtasks")
+    print_table(title, columns, rows)
+    if len(plan.subtasks) > SHOWN_SUBTASKS:
+        tell(f"… and {len(plan.subtasks) - SHOWN_SUBTASKS} more (--json shows all)")

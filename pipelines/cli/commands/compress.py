@@ -1,0 +1,81 @@
+"""`statelake compress`: the same savepoint in other frames, without Spark or a lake."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    print_table,
+    progress_bar,
+    tell,
+)
+from pipelines.flink_conf import COMPRESSION_KEY, compression_of, parse_conf
+from state_core.formats.rewriting.recompression import Recompression, recompress_snapshot
+
+__all__ = ["compress", "conf_option"]
+
+conf_option = click.option(
+    "--conf", multiple=True, metavar="KEY=VALUE", help=f"Flink's {COMPRESSION_KEY}, true or false."
+)
+
+
+@click.command()
+@click.argument("savepoint")
+@click.option("--to", required=True, help="The new savepoint's directory, not there yet.")
+@click.option(
+    "--compression", type=click.Choice(["snappy", "none"]), help="Snappy if nothing else is said."
+)
+@conf_option
+@click.option(
+    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
+)
+@json_option
+def compress(
+    savepoint: str,
+    to: str,
+    compression: str | None,
+    conf: tuple[str, ...],
+    allow_external: tuple[str, ...],
+    as_json_: bool,
+) -> None:
+    """Write a canonical savepoint again compressed, or not: entry for entry the same state.
+
+    \b
+    Examples:
+      statelake compress /savepoints/sp-1 --to /savepoints/sp-1-small
+      statelake compress /savepoints/sp-1-small --to /savepoints/plain --compression none
+      statelake compress sp-1 --to sp-2 --conf execution.checkpointing.snapshot-compression=true
+    """
+    wanted = compression_of(parse_conf(conf), compression) or "snappy"
+    with progress_bar("compressing", quiet=as_json_) as progress:
+        done = recompress_snapshot(
+            savepoint, to, wanted, allow_external=allow_external, progress=progress
+        )
+    if as_json_:
+        states = [asdict(one) | {"ratio": round(one.ratio, 3)} for one in done.states]
+        as_json({"path": done.path, "compression": done.compression, "states": states})
+    else:
+        _print(done)
+
+
+def _print(done: Recompression) -> None:
+    before = sum(one.before_bytes for one in done.states)
+    after = sum(one.after_bytes for one in done.states)
+    tell(
+        f"wrote {done.path}, compression {done.compression}:"
+        f" {bytes_text(int(after))} of state, {bytes_text(int(before))} before",
+        marked=done.path,
+    )
+    rows = [
+        (one.operator, one.state, bytes_text(int(one.content_bytes)),
+         bytes_text(int(one.after_bytes)), f"{one.ratio:.2f}",
+         f"{bytes_text(int(one.content_bytes / one.seconds))}/s" if one.seconds else "")
+        for one in done.states
+    ]  # fmt: skip
+    columns = ("<operator", "<state", ">content", ">stored", ">ratio", ">speed")
+    print_table("", columns, rows)

@@ -1,0 +1,40 @@
+"""`statelake demo`: the whole way on bundled savepoints."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from pathlib import Path
+
+import click
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.option(
+    "--dir",
+    "directory",
+    default="demo",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where its savepoints, lake and exports go; those in it are replaced.",
+)
+def demo(directory: Path) -> None:
+    """Run the whole way on bundled savepoints that real Flink wrote.
+
+    Inspects them, archives them through Dagster on Spark, queries, compares and edits their state,
+    and writes it back at another parallelism and max parallelism.
+
+    \b
+    Example:
+      statelake demo --dir /tmp/statelake-demo
+    """
+    directory = directory.resolve()
+    home = Path(os.environ.get("DAGSTER_HOME") or directory / "dagster")
+    logging.getLogger("dagster").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message="Specifying a partitions_def on an AssetCheckSpec")
+    from pipelines.cli.demo.run import run_demo  # noqa: PLC0415 - Dagster and Spark only when wanted
+
+    run_demo(directory, home)

@@ -1,0 +1,197 @@
+"""`statelake edit`: change a snapshot as a whole."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import click
+
+from pipelines.cli.commands.lake import engine_option, job_option, lake_option
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    print_table,
+    progress_bar,
+    tell,
+)
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from pipelines.lake.edit.purging import Staging
+
+__all__ = ["edit"]
+
+_DURATION = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)")
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Duration(click.ParamType[timedelta]):
+    """`90s`, `15min`, `12h`, `7d`."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Parse a time to live."""
+        if isinstance(value, timedelta):
+            return value
+        match = _DURATION.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is no duration (90s, 15min, 12h, 7d)", param, ctx)
+        return timedelta(milliseconds=int(match[1]) * _UNITS[match[2]])
+
+
+class Instant(click.ParamType[datetime]):
+    """`2026-11-20`, `2026-11-20T06:00Z`; UTC if it says nothing else."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Parse a point in time."""
+        try:
+            found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        except ValueError:
+            self.fail(f"{value!r} is no time (2026-11-20T06:00Z)", param, ctx)
+        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+@click.command()
+@lake_option
+@job_option
+@click.option("--parent", required=True, help="The snapshot to edit.")
+@click.option("--snapshot", "snapshot_id", required=True, help="What to call the new snapshot.")
+@click.option(
+    "--rename-uid", nargs=2, multiple=True, metavar="OPERATOR UID", help="Give an operator a uid."
+)
+@click.option("--drop-operator", multiple=True, metavar="OPERATOR", help="Leave an operator out.")
+@click.option("--keep-operator", multiple=True, metavar="OPERATOR", help="Leave all out but these.")
+@click.option(
+    "--drop-state", multiple=True, metavar="OPERATOR/STATE", help="Leave a state out; or /timers."
+)
+@click.option(
+    "--merge", multiple=True, metavar="[JOB:]SNAPSHOT", help="Take in another's operators."
+)
+@click.option(
+    "--purge", nargs=2, multiple=True, metavar="OPERATOR/STATE PREDICATE",
+    help="Let rows go: Spark SQL over the table's columns.",
+)  # fmt: skip
+@click.option(
+    "--expire", nargs=2, multiple=True, type=(str, Duration()), metavar="OPERATOR/STATE TTL",
+    help="Let go what has expired: 90s, 15min, 12h, 7d.",
+)  # fmt: skip
+@click.option("--at", type=Instant(), help="When it has; by default when the snapshot was taken.")
+@click.option("--note", default="", help="Why; kept with the snapshot.")
+@engine_option
+@json_option
+def edit(
+    lake: str,
+    job: str,
+    parent: str,
+    snapshot_id: str,
+    rename_uid: tuple[tuple[str, str], ...],
+    drop_operator: tuple[str, ...],
+    keep_operator: tuple[str, ...],
+    drop_state: tuple[str, ...],
+    merge: tuple[str, ...],
+    purge: tuple[tuple[str, str], ...],
+    expire: tuple[tuple[str, timedelta], ...],
+    at: datetime | None,
+    note: str,
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Change a snapshot as a whole, as a new snapshot; the old one stays.
+
+    \b
+    Merges come first, then what is left out, purged and renamed; names are those of before. What
+    only renames or leaves out copies no data. A time to live is not in a savepoint, so it is given.
+
+    \b
+    Examples:
+      statelake edit --lake lake --job orders --parent monday --snapshot renamed \\
+          --rename-uid counter order-counter
+      statelake edit --lake lake --job orders --parent monday --snapshot small \\
+          --expire sessions/last 7d --purge counter/count "value = 0"
+      statelake edit --lake lake --job orders --parent monday --snapshot counts-only \\
+          --keep-operator counter
+      statelake edit --lake lake --job orders --parent monday --snapshot both --merge returns:monday
+    """
+    asked = (rename_uid, drop_operator, keep_operator, drop_state, merge, purge, expire)
+    if not any(asked):
+        raise click.UsageError("say what to change: --rename-uid, --drop-state, --purge, ...")
+    if drop_operator and keep_operator:
+        raise click.UsageError("give either --drop-operator or --keep-operator")
+    opened = Lake(lake)
+    wanted = SnapshotEdit(
+        rename=dict(rename_uid),
+        drop_operators=drop_operator,
+        keep_operators=keep_operator,
+        drop_states=drop_state,
+        merge=[_other(one, job) for one in merge],
+        purge=dict(purge),
+        expire=dict(expire),
+        at=at,
+    )
+    with progress_bar("editing", quiet=as_json_) as progress:
+        done = edit_snapshot(
+            opened, job, parent, snapshot_id, wanted, staging=_staging(opened, wanted), note=note,
+            engine=engine, progress=progress,
+        )  # fmt: skip
+    if as_json_:
+        as_json(_report(done))
+    else:
+        _print(done, parent)
+
+
+def _other(text: str, job: str) -> tuple[str, str]:
+    other, colon, snapshot_id = text.rpartition(":")
+    return (other, snapshot_id) if colon else (job, text)
+
+
+def _staging(lake: Lake, wanted: SnapshotEdit) -> Staging | None:
+    """Spark, where there are predicates."""
+    if not wanted.purge:
+        return None
+    from pipelines.spark.predicates import predicate_staging  # noqa: PLC0415 - only when wanted
+    from pipelines.spark.session import open_session  # noqa: PLC0415 - the same
+
+    return predicate_staging(open_session(), lake)
+
+
+def _report(done: EditResult) -> dict[str, Any]:
+    record = done.record
+    return {
+        "snapshot_id": record.snapshot_id,
+        "parent": record.parent,
+        "entries": record.entries,
+        "state_bytes": record.state_bytes,
+        "written_bytes": record.written_bytes,
+        "saved_bytes": sum(one.state_bytes[0] - one.state_bytes[1] for one in done.changes),
+        "operators": [one.label for one in record.operators],
+        "changes": [asdict(one) for one in done.changes],
+    }
+
+
+def _print(done: EditResult, parent: str) -> None:
+    record = done.record
+    saved = sum(one.state_bytes[0] - one.state_bytes[1] for one in done.changes)
+    tell(
+        f"made {record.snapshot_id} from {parent}: {record.entries:,} entries,"
+        f" {bytes_text(record.state_bytes)} of state ({bytes_text(saved)} less);"
+        f" wrote {bytes_text(record.written_bytes)}",
+        marked=record.snapshot_id,
+    )
+    if done.changes:
+        rows = [
+            (one.operator, one.state, f"{one.entries[0]:,}", f"{one.entries[1]:,}",
+             bytes_text(one.state_bytes[0]), bytes_text(one.state_bytes[1]))
+            for one in done.changes
+        ]  # fmt: skip
+        columns = ("<operator", "<state", ">entries", ">now", ">bytes", ">now")
+        print_table("", columns, rows)

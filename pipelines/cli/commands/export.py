@@ -1,0 +1,92 @@
+"""`statelake export`: a snapshot becomes a savepoint that Flink restores."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.commands.compress import conf_option
+from pipelines.cli.commands.lake import engine_option, job_option, lake_option
+from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
+from pipelines.flink_conf import compression_of, parse_conf
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+
+__all__ = ["export"]
+
+
+@click.command()
+@lake_option
+@job_option
+@click.option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
+@click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
+@click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
+@click.option(
+    "--max-parallelism",
+    type=click.IntRange(1, 1 << 15),
+    help="By default as it was; another one gives every key a new key group.",
+)
+@click.option("--compression", type=click.Choice(["snappy", "none"]), help="By default as it was.")
+@click.option(
+    "--metadata-version",
+    type=click.IntRange(3, 6),
+    help="3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+."
+    " By default the source's.",
+)
+@click.option(
+    "--operator-state-version",
+    type=click.IntRange(5, 6),
+    help="5 for Flink before 1.18, which is never compressed. By default the source's.",
+)
+@conf_option
+@engine_option
+@json_option
+def export(
+    lake: str,
+    job: str,
+    snapshot_id: str,
+    to: str,
+    parallelism: int | None,
+    max_parallelism: int | None,
+    compression: str | None,
+    metadata_version: int | None,
+    operator_state_version: int | None,
+    conf: tuple[str, ...],
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Write a snapshot as a canonical savepoint, at any parallelism and max parallelism.
+
+    \b
+    Examples:
+      statelake export --lake lake --job orders --snapshot sp-1 --to /savepoints/sp-1-at-12 \\
+          --parallelism 12
+      statelake export --lake lake --job orders --snapshot sp-1 --to /savepoints/wide \\
+          --max-parallelism 1000 --compression snappy
+      statelake export --lake lake --job orders --snapshot sp-1 --to /savepoints/for-1.20 \\
+          --metadata-version 4
+    """
+    with progress_bar("exporting", quiet=as_json_) as progress:
+        done = export_snapshot(
+            Lake(lake),
+            job,
+            snapshot_id,
+            to,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            compression=compression_of(parse_conf(conf), compression),
+            metadata_version=metadata_version,
+            operator_state_version=operator_state_version,
+            engine=engine,
+            progress=progress,
+        )
+    if as_json_:
+        as_json(asdict(done))
+        return
+    tell(
+        f"exported {snapshot_id} to {done.path}: {done.files} files,"
+        f" {bytes_text(done.size)}, _metadata version {done.metadata_version}",
+        marked=done.path,
+    )
+    tell(f"restore it with: flink run -s {done.path} ...")

@@ -1,0 +1,261 @@
+"""`statelake inspect`: what is in a snapshot, without decoding it and without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
+from state_core.formats import open_snapshot
+from state_core.model.measure import measure_operator
+from state_core.model.operator_state import NonKeyedState
+from state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
+from state_core.model.snapshot import KeyedState, Operator, Snapshot
+
+__all__ = ["inspect"]
+
+AUTO_COUNT_BYTES = 2 << 30
+HEAVIEST = 5
+_MODES = {"SPLIT_DISTRIBUTE": "split", "UNION": "union", "BROADCAST": "broadcast"}
+
+
+@click.command()
+@click.argument("savepoint")
+@click.option("--parallelism", type=click.IntRange(min=1), help="What if it ran at this one?")
+@click.option(
+    "--entries/--no-entries",
+    default=None,
+    help="Count entries, which walks all state; by default up to 2 GiB.",
+)
+@click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
+@click.option(
+    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
+)
+@json_option
+def inspect(
+    savepoint: str,
+    parallelism: int | None,
+    entries: bool | None,
+    uids: tuple[str, ...],
+    allow_external: tuple[str, ...],
+    as_json_: bool,
+) -> None:
+    """Show what a savepoint or checkpoint holds: operators, states, types, sizes, skew.
+
+    Nothing is decoded, and nothing in it is executed. With --json each operator has the columns
+    of Flink's own savepoint_metadata table function under their names, and more.
+
+    \b
+    Examples:
+      statelake inspect /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
+      statelake inspect /checkpoints/0af3.../chk-21 --parallelism 12
+      statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
+    """
+    snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
+    size = sum(operator.total_bytes for operator in snapshot.operators)
+    counted = size <= AUTO_COUNT_BYTES if entries is None else entries
+    described = [_describe(one, snapshot, counted, parallelism) for one in snapshot.operators]
+    report = {
+        "location": snapshot.location,
+        "kind": snapshot.kind,
+        "format": snapshot.format,
+        "metadata_version": snapshot.metadata_version,
+        "checkpoint_id": snapshot.checkpoint_id,
+        "compression": snapshot.compression,
+        "size_bytes": size,
+        "operators": described,
+    }
+    if as_json_:
+        as_json(report)
+    else:
+        _print(report)
+
+
+def _describe(
+    operator: Operator, snapshot: Snapshot, counted: bool, parallelism: int | None
+) -> dict[str, Any]:
+    stored = np.zeros(operator.max_parallelism, np.int64)
+    for file in operator.keyed_files:
+        for group, size in file.group_bytes():
+            stored[group] += size
+    totals = measure_operator(operator) if counted and operator.keyed_files else {}
+    return {
+        "checkpoint-id": snapshot.checkpoint_id,
+        "operator-name": operator.name or None,
+        "operator-uid": operator.uid or None,
+        "operator-uid-hash": operator.operator_id,
+        "operator-parallelism": operator.parallelism,
+        "operator-max-parallelism": operator.max_parallelism,
+        "operator-subtask-state-count": operator.subtask_states,
+        "operator-coordinator-state-size-in-bytes": operator.coordinator_bytes,
+        "operator-total-size-in-bytes": operator.total_bytes,
+        "finished": operator.finished,
+        "raw_state_bytes": operator.raw_bytes,
+        "in_flight_bytes": operator.in_flight_bytes,
+        "key_type": operator.keyed_states[0].key_type if operator.keyed_states else None,
+        "keyed_states": [
+            _describe_state(one, totals.get(one.name)) for one in operator.keyed_states
+        ],
+        "operator_states": [_describe_operator_state(one) for one in operator.operator_states],
+        "key_groups": _describe_groups(stored, totals),
+        "subtasks": _describe_subtasks(operator, stored, totals, parallelism),
+    }
+
+
+def _describe_state(
+    state: KeyedState, totals: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": state.name,
+        "kind": state.kind.value,
+        "key_type": state.key_type,
+        "namespace_type": state.namespace_type,
+        "value_type": state.value_type or None,
+        "ttl": state.with_ttl,
+    }
+    if state.user_key_type:
+        found["user_key_type"] = state.user_key_type
+    if totals is not None:
+        entries, sizes = totals
+        found["entries"] = int(entries.sum())
+        found["bytes"] = int(sizes.sum())
+        found["key_groups"] = [
+            {"key_group": group, "entries": int(entries[group]), "bytes": int(sizes[group])}
+            for group in np.flatnonzero(entries).tolist()
+        ]
+    return found
+
+
+def _describe_operator_state(state: NonKeyedState) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": state.name,
+        "mode": state.mode.name,
+        "value_type": state.value_type,
+        "elements": state.elements,
+        "subtasks": len(state.parts),
+    }
+    return found | ({"key_type": state.key_type} if state.broadcast else {})
+
+
+def _describe_groups(stored: npt.NDArray[np.int64], totals: dict[str, Any]) -> dict[str, Any]:
+    with_data = np.flatnonzero(stored)
+    heaviest = with_data[np.argsort(-stored[with_data], kind="stable")][:HEAVIEST]
+    entries = np.sum([one for one, _ in totals.values()], axis=0) if totals else None
+    return {
+        "with_data": len(with_data),
+        "skew": round(skew_of(stored), 3),
+        "heaviest": [
+            {"key_group": group, "stored_bytes": int(stored[group])}
+            | ({} if entries is None else {"entries": int(entries[group])})
+            for group in heaviest.tolist()
+        ],
+    }
+
+
+def _describe_subtasks(
+    operator: Operator,
+    stored: npt.NDArray[np.int64],
+    totals: dict[str, Any],
+    parallelism: int | None,
+) -> dict[str, Any]:
+    entries = np.sum([one for one, _ in totals.values()], axis=0) if totals else stored * 0
+    plans: dict[str, list[SubtaskPlan]] = {
+        "now": plan_key_groups(entries, stored, operator.parallelism)
+    }
+    if parallelism is not None and operator.keyed_files:
+        plans["then"] = plan_key_groups(entries, stored, parallelism, operator.parallelism)
+    return {
+        when: {
+            "parallelism": len(plan),
+            "skew": round(skew_of([one.state_bytes for one in plan]), 3),
+            "subtasks": [asdict(one) for one in plan],
+        }
+        for when, plan in plans.items()
+    }
+
+
+def _print(report: dict[str, Any]) -> None:
+    kind = " ".join(dict.fromkeys(filter(None, (report["format"], report["kind"]))))
+    tell(f"{report['location']}", marked=report["location"])
+    tell(
+        f"{kind or 'snapshot'}, checkpoint {report['checkpoint_id']}, _metadata version"
+        f" {report['metadata_version']}, compression {report['compression']},"
+        f" {bytes_text(report['size_bytes'])}\n"
+    )
+    operators = []
+    for one in report["operators"]:
+        held = f"{len(one['keyed_states'])} keyed" if one["keyed_states"] else ""
+        if one["operator_states"]:
+            held += f"{', ' if held else ''}{len(one['operator_states'])} operator"
+        if one["operator-coordinator-state-size-in-bytes"]:
+            held += f"{', ' if held else ''}coordinator"
+        for name, size in (("raw", "raw_state_bytes"), ("in flight", "in_flight_bytes")):
+            if one[size]:
+                held += f"{', ' if held else ''}{name}"
+        operators.append(
+            (
+                one["operator-uid"] or one["operator-uid-hash"],
+                one["operator-name"] or "",
+                str(one["operator-parallelism"]),
+                str(one["operator-max-parallelism"]),
+                bytes_text(one["operator-total-size-in-bytes"]),
+                held or "none",
+            )
+        )
+    columns = ("<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state")
+    print_table("operators", columns, operators)
+    for one in report["operators"]:
+        _print_states(one)
+
+
+def _print_states(operator: dict[str, Any]) -> None:
+    if not operator["keyed_states"] and not operator["operator_states"]:
+        return
+    label = operator["operator-uid"] or operator["operator-uid-hash"]
+    counted = any("entries" in state for state in operator["keyed_states"])
+    columns = [
+        "<state",
+        "<kind",
+        "<namespace",
+        "<value",
+        *((">entries", ">bytes") if counted else ()),
+    ]
+    key = f", keyed by {operator['key_type']}" if operator["key_type"] else ""
+    states = []
+    for state in operator["keyed_states"]:
+        value = state["value_type"] or ""
+        if state.get("user_key_type"):
+            value = f"{state['user_key_type']} → {value}"
+        numbers = [f"{state['entries']:,}", bytes_text(state["bytes"])] if counted else []
+        ttl = " (ttl)" if state["ttl"] else ""
+        states.append(
+            (state["name"], state["kind"], state["namespace_type"], value + ttl, *numbers)
+        )
+    for state in operator["operator_states"]:
+        value = state["value_type"]
+        if "key_type" in state:
+            value = f"{state['key_type']} → {value}"
+        blank = [f"{state['elements']:,}", ""] if counted else []
+        kind = _MODES[state["mode"]]
+        states.append((state["name"], f"operator, {kind}", "", value, *blank))
+    print_table(f"\n{label}{key}", columns, states)
+    groups = operator["key_groups"]
+    if groups["with_data"]:
+        heavy = ", ".join(
+            f"{one['key_group']} ({bytes_text(one['stored_bytes'])})" for one in groups["heaviest"]
+        )
+        tell(
+            f"{groups['with_data']} of {operator['operator-max-parallelism']} key groups have data;"
+            f" skew {groups['skew']}; heaviest: {heavy}"
+        )
+        for when, plan in operator["subtasks"].items():
+            sizes = [one["state_bytes"] for one in plan["subtasks"]]
+            tell(
+                f"{'at' if when == 'now' else 'what if at'} parallelism {plan['parallelism']}:"
+                f" {bytes_text(min(sizes))} to {bytes_text(max(sizes))} a subtask,"
+                f" skew {plan['skew']}"
+            )

@@ -1,0 +1,225 @@
+"""`statelake import`, `commit`, `snapshots` and `drop`: what puts snapshots into a lake and out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    print_table,
+    progress_bar,
+    tell,
+)
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.dropping import drop_snapshots
+from pipelines.lake.edit.committing import commit_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.records import SnapshotRecord
+
+__all__ = ["commit", "drop", "import_command", "snapshots"]
+
+lake_option = click.option("--lake", required=True, help="The lake: a directory or URI.")
+job_option = click.option("--job", required=True, help="The job's name in the lake.")
+engine_option = click.option(
+    "--engine",
+    type=click.Choice(["auto", "spark", "local"]),
+    default="auto",
+    show_default=True,
+    help="Where to run; auto takes Spark for what is large.",
+)
+
+
+@click.command("import")
+@click.argument("savepoint")
+@lake_option
+@job_option
+@click.option("--snapshot", "snapshot_id", help="What to call it; by default as Flink did.")
+@engine_option
+@click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
+@click.option(
+    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
+)
+@click.option("--note", default="", help="Kept with the snapshot.")
+@plugins_option
+@json_option
+def import_command(
+    savepoint: str,
+    lake: str,
+    job: str,
+    snapshot_id: str | None,
+    engine: str,
+    uids: tuple[str, ...],
+    allow_external: tuple[str, ...],
+    note: str,
+    as_json_: bool,
+) -> None:
+    """Import a savepoint or checkpoint as the next snapshot of a job.
+
+    Each state becomes a Delta table, partitioned by key group; key groups that did not change since
+    the job's previous snapshot are not written again. Importing the same one twice changes nothing.
+    What only code of yours understands is typed with --plugins; name the same ones from then on.
+
+    \b
+    Examples:
+      statelake import /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f --lake /data/lake --job orders
+      statelake import s3://bucket/sp --lake s3://bucket/lake --job orders --engine spark
+      statelake import old-savepoint --lake lake --job orders --uid counter --uid sessions
+    """
+    with progress_bar("importing", quiet=as_json_) as progress:
+        done = import_snapshot(
+            Lake(lake),
+            savepoint,
+            job,
+            snapshot_id=snapshot_id,
+            engine=engine,
+            allow_external=allow_external,
+            uids=uids,
+            note=note,
+            progress=progress,
+        )
+    record = done.record
+    if as_json_:
+        as_json(
+            _summary(record)
+            | {
+                "new": done.new,
+                "kept_files": done.kept_units,
+                "written_files": done.written_units,
+                "engine": done.engine,
+                "tables": [t.path for op in record.operators for t in op.tables],
+            }
+        )
+        return
+    if not done.new:
+        tell(f"{job} has snapshot {record.snapshot_id} already: nothing to do")
+        return
+    tell(
+        f"imported {record.snapshot_id} of {job}: {record.entries:,} entries,"
+        f" {bytes_text(record.state_bytes)} of state; wrote {done.written_units} files"
+        f" ({bytes_text(record.written_bytes)}), kept {done.kept_units}",
+        marked=record.snapshot_id,
+    )
+    versions = {one.path: one.version for op in record.operators for one in op.tables}
+    rows = [
+        (
+            state.table,
+            str(versions[state.table]),
+            f"{state.entries:,}",
+            state.value_type or state.name,
+        )
+        for operator in record.operators
+        for state in operator.states
+    ]
+    rows += [
+        (one.table, str(versions[one.table]), f"{one.elements:,}", one.value_type)
+        for operator in record.operators
+        for one in operator.operator_states
+    ]
+    print_table("", ("<table", ">version", ">entries", "<value"), rows)
+
+
+@click.command()
+@lake_option
+@job_option
+@click.option("--snapshot", "snapshot_id", required=True, help="What to call the new snapshot.")
+@click.option("--parent", required=True, help="The snapshot whose tables were edited.")
+@click.option("--note", default="", help="Why; kept with the snapshot.")
+@engine_option
+@plugins_option
+@json_option
+def commit(
+    lake: str, job: str, snapshot_id: str, parent: str, note: str, engine: str, as_json_: bool
+) -> None:
+    """Register edited tables as a new snapshot, which exports as changed.
+
+    What was edited is checked first: columns and types as before, no key twice, every key in its
+    key group. Nothing is registered that could not be written back to Flink.
+
+    \b
+    Example, erasing a person:
+      statelake sql --lake lake "DELETE FROM orders.counter.count WHERE key = 'alice'"
+      statelake commit --lake lake --job orders --parent savepoint-5f1e2c-0a1b2c3d4e5f \\
+          --snapshot without-alice --note "erasure request 4711"
+      statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean
+    """
+    with progress_bar("checking", quiet=as_json_) as progress:
+        done = commit_snapshot(
+            Lake(lake), job, snapshot_id, parent, note=note, engine=engine, progress=progress
+        )
+    if as_json_:
+        changed = {name: {"before": a, "after": b} for name, (a, b) in done.changed.items()}
+        as_json(_summary(done.record) | {"changed": changed})
+        return
+    tell(f"committed {snapshot_id}, made from {parent}", marked=snapshot_id)
+    for name, (before, after) in done.changed.items():
+        tell(f"  {name}: {before:,} entries before, {after:,} now")
+    if not done.changed:
+        tell("  no table differs from the parent's")
+
+
+@click.command()
+@lake_option
+@click.option("--job", help="Only this job's.")
+@json_option
+def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
+    """List the snapshots of a lake, the oldest first.
+
+    \b
+    Examples:
+      statelake snapshots --lake /data/lake
+      statelake snapshots --lake /data/lake --job orders --json
+    """
+    records = Lake(lake).summaries(job)
+    if as_json_:
+        as_json([_summary(one) for one in records])
+        return
+    columns = (
+        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note"
+    )  # fmt: skip
+    rows = [
+        (one.job, one.snapshot_id, f"{one.origin} of {one.parent}" if one.parent else one.format,
+         f"{one.taken_at:%Y-%m-%d %H:%M}", f"{one.entries:,}", bytes_text(one.state_bytes),
+         bytes_text(one.written_bytes), one.note)
+        for one in records
+    ]  # fmt: skip
+    print_table(f"{len(records)} snapshots", columns, rows)
+
+
+@click.command()
+@lake_option
+@job_option
+@click.option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to let go.")
+@click.option("--keep", type=click.IntRange(min=0), help="Let all go but the newest N.")
+@json_option
+def drop(
+    lake: str, job: str, snapshot_ids: tuple[str, ...], keep: int | None, as_json_: bool
+) -> None:
+    """Let snapshots go, and free the bytes that only they needed.
+
+    \b
+    Examples:
+      statelake drop --lake /data/lake --job orders --snapshot savepoint-5f1e2c-0a1b2c3d4e5f
+      statelake drop --lake /data/lake --job orders --keep 30
+    """
+    if bool(snapshot_ids) == (keep is not None):
+        raise click.UsageError("give either --snapshot (once or more) or --keep")
+    done = drop_snapshots(Lake(lake), job, snapshot_ids=list(snapshot_ids) or None, keep=keep)
+    if as_json_:
+        as_json(asdict(done))
+        return
+    names = ", ".join(done.dropped) or "nothing"
+    tell(
+        f"dropped {names}: {bytes_text(done.freed_bytes)} freed in {done.files} files;"
+        f" {len(done.kept)} snapshots kept"
+    )
+
+
+def _summary(record: SnapshotRecord) -> dict[str, Any]:
+    hidden = ("metadata", "carried", "operators")
+    return {name: value for name, value in record.to_row().items() if name not in hidden}

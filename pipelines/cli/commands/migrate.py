@@ -1,0 +1,104 @@
+"""`statelake migrate`: one state's values under a new type, in one snapshot or all of a job's."""
+
+from __future__ import annotations
+
+import click
+
+from pipelines.cli.commands.lake import engine_option, job_option, lake_option
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import as_json, json_option, print_table, progress_bar, tell
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.changes import read_changes
+from pipelines.operations.migrations import Outcome, migrate_one, preview_migration
+from state_core.errors import StateError
+
+__all__ = ["migrate"]
+
+
+@click.command()
+@lake_option
+@job_option
+@click.option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to migrate.")
+@click.option("--all", "every", is_flag=True, help="All snapshots that were not migrated yet.")
+@click.option("--state", required=True, metavar="OPERATOR/STATE", help="The state.")
+@click.option("--to", "spec", required=True, help="A file that says what it becomes.")
+@click.option("--suffix", default="-migrated", show_default=True, help="Behind the old id.")
+@click.option("--dry-run", is_flag=True, help="Only say whether it would work.")
+@click.option("--note", default="", help="Kept with the new snapshot.")
+@engine_option
+@plugins_option
+@json_option
+@click.pass_context
+def migrate(
+    context: click.Context,
+    lake: str,
+    job: str,
+    snapshot_ids: tuple[str, ...],
+    every: bool,
+    state: str,
+    spec: str,
+    suffix: str,
+    dry_run: bool,
+    note: str,
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Give one state's values a new type, as a new snapshot; the old one stays.
+
+    What Flink would carry over by itself (a field added or removed, an enum's constants reordered)
+    needs only the new type. For more, the file gives Spark SQL over the old value. Compatibility is
+    resolved first; every value is read back before the new snapshot exists. With --all, snapshots
+    that were migrated already are skipped, so a stopped run is resumed by running it again.
+    What Kryo wrote needs a decoder of yours, in --plugins or in a Python file for --to.
+
+    A state may be operator state: the elements of a list (split or union), or the values of a
+    broadcast state, whose keys stay. Where the copies of a broadcast state differ, nothing is
+    migrated: the lake has but one of them. Decoders are for keyed state only.
+
+    \b
+    Examples:
+      statelake migrate --lake lake --job shop --snapshot monday --state customers/customer \\
+          --to customer.yaml
+      statelake migrate --lake lake --job shop --all --state rules/rules --to rule.yaml --dry-run
+      statelake migrate --lake lake --job shop --all --state customers/customer --to customer.yaml
+    """
+    if bool(snapshot_ids) == every:
+        raise click.UsageError("give either --snapshot (once or more) or --all")
+    opened = Lake(lake)
+    (change,) = read_changes(spec, state)
+    known = [one.snapshot_id for one in opened.summaries(job)]
+    wanted = list(snapshot_ids) or [one for one in known if not one.endswith(suffix)]
+    outcomes = []
+    for one in wanted:
+        if dry_run:
+            outcomes.append(preview_migration(opened, job, one, change))
+            continue
+        try:
+            with progress_bar(f"migrating {one}", quiet=as_json_) as progress:
+                outcomes.append(
+                    migrate_one(
+                        opened,
+                        job,
+                        one,
+                        change,
+                        suffix=suffix,
+                        note=note,
+                        engine=engine,
+                        progress=progress,
+                    )
+                )
+        except StateError as error:
+            if not every:
+                raise
+            outcomes.append(Outcome(one, "", "failed", 0, str(error)))
+    failed = any(one.outcome in ("failed", "incompatible", "unknown") for one in outcomes)
+    if as_json_:
+        as_json([vars(one) for one in outcomes])
+    else:
+        rows = [(o.snapshot, o.made, o.outcome, f"{o.entries:,}", o.why) for o in outcomes]
+        columns = ("<snapshot", "<made", "<outcome", ">values", "<why")
+        print_table(f"{state} of {len(outcomes)} snapshots", columns, rows)
+        if dry_run:
+            tell("a dry run: nothing was changed")
+    if failed:
+        context.exit(1)

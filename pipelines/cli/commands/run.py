@@ -1,0 +1,93 @@
+"""`statelake run`: process functions over what their sources got, exactly once."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import as_json, json_option, print_table, progress_bar, tell
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.verify.legality import load_runnable
+from pipelines.runtime import RunOptions, RunResult, run_job
+
+__all__ = ["run"]
+
+
+@click.command()
+@click.argument("runnable", metavar="MODULE:JOB")
+@click.option("--lake", required=True, help="The lake that has the job's state.")
+@click.option("--parallelism", type=int, help="Of its operators; as before, if not given.")
+@click.option(
+    "--backend", type=click.Choice(["heap", "rocksdb"]), default="heap", show_default=True,
+    help="Where state is while the job runs.",
+)  # fmt: skip
+@click.option("--restore", default="", help="The snapshot that the very first run begins with.")
+@click.option("--blobs", default="", help="A blob store that state goes to beside the lake.")
+@click.option(
+    "--restore-from", type=click.Choice(["lake", "blob_store"]), default="lake", show_default=True,
+    help="Where the state of the run before is taken from.",
+)  # fmt: skip
+@click.option("--final", is_flag=True, help="The streams end with this run.")
+@click.option("--always", is_flag=True, help="Run without new input too: timers may be due.")
+@click.option(
+    "--engine", type=click.Choice(["auto", "spark", "local"]), default="auto", show_default=True,
+    help="Where to run; auto takes Spark for what is large.",
+)  # fmt: skip
+@plugins_option
+@json_option
+def run(
+    runnable: str,
+    lake: str,
+    parallelism: int | None,
+    backend: str,
+    restore: str,
+    blobs: str,
+    restore_from: str,
+    final: bool,
+    always: bool,
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Run a job of process functions over what its sources got since its last run.
+
+    Output is appended to the job's tables, state becomes the lake's snapshot run-NUMBER; both
+    once, wherever an earlier call was cut off. Call it again and again, or let Dagster.
+
+    \b
+    Examples:
+      statelake run examples/alerts.py:JOB --lake lake
+      statelake run acme.jobs:ORDERS --lake lake --parallelism 8 --backend rocksdb
+      statelake run acme.jobs:ORDERS --lake lake --restore savepoint-5f1e2c
+      statelake run acme.jobs:ORDERS --lake lake --blobs s3://bucket/blobs
+    """
+    if str(Path.cwd()) not in sys.path:
+        # as `python -m` has it: modules of the directory that the command is called in
+        sys.path.insert(0, str(Path.cwd()))
+    job = load_runnable(runnable)
+    with progress_bar("running", quiet=as_json_) as progress:
+        options = RunOptions(
+            parallelism, backend, engine, restore, final,
+            blobs=blobs, restore_from=restore_from, always=always, progress=progress,
+        )  # fmt: skip
+        done = run_job(job, Lake(lake), options)
+    if as_json_:
+        as_json(asdict(done))
+    else:
+        _print(done)
+
+
+def _print(done: RunResult) -> None:
+    if not done.run:
+        tell("nothing new: no source has got anything since the last run")
+        return
+    again = ", begun before" if done.resumed else ""
+    tell(
+        f"run {done.run}{again}: {done.records:,} records in; state is snapshot {done.snapshot_id}",
+        marked=f"run {done.run}",
+    )
+    rows = [(name, f"{count:,}") for name, count in done.rows.items()]
+    print_table("", ("<sink", ">rows"), rows)

@@ -1,0 +1,163 @@
+"""The whole way on bundled savepoints: inspect, archive with Dagster, query, edit, write back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+import dagster as dg
+from rich.console import Console
+from rich.rule import Rule
+
+from pipelines.cli.commands.compare import diff, rescale
+from pipelines.cli.commands.export import export
+from pipelines.cli.commands.inspect import inspect
+from pipelines.cli.commands.lake import commit, snapshots
+from pipelines.cli.commands.sql import sql
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.orchestration.definitions import definitions
+from pipelines.orchestration.partitions import snapshot_partitions
+from pipelines.spark.session import open_session
+from pipelines.spark.sql import resolve_names, table_names
+
+__all__ = ["run_demo"]
+
+SAVEPOINTS = Path(__file__).parent / "savepoints"
+JOB = "demo"
+ERASED = -820795872871
+QUERY = """
+SELECT n.key, n.value AS name, t.value AS total, collect_list(s.user_key) AS scores
+FROM kinds.name n JOIN kinds.total t USING (key) LEFT JOIN kinds.scores s USING (key)
+GROUP BY ALL ORDER BY total DESC LIMIT 5
+"""
+ERASURE = "DELETE FROM demo.kinds.{state} WHERE key = {key}"
+SHOWN_METADATA = {
+    "savepoint": ("kind", "size (bytes)"),
+    "state_tables": (
+        "dagster/row_count", "files written", "files kept from the previous snapshot"
+    ),
+    "restore_plan": ("kinds: parallelism", "kinds: skew"),
+    "exported_savepoint": ("savepoint",),
+}  # fmt: skip
+DAGSTER_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
+EDITED_STATES = ("name", "items", "scores", "total", "avg", "triple", "row", "session", "timers")
+
+
+def run_demo(directory: Path, home: Path) -> None:
+    """Run the demo.
+
+    Args:
+        directory: Where its savepoints, its lake and its exports are to be; replaced if there.
+        home: Dagster's directory, whose UI then shows the runs.
+    """
+    started = time.monotonic()
+    for name in ("savepoints", "lake", "exports"):
+        shutil.rmtree(directory / name, ignore_errors=True)
+    shutil.copytree(SAVEPOINTS, directory / "savepoints")
+    lake = str(directory / "lake")
+    os.environ.update(
+        STATELAKE_SAVEPOINTS=str(directory / "savepoints"),
+        STATELAKE_LAKE=lake,
+        STATELAKE_EXPORTS=str(directory / "exports"),
+        STATELAKE_JOB=JOB,
+        DAGSTER_HOME=str(home),
+    )
+    out = Console(highlight=False)
+    show = _Steps(out)
+    show.command("What is in a savepoint that real Flink wrote?", inspect,
+                 str(directory / "savepoints" / "monday"), "--parallelism", "5")  # fmt: skip
+    show.title("Dagster archives two of them: tables, check, plan, export (on Spark)")
+    _archive(out, home, ["monday", "tuesday"])
+    show.command("The lake now", snapshots, "--lake", lake)
+    show.command("Its state is SQL", sql, "--lake", lake, "--job", JOB, "--as-of", "monday", QUERY)
+    show.command("What changed from Monday to Tuesday?", diff, "--lake", lake, "--job", JOB,
+                 "monday", "tuesday", "--examples", "1")  # fmt: skip
+    show.title(f"Erase one person, key {ERASED}, from every state, and register that as a snapshot")
+    _erase(out, lake)
+    show.command("", commit, "--lake", lake, "--job", JOB, "--parent", "tuesday", "--snapshot",
+                 "tuesday-erased", "--note", f"erased {ERASED}")  # fmt: skip
+    show.command("Rescale it to 5 subtasks and 256 key groups: the plan", rescale, "--lake", lake,
+                 "--job", JOB, "--snapshot", "tuesday-erased", "--parallelism", "5",
+                 "--max-parallelism", "256")  # fmt: skip
+    show.command("Write it back as a savepoint", export, "--lake", lake, "--job", JOB, "--snapshot",
+                 "tuesday-erased", "--to", str(directory / "exports" / "tuesday-erased"),
+                 "--parallelism", "5", "--max-parallelism", "256")  # fmt: skip
+    out.print(Rule(style="dim"))
+    out.print(f"done in {time.monotonic() - started:.0f} s ({show.times()})")
+
+
+class _Steps:
+    """Prints what is done, as one would type it, and does it."""
+
+    def __init__(self, out: Console) -> None:
+        self.out = out
+        self.seconds: list[tuple[str, float]] = []
+
+    def title(self, text: str) -> None:
+        """A headline."""
+        self.out.print()
+        self.out.print(Rule(f"[bold]{text}", align="left"))
+
+    def command(self, title: str, command: click.Command, *arguments: str) -> None:
+        """Say what is run, and run it."""
+        if title:
+            self.title(title)
+        shown = " ".join(f'"{one.strip()}"' if " " in one else one for one in arguments)
+        self.out.print(f"$ statelake {command.name} {shown}", style="dim", soft_wrap=True)
+        began = time.monotonic()
+        command.main(list(arguments), standalone_mode=False)
+        self.seconds.append((str(command.name), time.monotonic() - began))
+
+    def times(self) -> str:
+        """Where the time of the commands went."""
+        return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds)
+
+
+def _erase(out: Console, lake: str) -> None:
+    """Delete the key's rows from every table, all tables at once."""
+    session, opened = open_session(), Lake(lake)
+    names = table_names(opened)
+    queries = [ERASURE.format(state=state, key=ERASED) for state in EDITED_STATES]
+    out.print(
+        f'$ statelake sql --lake {lake} "{queries[0]}"  # and so on', style="dim", soft_wrap=True
+    )
+    with ThreadPoolExecutor(len(queries)) as pool:
+        done = pool.map(lambda one: session.sql(resolve_names(one, names)).toArrow(), queries)
+        gone = sum(int(one["num_affected_rows"][0].as_py()) for one in done)
+    out.print(f"{gone} rows deleted from {len(queries)} tables")
+
+
+def _archive(out: Console, home: Path, names: list[str]) -> None:
+    """Materialize the assets of each savepoint in Dagster, as its UI would."""
+    home.mkdir(parents=True, exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        settings.write_text(DAGSTER_SETTINGS, "utf-8")
+    job = definitions.resolve_job_def("archive_and_export")
+    rescaled = {"config": {"parallelism": 5}}
+    config = {
+        "ops": {"restore_plan": rescaled, "exported_savepoint": rescaled},
+        "loggers": {"console": {"config": {"log_level": "ERROR"}}},
+    }
+    with dg.DagsterInstance.get() as instance:
+        instance.add_dynamic_partitions(str(snapshot_partitions.name), names)
+        for name in names:
+            began = time.monotonic()
+            done = job.execute_in_process(instance=instance, partition_key=name, run_config=config)
+            _report(out, name, done, time.monotonic() - began)
+
+
+def _report(out: Console, name: str, done: dg.ExecuteInProcessResult, seconds: float) -> None:
+    out.print(f"[bold]{name}[/bold] in {seconds:.1f} s")
+    for event in done.get_asset_materialization_events():
+        asset = event.materialization.asset_key.to_user_string()
+        found = event.materialization.metadata
+        shown = ", ".join(f"{key} {found[key].value}" for key in SHOWN_METADATA[asset])
+        out.print(f"  materialized {asset:<19} {shown}", soft_wrap=True)
+    for check in done.get_asset_check_evaluations():
+        verdict = "passed" if check.passed else "FAILED"
+        out.print(f"  check {check.check_name} of {check.asset_key.to_user_string()}: {verdict}")

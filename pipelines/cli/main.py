@@ -1,0 +1,125 @@
+"""The `statelake` command: which commands there are, and how errors become exit codes.
+
+A command's module is imported when the command is called, so that `inspect` never waits for Spark.
+
+Exit codes: 0 done; 1 the answer is no; 2 usage; 3 bad input; 4 internal.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from state_core.errors import IncompatibleError, StateError
+
+__all__ = ["main"]
+
+NO, BAD_INPUT, INTERNAL = 1, 3, 4
+
+COMMANDS = {
+    "inspect": "pipelines.cli.commands.inspect:inspect",
+    "dump": "pipelines.cli.commands.dump:dump",
+    "import": "pipelines.cli.commands.lake:import_command",
+    "commit": "pipelines.cli.commands.lake:commit",
+    "snapshots": "pipelines.cli.commands.lake:snapshots",
+    "drop": "pipelines.cli.commands.lake:drop",
+    "sql": "pipelines.cli.commands.sql:sql",
+    "diff": "pipelines.cli.commands.compare:diff",
+    "check": "pipelines.cli.commands.check:check",
+    "migrate": "pipelines.cli.commands.migrate:migrate",
+    "edit": "pipelines.cli.commands.edit:edit",
+    "rescale": "pipelines.cli.commands.compare:rescale",
+    "compress": "pipelines.cli.commands.compress:compress",
+    "export": "pipelines.cli.commands.export:export",
+    "run": "pipelines.cli.commands.run:run",
+    "checkpoints": "pipelines.cli.commands.checkpoints:checkpoints",
+    "bootstrap": "pipelines.cli.commands.bootstrap:bootstrap_command",
+    "demo": "pipelines.cli.commands.demo:demo",
+}
+
+
+class _Commands(click.Group):
+    """Finds commands by the table above, and imports only the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table, which is the order of a day's work."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        found: click.Command = getattr(importlib.import_module(module), name)
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a reader that has enough (`| head`) is no error."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:  # to be caught here: click would exit with 1
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return result
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="statelake")
+@click.option("--debug", is_flag=True, help="Show the trace of an error.")
+def statelake(debug: bool) -> None:
+    """The state warehouse for stream processors.
+
+    Reads Flink savepoints and checkpoints into versioned Delta tables, checks and changes them, and
+    writes them back as savepoints that real Flink restores.
+
+    \b
+    Examples:
+      statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f
+      statelake import savepoint-5f1e2c-0a1b2c3d4e5f --lake /data/lake --job orders
+      statelake sql --lake /data/lake "SELECT count(*) FROM orders.counter.count"
+
+    Exit codes: 0 done, 1 the answer is no, 2 usage, 3 bad input, 4 internal error.
+    """
+    if debug:
+        os.environ["STATELAKE_DEBUG"] = "1"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command, and leave with its exit code."""
+    try:
+        code = statelake.main(arguments, "statelake", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except Exception as error:  # noqa: BLE001 - the last line of defence, which tells and exits
+        sys.exit(_fail(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: Exception) -> int:
+    """Say on one line of standard error what went wrong."""
+    if os.environ.get("STATELAKE_DEBUG"):
+        traceback.print_exception(error)
+    if isinstance(error, StateError):
+        click.echo(f"error: {_one_line(str(error))}", err=True)
+        return NO if isinstance(error, IncompatibleError) else BAD_INPUT
+    what = f"{type(error).__name__}: {_one_line(str(error))}"
+    click.echo(f"internal error: {what} (statelake --debug shows the trace)", err=True)
+    return INTERNAL
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,384 @@
+"""How a state's columns are made of a source's, batch by batch, and what is wrong where they can't.
+
+A column of a state is a column of the source, a constant, fields that are each one of these, or
+Spark SQL, which Spark has put into a column of its own before a batch comes here. What does not fit
+is named by source, row, key and column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import EncodeError, StateError
+from state_core.formats.layout.conforming import conform, to_millis
+
+__all__ = [
+    "ColumnPlan",
+    "Constant",
+    "Expression",
+    "Fields",
+    "RowPlan",
+    "SourceBatch",
+    "SourceColumn",
+    "expressions_in",
+    "map_batches",
+    "plan_column",
+    "source_columns",
+    "with_expressions",
+]
+
+CONSTANT = "constant"
+TIMES = ("ttl", "timestamp")
+SHOWN = 60
+_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\W\d]\w*))\s*")
+REFUSED = (EncodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+_LITERALS = ("true", "false", "null")
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column of the source, or a field within one; and how it was written."""
+
+    path: tuple[str, ...]
+    written: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same in every row."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Spark SQL over the source's columns."""
+
+    sql: str
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A value with fields, each made by itself."""
+
+    parts: Mapping[str, ColumnPlan]
+
+
+ColumnPlan: TypeAlias = "SourceColumn | Constant | Expression | Fields"
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """How one state's rows are made: it travels.
+
+    Attributes:
+        place: The operator and state, for messages.
+        columns: By the state's column.
+        text: Whether text stands for other types, as in CSV.
+        never_null: Columns of the state that must be there in every row.
+    """
+
+    place: str
+    columns: Mapping[str, ColumnPlan]
+    text: bool = False
+    never_null: tuple[str, ...] = ()
+
+
+def plan_column(said: Any, place: str) -> ColumnPlan:
+    """What is written of a column.
+
+    Raises:
+        EncodeError: It can't be understood.
+    """
+    if isinstance(said, Mapping):
+        if list(said) == [CONSTANT]:
+            return Constant(said[CONSTANT])
+        if not said:
+            raise EncodeError("it has no fields", place=place, remedy="give each its column")
+        return Fields(
+            {str(name): plan_column(one, f"{place}.{name}") for name, one in said.items()}
+        )
+    if said is None or isinstance(said, bool | int | float):
+        return Constant(said)
+    if not isinstance(said, str) or not said.strip():
+        raise EncodeError(
+            f"{said!r} is no column", place=place,
+            remedy="legal: a column's name, Spark SQL, {field: column, ...}, {constant: value}",
+        )  # fmt: skip
+    path = _path(said)
+    return SourceColumn(path, said.strip()) if path else Expression(said)
+
+
+def _path(text: str) -> tuple[str, ...]:
+    """The names of `a`, `a.b` or of names in backticks; nothing if it is more than that."""
+    found, at = [], 0
+    if text.strip().lower() in _LITERALS:
+        return ()
+    while match := _NAME.match(text, at):
+        found.append(match[1].replace("``", "`") if match[1] else match[2])
+        at = match.end()
+        if at == len(text):
+            return tuple(found)
+        if text[at] != ".":
+            break
+        at += 1
+    return ()
+
+
+def expressions_in(plan: ColumnPlan) -> Iterator[Expression]:
+    """The Spark SQL in a plan."""
+    if isinstance(plan, Expression):
+        yield plan
+    if isinstance(plan, Fields):
+        for one in plan.parts.values():
+            yield from expressions_in(one)
+
+
+def source_columns(plan: ColumnPlan) -> Iterator[str]:
+    """The columns of the source that a plan reads."""
+    if isinstance(plan, SourceColumn):
+        yield plan.path[0]
+    if isinstance(plan, Fields):
+        for one in plan.parts.values():
+            yield from source_columns(one)
+
+
+def with_expressions(plan: ColumnPlan, names: Mapping[str, str]) -> ColumnPlan:
+    """The plan with the columns that Spark puts expressions' values into."""
+    if isinstance(plan, Expression):
+        return SourceColumn((names[plan.sql],), plan.sql)
+    if isinstance(plan, Fields):
+        return Fields({name: with_expressions(one, names) for name, one in plan.parts.items()})
+    return plan
+
+
+def map_batches(
+    plan: RowPlan,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    source: str,
+    first_row: int = -1,
+) -> Iterator[tuple[SourceBatch, pa.RecordBatch]]:
+    """Each batch of the source, and the state's columns made of it.
+
+    Args:
+        plan: How.
+        batches: Of the source.
+        schema: The columns that the state has.
+        source: Its name, for messages.
+        first_row: The place of the first row in it; -1 if rows have no order.
+
+    Raises:
+        EncodeError: A column that is missing, or a value that does not fit, with its row.
+    """
+    for batch in batches:
+        made = SourceBatch(plan, batch, source, first_row)
+        yield made, made.mapped(schema)
+        if first_row >= 0:
+            first_row += len(batch)
+
+
+@dataclass(frozen=True)
+class SourceBatch:
+    """A batch of the source, of which the state's columns are made.
+
+    Attributes:
+        plan: How.
+        batch: It.
+        source: What it is of, for messages.
+        first: The place of its first row there; -1 if rows have no order.
+    """
+
+    plan: RowPlan
+    batch: pa.RecordBatch
+    source: str
+    first: int
+
+    def mapped(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The state's columns."""
+        made: dict[str, pa.Array] = {}
+        for name, plan in self.plan.columns.items():
+            index = schema.get_field_index(name)
+            if index < 0:
+                self.refuse(
+                    f"`{name}`, which such a state has not", "", f"it has {', '.join(schema.names)}"
+                )
+            made[name] = self.column(plan, schema.field(index).type, name)
+            if name in self.plan.never_null and made[name].null_count:
+                row = pc.index(made[name].is_null(), value=True).as_py()
+                label = plan.written if isinstance(plan, SourceColumn) else name
+                remedy = "leave such rows out: in Flink a key without a value has no entry"
+                self.refuse(f"there is no {name}", label, remedy, row)
+        if "ttl" in made and pa.types.is_list(schema.field("ttl").type):
+            made["ttl"] = _repeated(made["ttl"], made["value"])
+        return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+
+    def column(self, plan: ColumnPlan, wanted: pa.DataType, label: str) -> pa.Array:
+        """One column."""
+        time = label in TIMES
+        if isinstance(plan, Fields):
+            return self.fields(plan, wanted, label)
+        if isinstance(plan, Constant):
+            return self.constant(plan.value, wanted, label, time=time)
+        if isinstance(plan, Expression):  # Spark has been asked before
+            raise EncodeError("Spark SQL without Spark", place=self.plan.place)
+        column = self.found(plan)
+        text = self.plan.text or (time and pa.types.is_string(column.type))
+        if text and pa.types.is_large_string(column.type):
+            column = column.cast(pa.string())
+        try:
+            return _as(column, wanted, text=text, time=time)
+        except REFUSED as error:
+            self.refuse_value(plan, column, wanted, error, text=text, time=time)
+
+    def refuse_value(
+        self, plan: SourceColumn, column: pa.Array, wanted: pa.DataType, error: Exception,
+        *, text: bool, time: bool,
+    ) -> NoReturn:  # fmt: skip
+        """Say which row of a column does not fit."""
+        row = _first_refused(column, wanted, text=text, time=time)
+        try:
+            if row >= 0:  # of this one alone, as the whole column's may be about another
+                _as(column.take(pa.array([row])), wanted, text=text, time=time)
+        except REFUSED as alone:
+            error = alone
+        problem = error.problem if isinstance(error, StateError) else _short(error)
+        remedy = error.remedy if isinstance(error, StateError) else f"it is to be {wanted}"
+        if row >= 0:
+            problem = f"{_shown(column[row])} does not fit: {problem}"
+        elif isinstance(error, StateError) and ", " in error.place:
+            problem = f"{problem} ({error.place.partition(', ')[2]})"
+        self.refuse(problem, plan.written, remedy, row)
+
+    def fields(self, plan: Fields, wanted: pa.DataType, label: str) -> pa.Array:
+        """A struct of parts."""
+        if not pa.types.is_struct(wanted):
+            self.refuse("fields, for a type that has none", label, f"it is to be {wanted}")
+        needed = [one.name for one in wanted]
+        for name in [*plan.parts, *needed]:
+            if name not in needed or name not in plan.parts:
+                problem = f"no field {name!r} in the type" if name not in needed else ""
+                self.refuse(
+                    problem or f"field {name!r} is not given", label,
+                    f"give {', '.join(needed)}; null for none",
+                )  # fmt: skip
+        parts = [self.column(plan.parts[f.name], f.type, f"{label}.{f.name}") for f in wanted]
+        if not parts:
+            return pa.array([{}] * len(self.batch), wanted)
+        return pa.StructArray.from_arrays(parts, fields=list(wanted))
+
+    def constant(self, value: Any, wanted: pa.DataType, label: str, *, time: bool) -> pa.Array:
+        """The same in every row."""
+        try:
+            one = pa.array([value])
+            if time or pa.types.is_temporal(wanted):
+                one = _as(one, wanted, text=isinstance(value, str), time=time)
+            else:
+                one = pa.array([value], wanted)
+        except (EncodeError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            problem = error.problem if isinstance(error, StateError) else _short(error)
+            self.refuse(f"constant {value!r}: {problem}", label, f"it is to be {wanted}")
+        return one.take(pa.array(np.zeros(len(self.batch), np.int64)))
+
+    def found(self, plan: SourceColumn) -> pa.Array:
+        """A column of the source, or what is within one."""
+        names = self.batch.schema.names
+        if plan.path[0] not in names:
+            self.refuse(f"no column {plan.path[0]!r}", "", f"it has {', '.join(names)}")
+        column = self.batch.column(names.index(plan.path[0]))
+        for name in plan.path[1:]:
+            inside = [one.name for one in column.type] if pa.types.is_struct(column.type) else []
+            if name not in inside:
+                has = f"it has {', '.join(inside)}" if inside else f"it is {column.type}"
+                self.refuse(f"no field {name!r}", plan.written, has)
+            column = pc.struct_field(column, name)
+        return column
+
+    def refuse(self, problem: str, column: str, remedy: str, row: int = -1) -> NoReturn:
+        """Say what is wrong where."""
+        where = [one for one in (self.plan.place, self.source) if one]
+        if row >= 0 and self.first >= 0:
+            where.append(f"row {self.first + row + 1}")
+        key = self.plan.columns.get("key")
+        if row >= 0 and isinstance(key, SourceColumn) and column != key.written:
+            where.append(f"key {_shown(self.found(key)[row])}")
+        if column:
+            where.append(f"column `{column}`")
+        raise EncodeError(problem, place=", ".join(where), remedy=remedy)
+
+
+def _as(column: pa.Array, wanted: pa.DataType, *, text: bool, time: bool) -> pa.Array:
+    """A column as another type; text is parsed where the source has only text."""
+    is_text = pa.types.is_string(column.type)
+    if time:
+        shown = wanted.value_type if pa.types.is_list(wanted) else wanted
+        if pa.types.is_list(column.type):
+            return conform(column, wanted, "")
+        if text and is_text:
+            column = _instants(column)
+        return to_millis(column, "").cast(shown)
+    if not text or not is_text or pa.types.is_string(wanted):
+        return conform(column, wanted, "")
+    if pa.types.is_timestamp(wanted):
+        return conform(_instants(column), wanted, "")
+    if pa.types.is_nested(wanted) or pa.types.is_binary(wanted):
+        raise EncodeError(
+            f"text that is to be {wanted}",
+            remedy="CSV holds no lists, maps or bytes: give JSON lines, Parquet or a query",
+        )
+    return column.cast(wanted)
+
+
+def _instants(column: pa.Array) -> pa.Array:
+    """Text as points in time: milliseconds since 1970, or ISO 8601, of UTC if it says no zone."""
+    for wanted in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
+        try:
+            return column.cast(wanted)
+        except pa.ArrowInvalid as error:  # noqa: PERF203 - three at most
+            failed = error
+    raise failed
+
+
+def _first_refused(column: pa.Array, wanted: pa.DataType, *, text: bool, time: bool) -> int:
+    """The first row that can't become the type; -1 if no row could."""
+
+    def fits(count: int) -> bool:
+        try:
+            _as(column.take(pa.array(np.arange(count))), wanted, text=text, time=time)
+        except REFUSED:
+            return False
+        return True
+
+    if not fits(0):
+        return -1
+    low, high = 0, len(column)  # `low` rows fit, `high` do not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _repeated(times: pa.Array, values: pa.Array) -> pa.Array:
+    """One time for every element of each row's list."""
+    if pa.types.is_list(times.type):
+        return times
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(values), 0))
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), times.take(pa.array(rows)))
+
+
+def _shown(value: pa.Scalar) -> str:
+    text = repr(value.as_py())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

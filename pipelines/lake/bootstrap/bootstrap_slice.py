@@ -1,0 +1,169 @@
+"""Slices of a bootstrap: pieces of a source become a spill of a new state's rows.
+
+Plain functions of a task, as in `import_slice`. What is done with the spills is `write_snapshot`'s
+matter.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pipelines.engine import Engine, Progress
+from pipelines.lake.bootstrap.bootstrap_columns import (
+    RowPlan,
+    SourceBatch,
+    SourceColumn,
+    map_batches,
+    source_columns,
+)
+from pipelines.lake.bootstrap.sources import PIECE_BYTES, Piece, read_piece
+from state_core.errors import EncodeError, StateError
+from state_core.formats.writing.new_rows import BATCH_BYTES, BATCH_ROWS, SpillTask, batches_of
+from state_core.formats.writing.new_rows import spill_batches as spill_made_rows
+from state_core.formats.writing.spills import Spill
+
+__all__ = ["ArrowRows", "FileRows", "SpillSlice", "mapped_batches", "spill_rows", "spill_slice"]
+
+Mapped = tuple[SourceBatch, pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class SpillSlice:
+    """Pieces that one task sorts by key group."""
+
+    task: SpillTask
+    plan: RowPlan
+    pieces: tuple[Piece, ...]
+
+
+def spill_slice(one: SpillSlice) -> Spill:
+    """Sort some pieces' rows by key group into a spill.
+
+    Raises:
+        StateError: They can't be read, or are no rows of such a state.
+    """
+    return spill_rows(one.task, mapped_batches(one.plan, one.pieces, one.task.layout.schema))
+
+
+def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
+    """Sort rows by key group into a spill; what can't be written is named by its row.
+
+    Raises:
+        EncodeError: A row that can't be in such a state.
+    """
+    # what the writer may have in its hands when it finds something wrong
+    held: deque[Mapped] = deque()
+    rows = size = 0
+
+    def made() -> Iterator[pa.RecordBatch]:
+        nonlocal rows, size
+        for one in batches:
+            held.append(one)
+            rows += len(one[1])
+            size += one[1].nbytes
+            while len(held) > 1 and (
+                rows - len(held[0][1]) > 2 * BATCH_ROWS
+                or size - held[0][1].nbytes > 2 * BATCH_BYTES
+            ):
+                _, gone = held.popleft()
+                rows -= len(gone)
+                size -= gone.nbytes
+            yield one[1]
+
+    try:
+        return spill_made_rows(task, made())
+    except EncodeError as error:
+        if ", row " not in error.place:
+            for source, batch in held:
+                _name_row(task, source, batch)
+        raise
+
+
+def _name_row(task: SpillTask, source: SourceBatch, batch: pa.RecordBatch) -> None:
+    """Say which row of a batch is the first that can't be written, if one is."""
+    with tempfile.TemporaryDirectory() as name:
+        scratch = replace(task, directory=name)
+
+        def refused(first: int, end: int) -> StateError | None:
+            try:
+                spill_made_rows(scratch, [batch.slice(first, end - first)])
+            except EncodeError as error:
+                return error
+            return None
+
+        if refused(0, len(batch)) is None:
+            return
+        low, high = 0, len(batch)  # before `low` all can be written, before `high` not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if refused(low, middle) else (middle, high)
+        found = refused(low, high)
+    if found is not None:
+        problem = found.problem.replace("row 0 is null, and", "there is a null, and")
+        source.refuse(problem, "", found.remedy, low)
+
+
+def mapped_batches(plan: RowPlan, pieces: Iterable[Piece], schema: pa.Schema) -> Iterator[Mapped]:
+    """Pieces batch by batch, and the rows of the state that they make."""
+    columns = sorted({name for one in plan.columns.values() for name in source_columns(one)})
+    hints = pa.schema(
+        {
+            one.path[0]: schema.field(name).type
+            for name, one in plan.columns.items()
+            if isinstance(one, SourceColumn) and len(one.path) == 1 and name in schema.names
+            if name not in ("ttl", "timestamp")
+        }
+    )
+    for piece in pieces:
+        batches = read_piece(piece, columns, hints)
+        try:
+            yield from map_batches(plan, batches, schema, piece.name, piece.first_row)
+        except EncodeError as error:
+            if not plan.place or error.place.startswith(plan.place):
+                raise
+            raise error.within(plan.place) from error
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """A state's rows in files: slices of them run on an engine."""
+
+    plan: RowPlan
+    pieces: Sequence[Piece]
+    engine: Engine
+    progress: Progress | None = None
+
+    def spill(self, task: SpillTask) -> list[Spill]:
+        """Spill all of them, in order."""
+        slices: list[list[Piece]] = []
+        held = 0
+        for piece in self.pieces:
+            if not slices or held + piece.size > PIECE_BYTES:
+                slices.append([])
+                held = 0
+            slices[-1].append(piece)
+            held += piece.size
+        tasks = [SpillSlice(task, self.plan, tuple(one)) for one in slices]
+        return self.engine.map(spill_slice, tasks, self.progress)
+
+
+@dataclass(frozen=True)
+class ArrowRows:
+    """A state's rows as Arrow tables or batches, which this process has."""
+
+    plan: RowPlan
+    rows: object
+
+    def batches(self, schema: pa.Schema) -> Iterator[Mapped]:
+        """Them, and the rows of the state that they make."""
+        found = batches_of(self.rows, self.plan.place or "rows")
+        return map_batches(self.plan, found, schema, "", 0)
+
+    def spill(self, task: SpillTask) -> list[Spill]:
+        """Spill all of them."""
+        return [spill_rows(task, self.batches(task.layout.schema))]

@@ -1,0 +1,351 @@
+"""What a user says a new job's state is to be: a small YAML or Python file, or a mapping.
+
+::
+
+    operators:
+      counter:                            # the uid that the job sets
+        key_type: String
+        parallelism: 2
+        states:
+          count:
+            type: Long
+            source: customers.csv         # a column `key` and a column `value` ...
+            key: customer                 # ... unless it is said which columns they are
+            value: orders
+
+A Python file has the same as a module-level `operators`, and may register serializers. Every
+mistake is answered by the line, the operator and state, and what would be legal there.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipelines.lake.bootstrap.bootstrap_columns import ColumnPlan, plan_column
+from pipelines.lake.bootstrap.spec_lines import SpecLines, read_yaml
+from state_core.errors import EncodeError, StateError
+from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.plugins import load_plugin
+from state_core.serializers.type_spec import parse_type
+
+__all__ = ["BootstrapSpec", "OperatorSpec", "StateSpec", "read_bootstrap_spec"]
+
+KEYED = ("value", "list", "map", "reducing", "aggregating")
+MODES = ("split", "union", "broadcast")
+DOMAINS = ("event", "processing")
+USER_TIMERS = "user-timers"
+OPERATOR_KEYS = (
+    "name", "parallelism", "max_parallelism", "key_type", "key", "source", "states", "timers",
+    "operator_states",
+)  # fmt: skip
+DEFAULTS = ("parallelism", "max_parallelism", "source")
+TYPES = ("type", "user_key_type", "namespace_type", "key_type")
+Keys = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StateSpec:
+    """One state.
+
+    Attributes:
+        name: As the job's descriptor has it; of timers their service.
+        kind: Of keyed state, `timers`, or a mode of operator state.
+        place: The line, operator and state, for messages.
+        source: Where its rows are: what was written, or an object.
+        columns: How its columns are made of the source's.
+        types: What its types are: `type`, `user_key_type`, `namespace_type`, `key_type`.
+        domain: Of timers: `event` or `processing`.
+    """
+
+    name: str
+    kind: str
+    place: str
+    source: Any
+    columns: Mapping[str, ColumnPlan]
+    types: Mapping[str, TypeSerializerSnapshot]
+    domain: str = ""
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages."""
+        if self.kind == "timers":
+            return f"timers {self.domain}/{self.name}"
+        return f"operator state {self.name!r}" if self.kind in MODES else f"state {self.name!r}"
+
+
+@dataclass(frozen=True)
+class OperatorSpec:
+    """One operator with its states."""
+
+    uid: str
+    name: str = ""
+    key_type: TypeSerializerSnapshot | None = None
+    parallelism: int = 1
+    max_parallelism: int | None = None
+    states: tuple[StateSpec, ...] = ()
+    operator_states: tuple[StateSpec, ...] = ()
+
+
+@dataclass(frozen=True)
+class BootstrapSpec:
+    """All of it.
+
+    Attributes:
+        name: The file, for messages.
+        directory: What relative paths are relative to.
+        operators: In the order of the file.
+    """
+
+    name: str
+    directory: str
+    operators: tuple[OperatorSpec, ...] = field(default_factory=tuple)
+
+
+def read_bootstrap_spec(given: str | Path | Mapping[str, Any]) -> BootstrapSpec:
+    """What a file or a mapping describes.
+
+    Args:
+        given: A `.yaml`, `.yml` or `.json` file, a `.py` file, which is run, or a mapping.
+
+    Raises:
+        EncodeError: It can't be understood; the message names the line, or the state.
+    """
+    if isinstance(given, Mapping):
+        return _Reader("the spec", given, SpecLines({})).spec(".")
+    path = str(given)
+    held: Mapping[str, Any]
+    if path.endswith(".py"):
+        module = vars(load_plugin(path))
+        names = [name for name in ("operators", *DEFAULTS) if name in module]
+        held, lines = {name: module[name] for name in names}, SpecLines({})
+    else:
+        held, lines = read_yaml(path)
+    return _Reader(path, held, lines).spec(str(Path(path).parent))
+
+
+class _Reader:
+    def __init__(self, path: str, held: Mapping[str, Any], lines: SpecLines) -> None:
+        self.path = path
+        self.held = held
+        self.lines = lines
+
+    def place(self, keys: Keys, what: str = "") -> str:
+        """The file and line of a key, and what it is about."""
+        line = self.lines.of(keys)
+        where = f"{self.path}:{line}" if line else self.path
+        return f"{where}, {what}" if what else where
+
+    def spec(self, directory: str) -> BootstrapSpec:
+        """All of it."""
+        self.known(self.held, ("operators", *DEFAULTS), (), "")
+        operators = self.mapping(self.held.get("operators"), ("operators",), "operators")
+        made = tuple(self.operator(str(uid), said) for uid, said in operators.items())
+        return BootstrapSpec(self.path, directory, made)
+
+    def operator(self, uid: str, said: Any) -> OperatorSpec:
+        """One operator."""
+        at, what = ("operators", uid), f"operator {uid}"
+        held = self.mapping(said, at, what)
+        self.known(held, OPERATOR_KEYS, at, what)
+        defaults = {name: self.held[name] for name in DEFAULTS if name in self.held} | dict(held)
+        states = [
+            self.keyed(str(name), one, (*at, "states", str(name)), what, defaults)
+            for name, one in self.optional(held, "states", at, what).items()
+        ]
+        states += [
+            self.timers(str(name), one, (*at, "timers", str(name)), what, defaults)
+            for name, one in self.optional(held, "timers", at, what).items()
+        ]
+        others = [
+            self.unkeyed(str(name), one, (*at, "operator_states", str(name)), what, defaults)
+            for name, one in self.optional(held, "operator_states", at, what).items()
+        ]
+        if not states and not others:
+            raise EncodeError(
+                "it has no states", place=self.place(at, what),
+                remedy="add `states`, `timers` or `operator_states`",
+            )  # fmt: skip
+        key = self.type_of(held, "key_type", at, what) if states else None
+        return OperatorSpec(
+            uid,
+            str(held.get("name", "")),
+            key,
+            self.number(defaults, "parallelism", at, what) or 1,
+            self.number(defaults, "max_parallelism", at, what),
+            tuple(states),
+            tuple(others),
+        )
+
+    def keyed(
+        self, name: str, said: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
+    ) -> StateSpec:
+        """One keyed state."""
+        what = f"{operator}, state {name!r}"
+        held = self.mapping(said, at, what)
+        kind = self.choice(held.get("kind", "value"), KEYED, (*at, "kind"), what)
+        of_map = ("user_key_type", "user_key") if kind == "map" else ()
+        columns = ("key", "namespace", *of_map[1:], "value", "ttl")
+        types = ("type", *of_map[:1], "namespace_type")
+        return self.state(
+            name, kind, held, at, what, defaults, columns=columns, types=types, needed=types[:-1]
+        )
+
+    def timers(
+        self, name: str, said: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
+    ) -> StateSpec:
+        """The timers of one domain and service."""
+        what = f"{operator}, timers {name}"
+        held = self.mapping(said, at, what)
+        domain, _, service = name.partition("/")
+        self.choice(domain, DOMAINS, at, what)
+        return self.state(
+            service or USER_TIMERS, "timers", held, at, what, defaults,
+            columns=("key", "namespace", "timestamp"), types=("namespace_type",), needed=(),
+            domain=domain,
+        )  # fmt: skip
+
+    def unkeyed(
+        self, name: str, said: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
+    ) -> StateSpec:
+        """One operator state."""
+        what = f"{operator}, operator state {name!r}"
+        held = self.mapping(said, at, what)
+        kind = self.choice(held.get("kind"), MODES, (*at, "kind"), what)
+        broadcast = kind == "broadcast"
+        columns = ("key", "value") if broadcast else ("subtask", "position", "value")
+        types = ("type", "key_type") if broadcast else ("type",)
+        shared = {name: one for name, one in defaults.items() if name == "source"}
+        return self.state(
+            name, kind, held, at, what, shared, columns=columns, types=types, needed=types
+        )
+
+    def state(
+        self,
+        name: str,
+        kind: str,
+        held: Mapping[str, Any],
+        at: Keys,
+        what: str,
+        defaults: Mapping[str, Any],
+        *,
+        columns: Keys,
+        types: Keys,
+        needed: Keys,
+        domain: str = "",
+    ) -> StateSpec:
+        """What all states have."""
+        self.known(held, ("kind", *types, "source", *columns), at, what)
+        source = held.get("source", defaults.get("source"))
+        if source is None:
+            raise EncodeError(
+                "it has no `source`", place=self.place(at, what),
+                remedy="give a Parquet, Delta, CSV or JSON-lines path, {lake: ...}, or {sql: ...}",
+            )  # fmt: skip
+        found = {
+            one: self.type_of(held, one, at, what)
+            for one in types if one in needed or one in held
+        }  # fmt: skip
+        optional = {
+            "namespace": "namespace_type" in held, "ttl": False, "subtask": False,
+            "position": False,
+        }  # fmt: skip
+        plans = {}
+        for column in columns:
+            shared = defaults.get("key") if column == "key" else None
+            wanted = held.get(column, shared)
+            if wanted is None and column not in held:
+                if not optional.get(column, True):
+                    continue
+                wanted = column
+            if column == "namespace" and "namespace_type" not in held:
+                raise EncodeError(
+                    "a `namespace` without a `namespace_type`", place=self.place(at, what)
+                )
+            plans[column] = plan_column(wanted, self.place((*at, column), f"{what}, `{column}`"))
+        return StateSpec(name, kind, self.place(at, what), source, plans, found, domain)
+
+    # ------------------------------------------------------------------------- parts
+
+    def mapping(self, said: Any, at: Keys, what: str) -> Mapping[str, Any]:
+        """A mapping with something in it."""
+        if isinstance(said, Mapping) and said:
+            return said
+        raise EncodeError(
+            f"it is to be a mapping, and is {said!r}" if said else "it says nothing",
+            place=self.place(at, what),
+            remedy={"operators": "begin with `operators:`, and below it each operator's uid"}.get(
+                what, "see docs/bootstrap.md for what belongs there"
+            ),
+        )
+
+    def optional(
+        self, held: Mapping[str, Any], name: str, at: Keys, what: str
+    ) -> Mapping[str, Any]:
+        """A mapping that may be left out."""
+        if name not in held:
+            return {}
+        return self.mapping(held[name], (*at, name), f"{what}, `{name}`")
+
+    def known(self, held: Mapping[str, Any], legal: Sequence[str], at: Keys, what: str) -> None:
+        """Refuse keys that mean nothing."""
+        for name in held:
+            if name not in legal:
+                near = difflib.get_close_matches(str(name), legal, 1)
+                meant = f", did you mean `{near[0]}`?" if near else ""
+                raise EncodeError(
+                    f"`{name}` means nothing here{meant}",
+                    place=self.place((*at, str(name)), what),
+                    remedy=f"legal: {', '.join(legal)}",
+                )
+
+    def choice(self, said: Any, legal: Sequence[str], at: Keys, what: str) -> str:
+        """One of some words."""
+        if said not in legal:
+            problem = f"no kind {said!r}" if said is not None else "it has no `kind`"
+            if legal is DOMAINS:
+                problem = f"no domain {said!r}"
+            place = self.place(at if self.lines.of(at) else at[:-1], what)
+            raise EncodeError(problem, place=place, remedy=f"legal: {', '.join(legal)}")
+        return str(said)
+
+    def type_of(
+        self, held: Mapping[str, Any], name: str, at: Keys, what: str
+    ) -> TypeSerializerSnapshot:
+        """A type."""
+        if name not in held:
+            raise EncodeError(
+                f"it has no `{name}`", place=self.place(at, what), remedy="write one, such as Long"
+            )
+        said = held[name]
+        if isinstance(said, TypeSerializerSnapshot):
+            return said
+        return self._parsed(lambda: parse_type(said), (*at, name), f"{what}, `{name}`")
+
+    def _parsed(
+        self, parse: Callable[[], TypeSerializerSnapshot], at: Keys, what: str
+    ) -> TypeSerializerSnapshot:
+        try:
+            return parse()
+        except StateError as error:
+            raise error.within(self.place(at, what)) from error
+
+    def number(self, held: Mapping[str, Any], name: str, at: Keys, what: str) -> int | None:
+        """A parallelism."""
+        if name not in held:
+            return None
+        said = held[name]
+        if (
+            isinstance(said, bool)
+            or not isinstance(said, int)
+            or not 1 <= said <= MAX_PARALLELISM_LIMIT
+        ):
+            raise EncodeError(
+                f"{name} {said!r}", place=self.place((*at, name), what),
+                remedy=f"a number from 1 to {MAX_PARALLELISM_LIMIT}",
+            )  # fmt: skip
+        return said

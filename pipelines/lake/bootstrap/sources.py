@@ -1,0 +1,355 @@
+"""Tables that someone has: Parquet, Delta, CSV and JSON lines, read in pieces that travel.
+
+What is read is batches of Arrow's, in the order of the files, so that a row can be named. CSV is
+text and nothing else; what its columns are is said by the states that are made of them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.json
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import fs
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.tables.storage import storage_options
+from pipelines.lake.tables.tables import READABLE_FEATURES
+from state_core.errors import EncodeError, NotFoundError, UnreadableTableError
+from state_core.files.filesystem import Directory
+
+__all__ = ["FORMATS", "FileSource", "Piece", "find_source", "lake_table", "pieces_of", "read_piece"]
+
+FORMATS = ("parquet", "delta", "csv", "json")
+SUFFIXES = {
+    ".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
+    ".ndjson": "json",
+}  # fmt: skip
+PIECE_BYTES = 128 << 20
+BLOCK_BYTES = 16 << 20
+BATCH_ROWS = 1 << 17
+EXACT = ("raw_key", "raw_value")
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A table in files.
+
+    Attributes:
+        name: For messages.
+        location: A file or a directory, a path or a URI.
+        format: Of `FORMATS`.
+        delimiter: Of CSV.
+        version: Of Delta; None for the latest.
+        of_lake: Whether it is a state's, with exact bytes beside what a column can't hold.
+    """
+
+    name: str
+    location: str
+    format: str
+    delimiter: str = ","
+    version: int | None = None
+    of_lake: bool = False
+
+    @property
+    def text(self) -> bool:
+        """Whether text in it stands for types that the format does not have."""
+        return self.format in ("csv", "json")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one task reads: it travels.
+
+    Attributes:
+        source: Of what.
+        name: The file, for messages.
+        first_row: Its first row's place in that file.
+        size: About how many bytes.
+        path: The file, of CSV and JSON.
+        fragment: Row groups of a Parquet file.
+        schema: The columns that a fragment is read with.
+    """
+
+    source: FileSource
+    name: str
+    first_row: int
+    size: int
+    path: str = ""
+    fragment: Any = None
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+
+
+def find_source(location: str, name: str, options: Mapping[str, Any]) -> FileSource:
+    """The table there.
+
+    Args:
+        location: A path or a URI.
+        name: For messages.
+        options: `format`, `delimiter`, `version`.
+
+    Raises:
+        EncodeError: There is none, or it is not clear of which format.
+    """
+    directory = Directory(location)
+    if not directory.exists():
+        raise EncodeError("there is no such file or directory", place=name)
+    kind = str(options.get("format", "")) or _format_of(directory, location)
+    if kind not in FORMATS:
+        raise EncodeError(
+            f"format {kind!r}" if kind else "of which format is it?",
+            place=name,
+            remedy=f"add `format`, one of {', '.join(FORMATS)}",
+        )
+    tabs = location.removesuffix(".gz").endswith(".tsv")
+    delimiter = str(options.get("delimiter", "\t" if tabs else ","))
+    return FileSource(name, location, kind, delimiter, options.get("version"))
+
+
+def _format_of(directory: Directory, location: str) -> str:
+    """By what the name ends in; of a directory, by its files'."""
+    if found := _by_suffix(location.partition("?")[0]):
+        return found
+    if directory.exists("_delta_log"):
+        return "delta"
+    if directory.filesystem.get_file_info(directory.root).type == fs.FileType.File:
+        return ""
+    return next(filter(None, (_by_suffix(path) for path, _ in directory.files_below())), "")
+
+
+def _by_suffix(name: str) -> str:
+    return SUFFIXES.get(PurePosixPath(name.removesuffix(".gz")).suffix.lower(), "")
+
+
+def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> FileSource:
+    """The table of a state in a lake.
+
+    Raises:
+        NotFoundError: The snapshot has no such state.
+    """
+    opened = Lake(lake)
+    record = opened.snapshot(job, snapshot)
+    found: dict[str, tuple[str, int]] = {}
+    for operator in record.operators:
+        versions = {one.path: one.version for one in operator.tables}
+        tables = {one.name: one.table for one in operator.operator_states}
+        # timers share one table, of which none is a state's alone
+        tables |= {one.name: one.table for one in operator.states if one.kind != "timers"}
+        for label in (operator.label, operator.operator_id):
+            for one, path in tables.items():
+                found.setdefault(f"{label}/{one}", (path, versions[path]))
+    if state not in found:
+        raise NotFoundError(
+            f"snapshot {snapshot} has no state {state}", place=name,
+            remedy=f"it has: {', '.join(found)}",
+        )  # fmt: skip
+    path, version = found[state]
+    location = opened.table(path).directory.location
+    return FileSource(name, location, "delta", version=version, of_lake=True)
+
+
+def pieces_of(source: FileSource) -> list[Piece]:
+    """The pieces of a table, in order.
+
+    Raises:
+        EncodeError: It can't be read.
+        UnreadableTableError: A Delta table with features that only Spark understands.
+    """
+    try:
+        if source.format == "delta":
+            return _parquet_pieces(source, _delta(source))
+        directory = Directory(source.location)
+        if source.format == "parquet":
+            found = ds.dataset(
+                directory.root, format="parquet", filesystem=directory.filesystem,
+                partitioning="hive",
+            )  # fmt: skip
+            return _parquet_pieces(source, found)
+    except (pa.ArrowException, DeltaError, OSError, ValueError) as error:
+        raise EncodeError(" ".join(str(error).split())[:300], place=source.name) from error
+    info = directory.filesystem.get_file_info(directory.root)
+    if info.type == fs.FileType.File:
+        return [Piece(source, source.name, 0, info.size, directory.root)]
+    return [
+        Piece(source, f"{source.name}/{path}", 0, size, directory.full(path))
+        for path, size in directory.files_below()
+        if not any(part.startswith(("_", ".")) for part in path.split("/"))
+    ]
+
+
+def _delta(source: FileSource) -> Any:
+    directory = Directory(source.location)
+    table = DeltaTable(directory.uri, source.version, storage_options=storage_options(directory))
+    protocol = table.protocol()
+    features = set(protocol.reader_features or ()) - READABLE_FEATURES
+    if features or protocol.min_reader_version == 2:
+        names = ", ".join(sorted(features)) or "columnMapping"
+        raise UnreadableTableError(
+            f"the table uses {names}, so its files alone do not tell its content",
+            place=source.name,
+            remedy="read it with --engine spark",
+        )
+    below = fs.SubTreeFileSystem(directory.root, directory.filesystem)
+    return table.to_pyarrow_dataset(filesystem=below)
+
+
+def _parquet_pieces(source: FileSource, table: Any) -> list[Piece]:
+    """Row groups, put together to about `PIECE_BYTES`."""
+    found = []
+    for fragment in table.get_fragments():
+        groups: list[int] = []
+        size = first = at = 0
+        for group in fragment.row_groups:
+            if groups and size + group.total_byte_size > PIECE_BYTES:
+                found.append(_piece(source, table, fragment, groups, first, size))
+                groups, size, first = [], 0, at
+            groups.append(group.id)
+            size += group.total_byte_size
+            at += group.num_rows
+        if groups:
+            found.append(_piece(source, table, fragment, groups, first, size))
+    return found
+
+
+def _piece(
+    source: FileSource, table: Any, fragment: Any, groups: list[int], first: int, size: int
+) -> Piece:
+    part = fragment.subset(row_group_ids=groups)
+    root = Directory(source.location).root
+    inside = fragment.path.removeprefix(root).lstrip("/")
+    name = f"{source.name}/{inside}" if inside else source.name
+    return Piece(source, name, first, size, fragment=part, schema=table.schema)
+
+
+def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The piece's batches.
+
+    Args:
+        piece: It.
+        columns: Those that are wanted; others may be left out.
+        hints: What columns are to become, which JSON by itself does not say.
+
+    Raises:
+        EncodeError: It can't be read.
+    """
+    try:
+        if piece.fragment is not None:
+            yield from _read_fragment(piece, columns)
+        elif piece.source.format == "csv":
+            yield from _read_csv(piece)
+        else:
+            yield from _read_json(piece, _json_schema(hints))
+    except (pa.ArrowException, OSError) as error:
+        raise EncodeError(" ".join(str(error).split())[:300], place=piece.name) from error
+
+
+def _read_fragment(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    # all, where one is missing: then the message says what there is
+    names = piece.schema.names
+    wanted = columns if set(columns) <= set(names) else names
+    exact = [name for name in EXACT if piece.source.of_lake and name in names]
+    scanner = piece.fragment.scanner(
+        schema=piece.schema, columns=sorted({*wanted, *exact}), batch_size=BATCH_ROWS,
+        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
+        batch_readahead=2, fragment_readahead=1,
+    )  # fmt: skip
+    for batch in scanner.to_batches():
+        held = sum(len(batch) - batch[name].null_count for name in exact)
+        if held:
+            raise EncodeError(
+                f"{held} rows that only their exact bytes hold, which would be lost",
+                place=piece.source.name,
+                remedy="export that snapshot instead, or edit these rows first",
+            )
+        yield batch
+
+
+def _open(piece: Piece) -> pa.NativeFile:
+    filesystem = Directory(piece.source.location).filesystem
+    return filesystem.open_input_stream(piece.path, compression="detect")
+
+
+def _read_csv(piece: Piece) -> Iterator[pa.RecordBatch]:
+    """Text, column by column; what is empty and not in quotes is null."""
+    csv = pyarrow.csv
+    parsing = csv.ParseOptions(delimiter=piece.source.delimiter, newlines_in_values=True)
+    with _open(piece) as file:
+        header = csv.open_csv(
+            file, csv.ReadOptions(block_size=BLOCK_BYTES), parsing,
+            csv.ConvertOptions(null_values=[]),
+        ).schema.names  # fmt: skip
+    converting = csv.ConvertOptions(
+        column_types=dict.fromkeys(header, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    with _open(piece) as file:
+        yield from csv.open_csv(file, csv.ReadOptions(block_size=BLOCK_BYTES), parsing, converting)
+
+
+def _json_schema(hints: pa.Schema) -> pa.Schema:
+    """The hints that JSON can follow: else it would take any text like a date for one."""
+    found = [(one.name, _json_type(one.type)) for one in hints]
+    return pa.schema([(name, kind) for name, kind in found if kind is not None])
+
+
+def _json_type(wanted: pa.DataType) -> pa.DataType | None:
+    """JSON's widest type for it; None if there is none."""
+    types = pa.types
+    if types.is_integer(wanted):
+        return pa.int64()
+    if types.is_floating(wanted):
+        return pa.float64()
+    if types.is_boolean(wanted) or types.is_string(wanted):
+        return wanted
+    if types.is_list(wanted):
+        inner = _json_type(wanted.value_type)
+        return None if inner is None else pa.list_(inner)
+    if types.is_struct(wanted):
+        parts = [(one.name, _json_type(one.type)) for one in wanted]
+        known = [(name, kind) for name, kind in parts if kind is not None]
+        return pa.struct(known) if known else None
+    return None
+
+
+def _read_json(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Blocks of whole lines; a line that is no JSON is named by its number."""
+    line = 1
+    with _open(piece) as file:
+        rest = b""
+        while block := file.read(BLOCK_BYTES):
+            head, newline, tail = (rest + block).rpartition(b"\n")
+            rest = tail
+            if newline:
+                yield from _parsed(piece, head, line, schema)
+                line += head.count(b"\n") + 1
+        if rest.strip():
+            yield from _parsed(piece, rest, line, schema)
+
+
+def _parsed(piece: Piece, lines: bytes, first: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if not lines.strip():
+        return
+    try:
+        reading = pyarrow.json.ReadOptions(block_size=len(lines) + 1)
+        parsing = pyarrow.json.ParseOptions(explicit_schema=schema)
+        found = pyarrow.json.read_json(io.BytesIO(lines), reading, parsing)
+    except pa.ArrowInvalid as error:
+        split = lines.split(b"\n")
+        if len(split) == 1:
+            problem = " ".join(str(error).split())[:200].removesuffix(" in row 0")
+            raise EncodeError(problem, place=f"{piece.name}, line {first}") from error
+        middle = len(split) // 2
+        yield from _parsed(piece, b"\n".join(split[:middle]), first, schema)
+        yield from _parsed(piece, b"\n".join(split[middle:]), first + middle, schema)
+    else:
+        yield from found.to_batches()

@@ -1,0 +1,11 @@
+"""Which snapshots there are, what work is going on, and what may be deleted.
+
+====================  ===============================================================
+`catalog`             the lake and its `snapshots` table
+`attempts`            notes of work in progress, for recovery after a crash
+`unmanaged_state`     state without tables, kept as the bytes that it is
+`dropping`            snapshots go, and the bytes that only they needed
+====================  ===============================================================
+
+A new column of the catalog is a field of `SnapshotRecord` in `tables/records`.
+"""

@@ -1,0 +1,202 @@
+"""Let snapshots go, and free the bytes that only they needed.
+
+First their rows leave `snapshots`, which makes them not exist; then whatever no kept snapshot, no
+table's current version and no running attempt names is deleted. What is left behind by a crash in
+between is taken by the next drop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipelines.lake.catalog.attempts import (
+    DROP,
+    UNDO,
+    attempt_tokens,
+    leaned_on,
+    recover_attempts,
+)
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
+from pipelines.lake.tables.names import areas_of
+from pipelines.lake.tables.records import SnapshotRecord, TableRecord
+from pipelines.lake.tables.tables import (
+    DATA_DIRECTORY,
+    StateTable,
+    TableFile,
+    files_of,
+)
+from state_core.errors import NotFoundError
+
+__all__ = ["DropResult", "drop_snapshots"]
+
+
+@dataclass(frozen=True)
+class DropResult:
+    """What a drop freed."""
+
+    dropped: list[str]
+    kept: list[str]
+    files: int
+    freed_bytes: int
+
+
+def drop_snapshots(
+    lake: Lake, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None
+) -> DropResult:
+    """Drop some snapshots of a job, or all but the newest.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        snapshot_ids: Which to drop.
+        keep: How many of the newest to keep, where no ids are given.
+
+    Raises:
+        NotFoundError: There is no such snapshot.
+    """
+    known = [one.snapshot_id for one in lake.summaries(job)]
+    if not known:
+        jobs = ", ".join(lake.jobs()) or "none"
+        raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
+    dropped = (
+        snapshot_ids if snapshot_ids is not None else known[: max(0, len(known) - (keep or 0))]
+    )
+    missing = sorted(set(dropped) - set(known))
+    if missing:
+        raise NotFoundError(
+            f"job {job!r} has no snapshot {missing[0]!r}", remedy=f"it has: {', '.join(known)}"
+        )
+    recover_attempts(lake, job)
+    going = [lake.snapshot(job, one) for one in dropped]
+    if dropped:
+        lake.remove(job, dropped)
+    work = _Drop(lake, job, going)
+    files, freed = 0, 0
+    for path in work.tables():
+        work.show_newest(path)
+        count, size = work.sweep(path)
+        files, freed = files + count, freed + size
+    count, size = _sweep_carried(lake)
+    kept = [one for one in known if one not in set(dropped)]
+    return DropResult(list(dropped), kept, files + count, freed + size)
+
+
+class _Drop:
+    """What follows when the rows of some snapshots are gone."""
+
+    def __init__(self, lake: Lake, job: str, going: list[SnapshotRecord]) -> None:
+        self.lake = lake
+        self.job = job
+        self.running = attempt_tokens(lake)
+        leaned = leaned_on(lake, job)
+        self.leaned = [one for one in going if one.snapshot_id in leaned]
+        self.going = going
+        self.read: dict[str, SnapshotRecord] = {}
+
+    def _kept(self) -> list[SnapshotRecord]:
+        """The job's snapshots, the oldest first."""
+        names = [one.snapshot_id for one in self.lake.summaries(self.job)]
+        for name in names:
+            if name not in self.read:
+                self.read[name] = self.lake.snapshot(self.job, name)
+        return [self.read[name] for name in names]
+
+    def tables(self) -> list[str]:
+        """The job's tables: of its snapshots, and those that a drop before this one left."""
+        records = self.going + self._kept()
+        found = {table.path for one in records for op in one.operators for table in op.tables}
+        keyed, timers, non_keyed = areas_of(self.job)
+        for operator in (*self._below(keyed), *self._below(non_keyed)):
+            found |= set(self._below(operator))
+        return sorted(found | set(self._below(timers)))
+
+    def _below(self, path: str) -> list[str]:
+        """What lies in a directory."""
+        return [f"{path}/{name}" for name in self.lake.directory.names(path)]
+
+    def show_newest(self, path: str) -> None:
+        """If the table shows a snapshot that is no more, let it show the newest there is."""
+        table = self.lake.table(path)
+        latest = table.open()
+        if latest is None:
+            return
+        maker, kept = table.maker(latest.version()), _tables_at(self._kept(), path)
+        shown = {file.path for file in files_of(latest)}
+        if any(shown == {unit.path for unit in one.units} for one in kept):
+            return
+        gone = [{unit.path for unit in one.units} for one in _tables_at(self.going, path)]
+        edited = not maker or maker.startswith(UNDO)
+        if maker in self.running or (edited and shown not in gone):
+            return
+        newest = kept[-1] if kept else None
+        units = [] if newest is None else newest.units
+        columns = latest.metadata().partition_columns
+        table.replace_files(
+            (latest if newest is None else table.require(newest.version)).schema(),
+            [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
+            partition_by=columns[0] if columns else None,
+            attempt=DROP,
+        )
+
+    def sweep(self, path: str) -> tuple[int, int]:
+        """Delete a table's files that nothing names. Listed first: what comes later stays."""
+        table = self.lake.table(path)
+        present = table.directory.files_below(DATA_DIRECTORY)
+        running = self.running | attempt_tokens(self.lake)
+        needed = _tables_at(self._kept() + self.leaned, path)
+        named = {unit.path for one in needed for unit in one.units}
+        latest = table.open()
+        if latest is not None:
+            named |= {file.path for file in files_of(latest)}
+        unneeded = [
+            (name, size)
+            for name, size in present
+            if name not in named and name.split("/")[1] not in running
+        ]
+        unneeded += _edit_leftovers(table)
+        for name, _ in unneeded:
+            table.directory.delete(name)
+        return len(unneeded), sum(size for _, size in unneeded)
+
+
+def _tables_at(records: list[SnapshotRecord], path: str) -> list[TableRecord]:
+    """What snapshots have of one table, in their order."""
+    return [table for one in records for op in one.operators for table in op.tables
+            if table.path == path]  # fmt: skip
+
+
+def _edit_leftovers(table: StateTable) -> list[tuple[str, int]]:
+    """Files that an edit with Spark wrote and that are in the table no more.
+
+    No snapshot needs them: a commit writes edited partitions again as files of our own.
+    """
+    latest = table.open()
+    if latest is None:
+        return []
+    names = latest.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
+    found = []
+    for name in names:
+        folder, _, file = name.rpartition("/")
+        checksum = f"{folder}/.{file}.crc".lstrip("/")
+        present = [one for one in (name, checksum) if table.directory.is_file(one)]
+        found += [(one, table.directory.size(one)) for one in present]
+    return found
+
+
+def _sweep_carried(lake: Lake) -> tuple[int, int]:
+    """Delete carried files that no snapshot of any job needs."""
+    present = lake.directory.files_below(CARRIED_DIRECTORY)
+    if not present or attempt_tokens(lake):
+        return 0, 0
+    named = {
+        carried.blob
+        for one in lake.summaries()
+        for carried in lake.snapshot(one.job, one.snapshot_id).carried
+    }
+    files = freed = 0
+    for name, size in present:
+        if name.rpartition("/")[2] not in named:
+            lake.directory.delete(name)
+            files, freed = files + 1, freed + size
+    return files, freed

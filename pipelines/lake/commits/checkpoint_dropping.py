@@ -1,0 +1,127 @@
+"""Old records leave a checkpoint log, and the blobs go that only they needed.
+
+Blobs are listed before the log is read for the last time: one that is listed and not about to
+expire is of a commit that is in the log by then. So a job may commit meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog, newest_of_each_key
+from pipelines.lake.commits.checkpoint_records import TaskRecord, last_records, read_records
+from state_core.commit import BlobStore, CheckpointLog, CheckpointV2, FileCheckpointLog
+from state_core.commit.backends.blob_backend import garbage, read_index
+from state_core.commit.backends.blob_store import folder_of
+from state_core.commit.records.clocks import now_millis
+from state_core.commit.records.records import BLOB_STORE_FACTORY
+from state_core.commit.records.snapshot_index import reachable_blobs
+from state_core.errors import CommitError, ConflictError, DeletedBlobError
+
+__all__ = ["DropResult", "drop_records"]
+
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DropResult:
+    """What was removed.
+
+    Attributes:
+        records: From the log.
+        records_kept: In it.
+        blobs: From the blob store.
+        blobs_kept: In it, as far as the log's tasks have them.
+    """
+
+    records: int
+    records_kept: int
+    blobs: int = 0
+    blobs_kept: int = 0
+
+
+def drop_records(log: CheckpointLog, keep: int, blobs: BlobStore | None = None) -> DropResult:
+    """Remove every record but the last ones of its key, and then blobs that none of them needs.
+
+    Args:
+        log: The log.
+        keep: How many records of each key stay: of each task and version.
+        blobs: Where the markers' blobs lie; without it they stay.
+
+    Raises:
+        CommitError: Nothing would be kept; the log is a topic; a task's last snapshot is gone.
+        ConflictError: Others kept appending.
+    """
+    if keep < 1:
+        raise CommitError(f"{keep} records can't be kept", remedy="keep 1 or more")
+    prefixes = {folder_of(folder_of(one)) for record in read_records(log) for one in _ids(record)}
+    if isinstance(log, FileCheckpointLog):
+        removed = _drop_files(log, keep)
+    elif isinstance(log, DeltaCheckpointLog):
+        removed = log.compact(keep)
+    else:
+        raise CommitError(
+            "records can't be removed from a topic", remedy="its brokers do that: it is compacted"
+        )
+    if blobs is None:
+        return DropResult(removed, len(list(log.read())))
+    now = now_millis()
+    listed = [blob for prefix in sorted(prefixes) for blob in blobs.list(prefix)]
+    expiring = {
+        folder: at for prefix in sorted(prefixes) for folder, at in blobs.expiring(prefix).items()
+    }
+    records = read_records(log)
+    gone = garbage(listed, _needed(blobs, records), expiring, now)
+    for blob in gone:
+        blobs.delete(blob)
+    return DropResult(removed, len(list(log.read())), len(gone), len(listed) - len(gone))
+
+
+def _ids(record: TaskRecord) -> Iterable[str]:
+    if not isinstance(record.checkpoint, CheckpointV2):
+        return ()
+    return record.checkpoint.markers.get(BLOB_STORE_FACTORY, {}).values()
+
+
+def _needed(blobs: BlobStore, records: list[TaskRecord]) -> set[str]:
+    """The blobs of all snapshots that the records name.
+
+    Raises:
+        DeletedBlobError: The last snapshot of a task is not there.
+    """
+    last = {id(one) for versions in last_records(records).values() for one in versions.values()}
+    needed: set[str] = set()
+    for record in records:
+        for marker in _ids(record):
+            try:
+                index = read_index(blobs, marker)
+            except DeletedBlobError as error:
+                if id(record) in last:
+                    raise error.within(f"task {record.task}") from error
+                continue  # the backend's own retention removed it
+            needed |= {marker, *reachable_blobs(index.directory)}
+    return needed
+
+
+def _drop_files(log: FileCheckpointLog, keep: int) -> int:
+    """Remove the files of older records, once it is sure which file has which."""
+    for _ in range(ATTEMPTS):
+        names = _names(log)
+        records = list(log.read())
+        if _names(log) != names or len(names) != len(records):
+            continue  # others write: which record is in which file is not sure
+        kept = {id(one) for one in newest_of_each_key(records, keep)}
+        gone = [n for n, record in zip(names, records, strict=True) if id(record) not in kept]
+        for name in gone:
+            log.directory.delete(name)
+        return len(gone)
+    raise ConflictError(
+        f"others appended {ATTEMPTS} times while this was tried",
+        place=log.directory.uri,
+        remedy="try again when they are done",
+    )
+
+
+def _names(log: FileCheckpointLog) -> list[str]:
+    return [one for one in log.directory.names() if one.endswith(".record")]

@@ -1,0 +1,201 @@
+"""A checkpoint log that is a Delta table of the lake.
+
+Each record is a row, and one commit. A commit carries the record's offset as an application
+transaction, so that of two writers who saw the same end one fails and appends behind the other:
+offsets have no gaps and none is given twice, and whoever read up to one misses nothing later. They
+do not depend on the table's versions, so others may optimize it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from pipelines.lake.tables.names import checkpoint_log_table
+from pipelines.lake.tables.storage import storage_options
+from pipelines.lake.tables.tables import create_table
+from state_core.commit import LogRecord
+from state_core.commit.records.clocks import now_millis
+from state_core.errors import CheckpointRecordError, ConflictError
+from state_core.files.filesystem import Directory
+
+__all__ = ["DeltaCheckpointLog", "newest_of_each_key"]
+
+TRANSACTION = "statelake.checkpoints"
+ATTEMPTS = 200
+READERS_MAY_TAKE_HOURS = 1
+SCHEMA = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("message", pa.binary()),
+        ("appended_at", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+class DeltaCheckpointLog:
+    """A log in a Delta table, which any number of processes append to.
+
+    Args:
+        directory: The table's; it is made with the first record.
+        clock: Milliseconds since 1970.
+        keep: After so many files, those records are removed that a later one of their key replaced.
+    """
+
+    def __init__(
+        self, directory: Directory, clock: Callable[[], int] = now_millis, keep: int = 200
+    ) -> None:
+        self.directory = directory
+        self.clock = clock
+        self.keep = keep
+        self._lock = Lock()
+
+    @classmethod
+    def of_job(cls, lake: Directory, job: str) -> DeltaCheckpointLog:
+        """The log of a job, at its place in the lake."""
+        return cls(lake.child(checkpoint_log_table(job)))
+
+    def append(self, key: bytes, message: bytes) -> None:
+        """Add a record.
+
+        Raises:
+            ConflictError: Others kept appending.
+        """
+        with self._lock:  # the tasks of a process need not lose against each other
+            for _ in range(ATTEMPTS):
+                table = self._open() or self._create()
+                offset = _end(table) + 1
+                record = LogRecord(offset, key, message, self.clock())
+                if self._write(table, [record], offset, replace=False):
+                    break
+            else:
+                raise self._conflict()
+            if len(table.file_uris()) >= self.keep:
+                self._compact_once(1)
+
+    def read(self, after: int = -1) -> Iterator[LogRecord]:
+        """The records behind an offset.
+
+        Raises:
+            CheckpointRecordError: A file is damaged, or not there.
+        """
+        table = self._open()
+        if table is not None:
+            yield from self._records(table, after)
+
+    def compact(self, newest: int = 1) -> int:
+        """Remove every record but the newest of its key.
+
+        Args:
+            newest: How many of each key stay.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            ConflictError: Others kept appending.
+        """
+        with self._lock:
+            for _ in range(ATTEMPTS):
+                removed = self._compact_once(newest)
+                if removed is not None:
+                    return removed
+        raise self._conflict()
+
+    def _compact_once(self, newest: int) -> int | None:
+        """How many records were removed; None if another writer came first."""
+        table = self._open()
+        if table is None:
+            return 0
+        records = list(self._records(table, -1))
+        kept = newest_of_each_key(records, newest)
+        if len(kept) < len(records) or len(table.file_uris()) >= self.keep:
+            if not self._write(table, kept, _end(table), replace=True):
+                return None
+            # what is no longer named, and what lost against another writer
+            table.vacuum(
+                READERS_MAY_TAKE_HOURS, dry_run=False, enforce_retention_duration=False, full=True
+            )
+        return len(records) - len(kept)
+
+    def _write(
+        self, table: DeltaTable, records: list[LogRecord], end: int, *, replace: bool
+    ) -> bool:
+        """Commit rows; whether that was done before any other writer."""
+        columns = [
+            [one.offset for one in records],
+            [one.key for one in records],
+            [one.message for one in records],
+            [one.appended_at * 1000 for one in records],
+        ]
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
+        transaction = Transaction(TRANSACTION, end)
+        try:
+            write_deltalake(
+                table,
+                pa.Table.from_arrays(arrays, schema=SCHEMA),
+                mode="overwrite" if replace else "append",
+                commit_properties=CommitProperties(
+                    max_commit_retries=0, app_transactions=[transaction]
+                ),
+            )
+        except CommitFailedError:
+            return False
+        return True
+
+    def _records(self, table: DeltaTable, after: int) -> Iterator[LogRecord]:
+        try:
+            dataset = table.to_pyarrow_dataset(schema=SCHEMA)
+            rows = dataset.to_table(filter=ds.field("offset") > after).sort_by("offset")
+        except (pa.ArrowException, OSError) as error:
+            raise CheckpointRecordError(
+                f"the log can't be read: {error}",
+                place=self.directory.uri,
+                remedy="restore the file, or the table's version before it",
+            ) from error
+        times = rows.column("appended_at").cast(pa.int64()).to_pylist()
+        columns = [rows.column(name).to_pylist() for name in SCHEMA.names[:3]]
+        for offset, key, message, micros in zip(*columns, times, strict=True):
+            yield LogRecord(offset, key, message, micros // 1000)
+
+    def _open(self) -> DeltaTable | None:
+        # always anew: what is behind a table that was opened long ago may be cleaned up
+        try:
+            return DeltaTable(self.directory.uri, storage_options=storage_options(self.directory))
+        except TableNotFoundError:
+            return None
+
+    def _create(self) -> DeltaTable:
+        kept = {"delta.logRetentionDuration": "interval 1 days"}
+        return create_table(self.directory, SCHEMA, configuration=kept, name="checkpoints")
+
+    def _conflict(self) -> ConflictError:
+        return ConflictError(
+            f"others appended {ATTEMPTS} times while this was tried",
+            place=self.directory.uri,
+            remedy="try again when they are done",
+        )
+
+
+def newest_of_each_key(records: Iterable[LogRecord], newest: int) -> list[LogRecord]:
+    """The last records of each key, in the order of the log."""
+    listed = list(records)
+    later: Counter[bytes] = Counter()
+    kept = []
+    for record in reversed(listed):
+        if later[record.key] < newest:
+            kept.append(record)
+        later[record.key] += 1
+    return kept[::-1]
+
+
+def _end(table: DeltaTable) -> int:
+    found = table.transaction_version(TRANSACTION)
+    return -1 if found is None else int(found)

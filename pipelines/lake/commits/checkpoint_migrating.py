@@ -1,0 +1,184 @@
+"""Records of version 1 become records of version 2, task by task, and back.
+
+Nothing is changed in place: a record of the other version is appended behind. So a run that was
+stopped is run again, and whoever still reads the version before finds what it found before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pipelines.lake.commits.checkpoint_records import TaskRecord, last_records, read_records
+from state_core.commit import (
+    CheckpointId,
+    CheckpointLog,
+    CheckpointLogKey,
+    CheckpointV1,
+    CheckpointV2,
+    SystemStreamPartition,
+)
+from state_core.commit.records.records import CHANGELOG_FACTORY, CHECKPOINT_TYPES
+from state_core.commit.records.serdes import (
+    downgrade,
+    upgrade,
+    write_checkpoint_v1,
+    write_checkpoint_v2,
+    write_key,
+)
+from state_core.errors import CheckpointRecordError
+
+__all__ = ["REFUSED", "TaskMigration", "changelog_of", "migrate_records", "upgraded"]
+
+REFUSED = "refused"
+_OF_A_CHANGELOG = re.compile(r"\d{1,19}-\d{1,19}:(null|\d+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMigration:
+    """What became of one task.
+
+    Attributes:
+        task: Its name.
+        outcome: `migrated`, `migrated before`, `rolled back`, `rolled back before`, `nothing to do`
+            or `refused`.
+        checkpoint: The id of the record that was appended, or would be.
+        why: What stands against it.
+    """
+
+    task: str
+    outcome: str
+    checkpoint: str = ""
+    why: str = ""
+
+
+def migrate_records(
+    log: CheckpointLog,
+    changelogs: Mapping[str, tuple[str, str]],
+    *,
+    tasks: Iterable[str] = (),
+    rollback: bool = False,
+    dry_run: bool = False,
+) -> list[TaskMigration]:
+    """Append to every task's records one of the other version, unless it is there.
+
+    Args:
+        log: The log.
+        changelogs: The system and stream of each store's changelog: in version 1 nothing else says
+            of which store an offset is.
+        tasks: Only these; all by default.
+        rollback: Whether records of version 2 become ones of version 1.
+        dry_run: Whether nothing is appended.
+
+    Raises:
+        CheckpointRecordError: A record is broken.
+        NotFoundError: A task has no record.
+    """
+    done = []
+    for versions in last_records(read_records(log), tasks).values():
+        one, two = versions.get(1), versions.get(2)
+        task = next(iter(versions.values())).task
+        try:
+            outcome, key, message, made = (
+                _back(one, two) if rollback else _forth(one, two, changelogs)
+            )
+        except CheckpointRecordError as error:
+            done.append(TaskMigration(task, REFUSED, why=str(error)))
+            continue
+        if message and not dry_run:
+            log.append(key, message)
+        done.append(TaskMigration(task, outcome, made))
+    return done
+
+
+def upgraded(record: TaskRecord, changelogs: Mapping[str, tuple[str, str]]) -> CheckpointV2:
+    """What a record says in version 2.
+
+    Raises:
+        CheckpointRecordError: It has offsets of changelogs that are not named.
+    """
+    offsets = record.checkpoint.offsets
+    named = {
+        store: partition
+        for store, place in changelogs.items()
+        for partition in offsets
+        if (partition.system, partition.stream) == place
+    }
+    unnamed = sorted(
+        partition
+        for partition, offset in offsets.items()
+        if offset and _OF_A_CHANGELOG.fullmatch(offset) and partition not in named.values()
+    )
+    if unnamed and isinstance(record.checkpoint, CheckpointV1):
+        raise CheckpointRecordError(
+            "an offset is a changelog's, and no store has that changelog",
+            place=str(unnamed[0]),
+            remedy=f"name it: STORE={unnamed[0].system}.{unnamed[0].stream}",
+        )
+    made = upgrade(record.checkpoint, named)
+    if made.id == CheckpointId(0, 0):  # without changelogs, version 1 has no id
+        made = CheckpointV2(CheckpointId(record.record.appended_at, 0), made.input_offsets)
+    return made
+
+
+_Step = tuple[str, bytes, bytes, str]
+
+
+def _forth(
+    one: TaskRecord | None, two: TaskRecord | None, changelogs: Mapping[str, tuple[str, str]]
+) -> _Step:
+    if one is None:
+        return "nothing to do", b"", b"", ""
+    made = upgraded(one, changelogs)
+    if two is not None and (_behind(two, one) or _says(two.checkpoint, made)):
+        return "migrated before", b"", b"", str(two.id)
+    return "migrated", _key(one, 2), write_checkpoint_v2(made), str(made.id)
+
+
+def _back(one: TaskRecord | None, two: TaskRecord | None) -> _Step:
+    if two is None or not isinstance(two.checkpoint, CheckpointV2):
+        return "nothing to do", b"", b"", ""
+    checkpoint = two.checkpoint
+    made = downgrade(checkpoint)
+    if one is not None and (one.record.offset > two.record.offset or one.checkpoint == made):
+        return "rolled back before", b"", b"", str(two.id)
+    held = {store for stores in checkpoint.markers.values() for store in stores}
+    lost = sorted(held - set(checkpoint.markers.get(CHANGELOG_FACTORY, {})))
+    if lost:
+        raise CheckpointRecordError(
+            f"store {lost[0]!r} has no changelog, and version 1 has no place for other markers",
+            place=f"task {two.task}",
+            remedy="commit once with `changelog` in stores.<store>.backup.factories",
+        )
+    return "rolled back", _key(two, 1), write_checkpoint_v1(made), str(two.id)
+
+
+def _behind(two: TaskRecord, one: TaskRecord) -> bool:
+    return two.record.offset > one.record.offset
+
+
+def _says(two: object, made: CheckpointV2) -> bool:
+    return (
+        isinstance(two, CheckpointV2)
+        and two.input_offsets == made.input_offsets
+        and (two.markers.get(CHANGELOG_FACTORY, {}) == made.markers.get(CHANGELOG_FACTORY, {}))
+    )
+
+
+def _key(record: TaskRecord, version: int) -> bytes:
+    return write_key(CheckpointLogKey(record.key.grouper, record.task, CHECKPOINT_TYPES[version]))
+
+
+def changelog_of(text: str) -> tuple[str, tuple[str, str]]:
+    """A store and its changelog, of `STORE=SYSTEM.STREAM`.
+
+    Raises:
+        ValueError: It is not.
+    """
+    store, _, place = text.partition("=")
+    system, _, stream = place.partition(".")
+    if not store or not stream:
+        raise ValueError(f"{text!r} is not STORE=SYSTEM.STREAM")
+    SystemStreamPartition(system, stream, 0)
+    return store, (system, stream)

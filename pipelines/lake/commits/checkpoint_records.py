@@ -1,0 +1,181 @@
+"""What is in a checkpoint log: its records as they were meant, whoever keeps the log."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from state_core.commit import (
+    Changelogs,
+    Checkpoint,
+    CheckpointId,
+    CheckpointLog,
+    CheckpointLogKey,
+    CheckpointV2,
+    FileCheckpointLog,
+    LogRecord,
+)
+from state_core.commit.records.serdes import read_checkpoint_v1, read_checkpoint_v2, read_key
+from state_core.errors import CheckpointRecordError, CommitError, NotFoundError
+from state_core.files.filesystem import Directory
+
+__all__ = [
+    "TaskRecord",
+    "kafka_changelogs",
+    "last_records",
+    "open_log",
+    "read_records",
+    "record_of",
+]
+
+KAFKA = "kafka://"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A checkpoint in a log.
+
+    Attributes:
+        record: As it lies there.
+        key: Its key.
+        checkpoint: What it says.
+    """
+
+    record: LogRecord
+    key: CheckpointLogKey
+    checkpoint: Checkpoint
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.key.task
+
+    @property
+    def id(self) -> CheckpointId | None:
+        """The commit's id, as far as the record says it."""
+        if isinstance(self.checkpoint, CheckpointV2):
+            return self.checkpoint.id
+        found = []
+        for written in self.checkpoint.offsets.values():
+            head, separator, _ = (written or "").partition(":")
+            try:
+                found += [CheckpointId.parse(head)] if separator else []
+            except CheckpointRecordError:
+                continue  # an input's offset may look like anything
+        return max(found, default=None)
+
+    @property
+    def backends(self) -> dict[str, list[str]]:
+        """The stores that each backend has a marker for."""
+        if not isinstance(self.checkpoint, CheckpointV2):
+            return {}
+        return {factory: sorted(markers) for factory, markers in self.checkpoint.markers.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as it is written."""
+        return {
+            "offset": self.record.offset,
+            "appended_at": self.record.appended_at,
+            "key": json.loads(self.record.key),
+            "checkpoint": json.loads(self.record.message),
+        }
+
+
+def open_log(location: str) -> CheckpointLog:
+    """The log at a place: a Delta table, a directory of records, or `kafka://HOST:PORT/TOPIC`.
+
+    Raises:
+        NotFoundError: It is neither.
+    """
+    if location.startswith(KAFKA):
+        return _topic(location)
+    directory = Directory(location)
+    if directory.exists("_delta_log"):
+        return DeltaCheckpointLog(directory)
+    if any(name.endswith(".record") for name in directory.names()):
+        return FileCheckpointLog(directory)
+    raise NotFoundError(
+        "no checkpoint log: neither a Delta table nor a directory of records",
+        place=directory.uri,
+        remedy="name the directory that has the records, or `_delta_log`, in it",
+    )
+
+
+def kafka_changelogs(location: str) -> Changelogs:
+    """The changelogs of a cluster, `kafka://HOST:PORT`."""
+    found: Changelogs = _kafka().KafkaChangelogs(_cluster(location.removeprefix(KAFKA).strip("/")))
+    return found
+
+
+def _topic(location: str) -> CheckpointLog:
+    servers, _, topic = location.removeprefix(KAFKA).partition("/")
+    if not servers or not topic:
+        raise NotFoundError(f"{location!r} names no topic", remedy=f"{KAFKA}HOST:PORT/TOPIC")
+    found: CheckpointLog = _kafka().KafkaCheckpointLog(_cluster(servers), topic)
+    return found
+
+
+def _cluster(servers: str) -> Any:
+    return _kafka().KafkaCluster(servers, {"log_level": 0})
+
+
+def _kafka() -> Any:
+    try:
+        return importlib.import_module("state_core.commit.backends.kafka")
+    except ImportError as error:
+        raise CommitError(
+            "Kafka's client is not installed", remedy="pip install 'statelake[kafka]'"
+        ) from error
+
+
+def read_records(log: CheckpointLog) -> list[TaskRecord]:
+    """Every checkpoint of a version that is known, in the order of the log.
+
+    Raises:
+        CheckpointRecordError: One is broken.
+    """
+    found = (record_of(record) for record in log.read())
+    return [one for one in found if one is not None]
+
+
+def record_of(record: LogRecord) -> TaskRecord | None:
+    """What a record says; None if its type is not known here.
+
+    Raises:
+        CheckpointRecordError: It is broken.
+    """
+    try:
+        key = read_key(record.key)
+        if key.version is None:
+            return None
+        read = read_checkpoint_v1 if key.version == 1 else read_checkpoint_v2
+        return TaskRecord(record, key, read(record.message))
+    except CheckpointRecordError as error:
+        raise error.within(f"record {record.offset} of the checkpoint log") from error
+
+
+def last_records(
+    records: Iterable[TaskRecord], tasks: Iterable[str] = ()
+) -> dict[tuple[str, str], dict[int, TaskRecord]]:
+    """The last record of each version, by grouper and task.
+
+    Args:
+        records: In the order of the log.
+        tasks: Only these; all by default.
+
+    Raises:
+        NotFoundError: One of them has no record.
+    """
+    wanted = set(tasks)
+    found: dict[tuple[str, str], dict[int, TaskRecord]] = {}
+    for one in records:
+        if not wanted or one.task in wanted:
+            found.setdefault((one.key.grouper, one.task), {})[one.checkpoint.version] = one
+    missing = sorted(wanted - {task for _, task in found})
+    if missing:
+        raise NotFoundError(f"no record of task {missing[0]!r}", remedy="list the log's tasks")
+    return dict(sorted(found.items(), key=lambda one: (one[0][1], one[0][0])))

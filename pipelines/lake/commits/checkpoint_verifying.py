@@ -1,0 +1,166 @@
+"""Can what a checkpoint log names be restored? Every marker is, into a directory that goes again.
+
+Restoring checks each file against its size and checksum. A log may be of a running job, whose next
+commit removes what the one before needs: a task that went on meanwhile is looked at once more.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pipelines.lake.commits.checkpoint_records import TaskRecord, last_records, read_records
+from state_core.commit import (
+    CheckpointLog,
+    CheckpointV2,
+    PosixDisk,
+    StateBackendFactory,
+    StoreSpec,
+    TaskContext,
+    TaskStores,
+)
+from state_core.commit.records.records import CHANGELOG_FACTORY
+from state_core.errors import StateError
+
+__all__ = ["Verified", "faults_of", "verify_log"]
+
+SOUND, UNSOUND, NOT_LOOKED_AT = "sound", "unsound", "not looked at"
+LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What became of one marker.
+
+    Attributes:
+        task: The task's name.
+        checkpoint: The commit's id.
+        store: The store's name.
+        backend: The factory's name.
+        outcome: `sound`, `unsound` or `not looked at`.
+        size: Bytes that were restored.
+        why: The fault.
+    """
+
+    task: str
+    checkpoint: str
+    store: str
+    backend: str
+    outcome: str
+    size: int = 0
+    why: str = ""
+
+
+def verify_log(
+    log: CheckpointLog,
+    backends: Iterable[StateBackendFactory],
+    job: tuple[str, str] = ("", "1"),
+    *,
+    tasks: Iterable[str] = (),
+    every: bool = False,
+) -> list[Verified]:
+    """Restore what the log names.
+
+    Args:
+        log: The log.
+        backends: Those that can be asked; markers of others are not looked at.
+        job: Its name and its id.
+        tasks: Only these; all by default.
+        every: Whether every record of version 2 is looked at; else the last of each task, of
+            version 2 if there is one.
+
+    Raises:
+        CheckpointRecordError: A record is broken.
+        NotFoundError: A task has no record.
+    """
+    factories = {one.name: one for one in backends}
+    wanted = tuple(tasks)
+    done: list[Verified] = []
+    for chosen in _chosen(log, wanted, every=every):
+        record, found = chosen, list(_verify(chosen, factories, job))
+        for _ in range(0 if every else LOOKS):
+            if not any(one.outcome == UNSOUND for one in found):
+                break
+            (again,) = _chosen(log, (record.task,), grouper=record.key.grouper)
+            if again.record.message == record.record.message:
+                break
+            record, found = again, list(_verify(again, factories, job))
+        done += found
+    return done
+
+
+def faults_of(verified: Iterable[Verified]) -> list[str]:
+    """What is wrong: markers that can't be restored, and stores of which none was looked at."""
+    listed = list(verified)
+    faults = [
+        f"task {one.task}, store {one.store}, checkpoint {one.checkpoint}: {one.why}"
+        for one in listed
+        if one.outcome == UNSOUND
+    ]
+    stores: dict[tuple[str, str, str], set[str]] = {}
+    for one in listed:
+        stores.setdefault((one.task, one.store, one.checkpoint), set()).add(one.outcome)
+    faults += [
+        f"task {task}, store {store}, checkpoint {checkpoint}: no marker of it was looked at"
+        for (task, store, checkpoint), outcomes in stores.items()
+        if outcomes == {NOT_LOOKED_AT}
+    ]
+    return faults
+
+
+def _chosen(
+    log: CheckpointLog, tasks: Iterable[str], *, every: bool = False, grouper: str | None = None
+) -> list[TaskRecord]:
+    records = [one for one in read_records(log) if grouper in {None, one.key.grouper}]
+    last = last_records(records, tasks)
+    if every:
+        return [
+            one for one in records
+            if one.checkpoint.version == 2 and (one.key.grouper, one.task) in last
+        ]  # fmt: skip
+    return [versions[max(versions)] for versions in last.values()]
+
+
+def _verify(
+    record: TaskRecord, factories: dict[str, StateBackendFactory], job: tuple[str, str]
+) -> Iterator[Verified]:
+    checkpoint = record.checkpoint
+    if not isinstance(checkpoint, CheckpointV2):
+        # it has no markers, and does not say which of its offsets are changelogs'
+        yield Verified(record.task, str(record.id or ""), "(all)", CHANGELOG_FACTORY, NOT_LOOKED_AT)
+        return
+    for name, stores in record.backends.items():
+        for store in stores:
+            facts = (record.task, str(checkpoint.id), store, name)
+            if name not in factories:
+                yield Verified(*facts, NOT_LOOKED_AT)
+                continue
+            try:
+                size = _restore(factories[name], checkpoint, record.task, store, job)
+            except (StateError, OSError) as error:
+                yield Verified(*facts, UNSOUND, why=str(error))
+            else:
+                yield Verified(*facts, SOUND, size)
+
+
+def _restore(
+    factory: StateBackendFactory,
+    checkpoint: CheckpointV2,
+    task: str,
+    store: str,
+    job: tuple[str, str],
+) -> int:
+    """Restore one store into a directory that goes again; the bytes of its files."""
+    with tempfile.TemporaryDirectory() as path, ThreadPoolExecutor(1) as pool:
+        stores = TaskStores(PosixDisk(path), task, [StoreSpec.segments(store)])
+        context = TaskContext(*job, task, stores, pool)
+        manager = factory.restore_manager(context, [store])
+        try:
+            manager.init(checkpoint)
+            manager.restore()
+        finally:
+            manager.close()
+            stores.close()
+        return context.measures["bytes_restored"]

@@ -1,0 +1,156 @@
+"""What commits cost, kept in the lake: a Delta table `<job>/_commits`, a row a report of a task.
+
+A task counts from its start on; a row has what came since the row before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from pipelines.lake.tables.names import commits_table
+from pipelines.lake.tables.storage import storage_options
+from pipelines.lake.tables.tables import create_table
+from state_core.commit import CommitMeasures
+from state_core.commit.records.clocks import now_millis
+from state_core.files.filesystem import Directory
+
+__all__ = ["COUNTED", "CommitReport", "CommitReports", "total"]
+
+COUNTED = (
+    "commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms", "bytes_sent",
+    "bytes_saved", "files_sent", "files_saved", "bytes_restored", "changes_restored",
+)  # fmt: skip
+RUNS = "runs"
+SCHEMA = pa.schema(
+    [
+        ("task", pa.string()),
+        ("reported_at", pa.timestamp("us", "UTC")),
+        *((name, pa.int64()) for name in COUNTED),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """What a task's commits cost since its report before.
+
+    Attributes:
+        task: Its name.
+        reported_at: In milliseconds since 1970.
+        counts: By the names that `CommitMeasures` has.
+    """
+
+    task: str
+    reported_at: int
+    counts: dict[str, int]
+
+
+class CommitReports:
+    """The reports of a job's tasks.
+
+    Args:
+        lake: The lake's directory.
+        job: The job's name.
+        clock: Milliseconds since 1970.
+    """
+
+    def __init__(self, lake: Directory, job: str, clock: Callable[[], int] = now_millis) -> None:
+        self.directory = lake.child(commits_table(job))
+        self.clock = clock
+        self._told: dict[str, dict[str, int]] = {}
+        self._lock = Lock()
+
+    def append(self, measures: Iterable[tuple[str, CommitMeasures]]) -> None:
+        """Add a row for every task that counted something; all of them are one commit.
+
+        Args:
+            measures: Of each task, the same object every time.
+        """
+        now = self.clock()
+        with self._lock:
+            reports = []
+            for task, counted in measures:
+                counts = counted.as_dict()
+                before = self._told.get(task, {})
+                since = {name: counts.get(name, 0) - before.get(name, 0) for name in COUNTED}
+                if any(since.values()):
+                    reports.append(CommitReport(task, now, since))
+                    self._told[task] = counts
+            if reports:
+                self._write(self._table(), reports)
+
+    def append_counts(self, counts: Mapping[str, Mapping[str, int]], version: int) -> None:
+        """Add a row for every task of a run, once however often this is called.
+
+        Args:
+            counts: Of each task, by the names that `CommitMeasures` has.
+            version: The run's number; what is not above the last one was told before.
+        """
+        table = self._table()
+        told = None if table is None else table.transaction_version(RUNS)
+        if not counts or (told is not None and version <= told):
+            return
+        now = self.clock()
+        self._write(
+            table,
+            [
+                CommitReport(task, now, {name: found.get(name, 0) for name in COUNTED})
+                for task, found in counts.items()
+            ],
+            [Transaction(RUNS, version, now)],
+        )
+
+    def read(self, since: int = 0) -> list[CommitReport]:
+        """The reports from a time on, in milliseconds since 1970, in their order."""
+        table = self._table()
+        if table is None:
+            return []
+        begin = pa.scalar(since * 1000, pa.timestamp("us", "UTC"))
+        wanted = ds.field("reported_at") >= begin
+        rows = table.to_pyarrow_dataset(schema=SCHEMA).to_table(filter=wanted)
+        rows = rows.sort_by([("reported_at", "ascending"), ("task", "ascending")])
+        times = rows.column("reported_at").cast(pa.int64()).to_pylist()
+        counts = rows.select(COUNTED).to_pylist()
+        tasks = rows.column("task").to_pylist()
+        return [
+            CommitReport(task, at // 1000, found)
+            for task, at, found in zip(tasks, times, counts, strict=True)
+        ]
+
+    def _table(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.directory.uri, storage_options=storage_options(self.directory))
+        except TableNotFoundError:
+            return None
+
+    def _write(
+        self,
+        table: DeltaTable | None,
+        reports: list[CommitReport],
+        transactions: Sequence[Transaction] = (),
+    ) -> None:
+        columns = [
+            [one.task for one in reports],
+            [one.reported_at * 1000 for one in reports],
+            *([one.counts[name] for one in reports] for name in COUNTED),
+        ]
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
+        write_deltalake(
+            table or create_table(self.directory, SCHEMA, name="commits"),
+            pa.Table.from_arrays(arrays, schema=SCHEMA),
+            mode="append",
+            commit_properties=CommitProperties(app_transactions=list(transactions)),
+        )
+
+
+def total(reports: Iterable[CommitReport]) -> dict[str, int]:
+    """All counts together."""
+    listed = list(reports)
+    return {name: sum(one.counts[name] for one in listed) for name in COUNTED}

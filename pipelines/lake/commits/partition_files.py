@@ -1,0 +1,152 @@
+"""Files that one writer has in a table which it shares with others: those of a partition.
+
+They are written beside the table first; a Delta transaction then names them, and no longer those
+that they replace. Other writers' commits are no conflict, another one's in the same partition is.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from pipelines.lake.tables.names import path_segment
+from pipelines.lake.tables.tables import (
+    ATTEMPT_KEY,
+    CONFIGURATION,
+    DATA_DIRECTORY,
+    StateTable,
+    create_table,
+)
+from state_core.errors import CommitError, ConflictError
+
+__all__ = ["PartitionFile", "PartitionFiles"]
+
+ATTEMPTS = 20
+REBASES = 100  # other tasks' commits are no conflict: delta-rs goes behind them by itself
+
+
+class PartitionFile(NamedTuple):
+    """A file: its path below the table, its bytes, its rows."""
+
+    path: str
+    size: int
+    rows: int
+
+
+Choose = Callable[[list[PartitionFile]], tuple[Iterable[PartitionFile], Iterable[PartitionFile]]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFiles:
+    """One partition of a table.
+
+    Attributes:
+        table: The table.
+        columns: All of it, the partition's column too.
+        column: The partition's, a string.
+        value: What it says in these files.
+    """
+
+    table: StateTable
+    columns: pa.Schema
+    column: str
+    value: str
+
+    @property
+    def directory(self) -> str:
+        """Where the files lie below the table."""
+        return f"{DATA_DIRECTORY}/{path_segment(self.value)}"
+
+    def of(self, table: DeltaTable) -> list[PartitionFile]:
+        """The files that a version has of it."""
+        actions = pa.table(table.get_add_actions(flatten=True))
+        if not actions.num_rows:
+            return []
+        names = ("path", "size_bytes", "num_records", f"partition.{self.column}")
+        rows = zip(*(actions.column(name).to_pylist() for name in names), strict=True)
+        return [PartitionFile(p, int(s), int(n)) for p, s, n, value in rows if value == self.value]
+
+    def batches(
+        self, file: PartitionFile, columns: pa.Schema, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, so many at a time.
+
+        Raises:
+            CommitError: It is not there, or not what was written.
+        """
+        count, directory = 0, self.table.directory
+        try:
+            with directory.filesystem.open_input_file(directory.full(file.path)) as source:
+                parquet = pq.ParquetFile(source, page_checksum_verification=True)
+                for batch in parquet.iter_batches(rows, columns=columns.names):
+                    count += batch.num_rows
+                    yield batch.cast(columns)
+        except FileNotFoundError as error:
+            raise self.lost(f"{file.path} was removed after a later commit") from error
+        except (pa.ArrowException, OSError) as error:
+            raise self.lost(f"{file.path} is damaged: {error}") from error
+        if count != file.rows:
+            raise self.lost(f"{file.path} has {count} rows, not {file.rows}")
+
+    def lost(self, problem: str) -> CommitError:
+        """The error of content that can't be read."""
+        return CommitError(
+            problem,
+            place=f"{self.table.uri}, {self.column} {self.value}",
+            remedy="restore from the last record of the checkpoint log, or from another backend",
+        )
+
+    def commit(self, choose: Choose, moment: Transaction) -> int:
+        """Make a version in which the partition has other files.
+
+        Args:
+            choose: From the files that it has, those that come and those that go; raises if they
+                are not what they should be. It may be asked again when others committed.
+            moment: Kept with the commit.
+
+        Returns:
+            The version.
+
+        Raises:
+            ConflictError: Others kept committing.
+        """
+        attempt = uuid.uuid4().hex
+        properties = CommitProperties({ATTEMPT_KEY: attempt}, REBASES, [moment])
+        for _ in range(ATTEMPTS):
+            table = self.table.open() or create_table(
+                self.table.directory, self.columns,
+                partition_by=[self.column], configuration=CONFIGURATION,
+            )  # fmt: skip
+            opened = table.version()
+            come, go = choose(self.of(table))
+            now = int(time.time() * 1000)
+            mine: dict[str, str | None] = {self.column: self.value}
+            actions: list[AddAction | RemoveAction] = [
+                AddAction(one.path, one.size, mine, now, True, f'{{"numRecords": {one.rows}}}')
+                for one in come
+            ]
+            actions += [RemoveAction(one.path, True, now, one.size, mine) for one in go]
+            try:
+                table.create_write_transaction(
+                    actions, "append", Schema.from_arrow(self.columns),
+                    partition_by=[self.column], commit_properties=properties,
+                )  # fmt: skip
+            except CommitFailedError:
+                continue
+            version = self.table.version_of(opened, attempt)
+            if version is not None:
+                return version
+        raise ConflictError(
+            f"others committed {ATTEMPTS} times while this was tried",
+            place=self.table.uri,
+            remedy="start the task again when they are done",
+        )

@@ -1,0 +1,158 @@
+"""What a user says a state is to become: a small YAML or Python file.
+
+::
+
+    states:
+      customers/customer:                     # operator uid / state name
+        type: {pojo: com.acme.Customer, fields: {id: Long, name: String, full_name: String}}
+        expressions:                          # only where Flink itself would not know
+          full_name: concat(old.first, ' ', old.last)
+      rules/rules:                            # operator state: a list's elements, or the values
+        type: Long                            # of a broadcast state, whose keys stay
+
+A Python file has the same as a module-level `states`, and may register serializers and decoders:
+it is loaded as a plugin. One state alone may be given without its name, as `type` and
+`expressions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.lake.tables.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    StateRecord,
+)
+from state_core.errors import EncodeError, NotFoundError, StateError
+from state_core.formats.layout.keyed_states import value_snapshot
+from state_core.formats.layout.meta_info import parse_state_meta_info
+from state_core.formats.rewriting.operator_migration import resolve_element
+from state_core.serializers.composite.evolution import resolve_decoded
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Compatibility
+from state_core.serializers.framework.plugins import load_plugin
+from state_core.serializers.type_spec import TypeSpec, parse_type
+
+__all__ = ["ValueChange", "read_changes", "resolve_change"]
+
+
+@dataclass(frozen=True)
+class ValueChange:
+    """What is to become of one state.
+
+    Attributes:
+        operator: The operator's uid or id.
+        state: The state's name.
+        value: The new type of its values: of a list's elements, of the values of a map or of a
+            broadcast state, whose keys stay.
+        expressions: By field, Spark SQL over the old value, which is called `old`; the empty
+            field stands for the whole value.
+        spec: How `value` was written down, if it was. It says more than the snapshot: whether a
+            new field is `int` or `Integer`, and so begins as 0 or as null.
+    """
+
+    operator: str
+    state: str
+    value: TypeSerializerSnapshot
+    expressions: Mapping[str, str] = field(default_factory=dict)
+    spec: TypeSpec | None = None
+
+
+def resolve_change(
+    record: SnapshotRecord, change: ValueChange
+) -> tuple[OperatorRecord, StateRecord | OperatorStateRecord, Compatibility]:
+    """The state that a change is about, and whether its old values can follow.
+
+    Of a keyed and an operator state of one name it is the keyed one. There, a user's decoder makes
+    possible what Flink by itself refuses.
+
+    Raises:
+        NotFoundError: The snapshot has no such state.
+    """
+    for operator in record.operators:
+        if change.operator not in (operator.uid, operator.operator_id):
+            continue
+        for state in operator.states:
+            if state.name == change.state and state.kind != "timers":
+                info = parse_state_meta_info(state.meta_info, f"state {state.name!r}")
+                return operator, state, resolve_decoded(change.value, value_snapshot(info))
+        for one in operator.operator_states:
+            if one.name == change.state:
+                return operator, one, resolve_element(one.meta_info, change.value)
+    known = ", ".join(
+        f"{one.label}/{name}"
+        for one in record.operators
+        for name in [s.name for s in one.states] + [s.name for s in one.operator_states]
+    )
+    raise NotFoundError(
+        f"snapshot {record.snapshot_id} has no state {change.operator}/{change.state}",
+        remedy=f"it has: {known}",
+    )
+
+
+def read_changes(path: str, only: str = "") -> list[ValueChange]:
+    """The changes that a file describes.
+
+    Args:
+        path: The file, `.yaml`, `.yml`, `.json` or `.py`. A Python file is run.
+        only: `operator/state`: just this one.
+
+    Raises:
+        EncodeError: The file can't be understood; the message names the place in it.
+    """
+    found = _states(path, _load(path), only)
+    if only and only not in found:
+        raise EncodeError(
+            f"nothing is said of {only}", place=path, remedy=f"it has: {', '.join(found)}"
+        )
+    wanted = {only: found[only]} if only else found
+    return [_change(path, name, said) for name, said in wanted.items()]
+
+
+def _load(path: str) -> Mapping[str, Any]:
+    try:
+        if path.endswith(".py"):
+            return vars(load_plugin(path))
+        read = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise EncodeError(
+            f"it can't be read ({' '.join(str(error).split())})",
+            place=path,
+            remedy="give a YAML or Python file that says what each state is to become",
+        ) from error
+    if not isinstance(read, Mapping):
+        raise EncodeError("it holds no mapping", place=path, remedy="begin it with `states:`")
+    return read
+
+
+def _states(path: str, held: Mapping[str, Any], only: str) -> Mapping[str, Any]:
+    states = held.get("states")
+    if states is None and "type" in held and only:
+        return {only: {name: held[name] for name in ("type", "expressions") if name in held}}
+    if not isinstance(states, Mapping) or not states:
+        raise EncodeError("it says nothing of any state", place=path, remedy="add `states:`")
+    return states
+
+
+def _change(path: str, name: str, said: Any) -> ValueChange:
+    operator, _, state = name.partition("/")
+    if not isinstance(said, Mapping) or "type" not in said or not state:
+        raise EncodeError(
+            f"states: {name}: not of the form operator/state: {{type: ...}}", place=path
+        )
+    try:
+        value = parse_type(said["type"])
+    except StateError as error:
+        raise error.within(f"{path}, {name}") from error
+    expressions = said.get("expressions") or {}
+    if isinstance(expressions, str):
+        expressions = {"": expressions}
+    asked = {name: str(one) for name, one in expressions.items()}
+    return ValueChange(operator, state, value, asked, said["type"])

@@ -1,0 +1,128 @@
+"""Operators of one snapshot taken into another: their tables shared, or copied between jobs."""
+
+from __future__ import annotations
+
+import posixpath
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.tables.names import areas_of
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
+from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile
+from state_core.errors import ConflictError
+from state_core.formats.metadata.checkpoint_metadata import OperatorState, subtask_bytes
+
+__all__ = ["merge_operators", "merged_tables", "union_of_operators"]
+
+COPIERS = 8
+
+
+def merge_operators(
+    lake: Lake, job: str, other: SnapshotRecord, token: str
+) -> tuple[list[OperatorRecord], int]:
+    """The operators of another snapshot, as a snapshot of `job` has them.
+
+    Within one job the tables are shared. Between jobs every file is copied, since each job keeps
+    and drops its own.
+
+    Returns:
+        The operators, and the bytes that were written.
+    """
+    if other.job == job:
+        return list(other.operators), 0
+    made, written = [], 0
+    for operator in other.operators:
+        tables = [_copy_table(lake, job, other.job, table, token) for table in operator.tables]
+        paths = {old.path: new.path for old, new in zip(operator.tables, tables, strict=True)}
+        written += sum(unit.size for table in tables for unit in table.units)
+        made.append(
+            replace(
+                operator,
+                tables=tables,
+                states=[replace(one, table=paths[one.table]) for one in operator.states],
+                operator_states=[
+                    replace(one, table=paths[one.table]) for one in operator.operator_states
+                ],
+            )
+        )
+    return made, written
+
+
+def union_of_operators(
+    mine: tuple[list[OperatorState], set[str]], theirs: tuple[list[OperatorState], set[str]]
+) -> list[OperatorState]:
+    """The operators of two `_metadata`; of one that both have, the one with state.
+
+    Args:
+        mine: The operators, and the ids of those that have tables.
+        theirs: The same.
+
+    Raises:
+        ConflictError: An operator has state in both.
+    """
+    found = {one.operator_id: one for one in mine[0]}
+    for one in theirs[0]:
+        present = found.get(one.operator_id)
+        if present is None or not _has_state(present, mine[1]):
+            found[one.operator_id] = one
+        elif _has_state(one, theirs[1]):
+            raise ConflictError(
+                f"operator {one.uid or one.operator_id} is in both snapshots",
+                remedy="drop it from one of them, or give it another uid there, first",
+            )
+    return list(found.values())
+
+
+def _has_state(operator: OperatorState, with_tables: set[str]) -> bool:
+    carried = any(subtask_bytes(one) for one in (operator.subtasks or {}).values())
+    return operator.operator_id in with_tables or carried or operator.coordinator is not None
+
+
+def merged_tables(job: str, other: SnapshotRecord) -> list[str]:
+    """The tables that a merge of another job's snapshot may write to."""
+    if other.job == job:
+        return []
+    tables = [table for operator in other.operators for table in operator.tables]
+    paths = [_path_in(job, other.job, table.path) for table in tables]
+    return paths + [_beside(path, one) for path, one in zip(paths, tables, strict=True)]
+
+
+def _beside(path: str, table: TableRecord) -> str:
+    """The path where another table has that one, with another partitioning, which is for good."""
+    return f"{path}~{table.partition_by or 'whole'}"
+
+
+def _copy_table(lake: Lake, job: str, other: str, table: TableRecord, token: str) -> TableRecord:
+    """A version of a table as the next version of the table that stands for it in `job`."""
+    path = _path_in(job, other, table.path)
+    source, target = lake.table(table.path), lake.table(path)
+    present = target.open()
+    columns = [table.partition_by] if table.partition_by else []
+    if present is not None and present.metadata().partition_columns != columns:
+        path = _beside(path, table)
+        target = lake.table(path)
+    with ThreadPoolExecutor(COPIERS) as pool:
+        units = list(pool.map(lambda unit: _copy_unit(source, target, unit, token), table.units))
+    version = target.replace_files(
+        source.require(table.version).schema(),
+        [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
+        partition_by=table.partition_by or None,
+        attempt=token,
+    )
+    return TableRecord(path, version, table.partition_by, units)
+
+
+def _path_in(job: str, other: str, path: str) -> str:
+    """The path of the table of the same operator and state in another job."""
+    for mine, theirs in zip(areas_of(job), areas_of(other), strict=True):
+        if path.startswith(f"{theirs}/"):
+            return f"{mine}/{path.removeprefix(f'{theirs}/')}"
+    return f"{posixpath.dirname(areas_of(job)[0])}/{path}"
+
+
+def _copy_unit(source: StateTable, target: StateTable, unit: UnitRecord, token: str) -> UnitRecord:
+    """Copy one file under the attempt's name."""
+    path = f"{DATA_DIRECTORY}/{token}/{posixpath.basename(unit.path)}"
+    target.directory.write(path, source.directory.read(unit.path))
+    return replace(unit, path=path)

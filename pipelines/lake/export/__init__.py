@@ -1,0 +1,11 @@
+"""Tables into a savepoint, at any parallelism.
+
+====================  ===============================================================
+`exporting`           plans, and writes `_metadata` last
+`export_slice`        one slice's work
+`redistributing`      operator state, as Flink would redistribute it
+`rescaling`           the plan of a rescale, without touching data
+====================  ===============================================================
+
+What a savepoint's file holds is `state_core/formats/writing`.
+"""

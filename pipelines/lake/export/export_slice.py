@@ -1,0 +1,116 @@
+"""Export one slice: rows of some key groups become a part of a keyed file.
+
+Plain functions of a task, as in `import_slice`. Where the max parallelism stays, key groups go
+straight from their tables into the file. Where it changes every key gets a new key group: then
+slices of the source sort their entries by new key group into spill files, and slices of the target
+put the pieces together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipelines.lake.tables.table_rows import TableRows
+from state_core.files.filesystem import Directory
+from state_core.formats.layout.meta_info import KeyedHeader, parse_keyed_header
+from state_core.formats.writing.rehash import check_key_groups, rehash_rows
+from state_core.formats.writing.spills import Spill, gathered_groups, spill_rows
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.formats.writing.writer import KeyedPart, encoded_groups, write_keyed_part
+from state_core.model.handles import KeyGroupRange
+from state_core.model.key_groups import prefix_bytes
+
+__all__ = [
+    "AssembleTask",
+    "ExportTask",
+    "ShuffleTask",
+    "Spill",
+    "assemble_slice",
+    "export_slice",
+    "shuffle_slice",
+]
+
+
+@dataclass(frozen=True)
+class ExportTask:
+    """Key groups that are written as they are.
+
+    Attributes:
+        directory: Where the part is to be.
+        header: The head of the file, if the part begins with it.
+        tables: The operator's tables.
+        chunks: The key groups, cut to what is held in memory at once.
+        max_parallelism: The number of key groups.
+        compressed: Whether key groups are compressed.
+    """
+
+    directory: str
+    header: bytes
+    tables: tuple[TableRows, ...]
+    chunks: tuple[KeyGroupRange, ...]
+    max_parallelism: int
+    compressed: bool
+
+
+def export_slice(task: ExportTask) -> KeyedPart:
+    """Write one part.
+
+    Raises:
+        EncodeError: A value that its serializer can't write.
+        LakeError: A table can't be read.
+    """
+    chunks = ([rows for table in task.tables for rows in table.read(one)] for one in task.chunks)
+    groups = encoded_groups(chunks, prefix_bytes(task.max_parallelism))
+    directory = Directory(task.directory)
+    return write_keyed_part(directory, _header(task.header), groups, compressed=task.compressed)
+
+
+def _header(encoded: bytes) -> KeyedHeader | None:
+    return parse_keyed_header(encoded) if encoded else None
+
+
+@dataclass(frozen=True)
+class ShuffleTask:
+    """Key groups whose entries get new ones."""
+
+    directory: str
+    tables: tuple[TableRows, ...]
+    chunks: tuple[KeyGroupRange, ...]
+    max_parallelism: int
+    new_max_parallelism: int
+
+
+def shuffle_slice(task: ShuffleTask) -> Spill:
+    """Sort entries by their new key group into a spill file.
+
+    Raises:
+        KeyGroupError: A key is not in the key group that its hash says, so the hash is not known.
+    """
+    prefix = prefix_bytes(task.new_max_parallelism)
+    return spill_rows(Directory(task.directory), _moved(task), prefix)
+
+
+def _moved(task: ShuffleTask) -> Iterator[StateRows]:
+    for chunk in task.chunks:
+        for rows in (one for table in task.tables for one in table.read(chunk)):
+            check_key_groups(rows, task.max_parallelism)
+            yield rehash_rows(rows, task.new_max_parallelism)
+
+
+@dataclass(frozen=True)
+class AssembleTask:
+    """New key groups that are put together from spill files."""
+
+    directory: str
+    header: bytes
+    spills: tuple[Spill, ...]
+    key_groups: KeyGroupRange
+    compressed: bool
+
+
+def assemble_slice(task: AssembleTask) -> KeyedPart:
+    """Write one part from what `shuffle_slice` left."""
+    directory = Directory(task.directory)
+    groups = gathered_groups(directory, task.spills)
+    return write_keyed_part(directory, _header(task.header), groups, compressed=task.compressed)

@@ -1,0 +1,330 @@
+"""Export a snapshot: its tables become a savepoint in the unified format, at any parallelism.
+
+Every subtask of the new job gets one file with its range of key groups. A file is written by one
+task or several; `_metadata` comes last, so a crash leaves no savepoint.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
+from pipelines.lake.export.export_slice import (
+    AssembleTask,
+    ExportTask,
+    ShuffleTask,
+    Spill,
+    assemble_slice,
+    export_slice,
+    shuffle_slice,
+)
+from pipelines.lake.export.redistributing import write_operator_states
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from pipelines.lake.tables.table_rows import TableRows, chunks_of, table_rows
+from state_core.errors import UnsupportedFormatError
+from state_core.files.wire import DataOutput
+from state_core.formats.layout.meta_info import (
+    KeyedHeader,
+    parse_key_serializer,
+    parse_state_meta_info,
+    write_keyed_header,
+)
+from state_core.formats.metadata.checkpoint_metadata import (
+    OperatorState,
+    SubtaskState,
+    read_metadata,
+)
+from state_core.formats.metadata.stream_map import map_streams
+from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
+from state_core.model.handles import KeyGroupRange, RelativeHandle, StreamHandle
+from state_core.model.key_groups import check_parallelism, key_group_ranges
+
+__all__ = ["ExportResult", "export_snapshot"]
+
+CHUNK_BYTES = 16 << 20
+SLICE_BYTES = 128 << 20
+DEFAULT_METADATA_VERSION = 3
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What an export wrote.
+
+    Attributes:
+        path: The savepoint.
+        metadata_version: Of its `_metadata`.
+        files: State files in it.
+        size: Their bytes.
+        engine: Where it ran.
+    """
+
+    path: str
+    metadata_version: int
+    files: int
+    size: int
+    engine: str
+
+
+def export_snapshot(
+    lake: Lake,
+    job: str,
+    snapshot_id: str,
+    to: str | os.PathLike[str],
+    *,
+    parallelism: int | None = None,
+    max_parallelism: int | None = None,
+    compression: str | None = None,
+    metadata_version: int | None = None,
+    operator_state_version: int | None = None,
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> ExportResult:
+    """Write a snapshot as a canonical savepoint.
+
+    Args:
+        lake: Where the snapshot is.
+        job: Its job.
+        snapshot_id: Its id.
+        to: A directory that is not there yet.
+        parallelism: Of every operator with state; by default as it was. An operator whose max
+            parallelism is 1 stays alone, as in Flink.
+        max_parallelism: Of every other operator; by default as it was. Another one gives every
+            key a new key group.
+        compression: `snappy` or `none`; by default as it was.
+        metadata_version: 3 to 6; by default as it was. 3 restores in every Flink since 1.11.
+        operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
+        engine: `auto`, `spark`, `local`, or an engine.
+        progress: Told of finished slices.
+
+    Raises:
+        NotFoundError: There is no such snapshot.
+        KeyGroupError: The parallelism is out of range, or keys can't be given new key groups.
+        UnsupportedFormatError: It holds state that can't be redistributed.
+        SnapshotError: The target can't be written.
+    """
+    record = lake.snapshot(job, snapshot_id)
+    chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
+    target = SavepointDirectory(to)
+    work = _Export(lake, record, target, chosen, parallelism, max_parallelism, compression)
+    work.operator_state_version = operator_state_version
+    try:
+        return work.run(metadata_version, progress)
+    except BaseException:
+        target.abandon()
+        raise
+
+
+class _Export:
+    def __init__(
+        self,
+        lake: Lake,
+        record: SnapshotRecord,
+        target: SavepointDirectory,
+        engine: Engine,
+        parallelism: int | None,
+        max_parallelism: int | None,
+        compression: str | None,
+    ) -> None:
+        self.lake = lake
+        self.record = record
+        self.target = target
+        self.engine = engine
+        self.parallelism = parallelism
+        self.max_parallelism = max_parallelism
+        self.compressed = (compression or record.compression) == "snappy"
+        self.operator_state_version: int | None = None
+        self.files = 0
+        self.size = 0
+
+    def run(self, version: int | None, progress: Progress | None) -> ExportResult:
+        """Write state files, carry the rest, and commit."""
+        metadata = read_metadata(self.record.metadata, "carried _metadata")
+        metadata.version = version or self._default_version()
+        known = {one.operator_id: one for one in self.record.operators}
+        metadata.operators = [
+            self._operator(state, known.get(state.operator_id), progress)
+            for state in metadata.operators
+        ]
+        metadata = map_streams(metadata, self._carry)
+        path = self.target.commit(metadata)
+        return ExportResult(path, metadata.version, self.files, self.size, self.engine.name)
+
+    def _default_version(self) -> int:
+        """The source's; a version 2 can't be written by anyone any more."""
+        return max(self.record.metadata_version, DEFAULT_METADATA_VERSION)
+
+    def _operator(
+        self, state: OperatorState, record: OperatorRecord | None, progress: Progress | None
+    ) -> OperatorState:
+        alone = state.max_parallelism == 1
+        max_parallelism = 1 if alone else self.max_parallelism or state.max_parallelism
+        if record is None:
+            check_parallelism(max_parallelism, state.parallelism)
+            return replace(state, max_parallelism=max_parallelism)
+        parallelism = 1 if alone else self.parallelism or state.parallelism
+        check_parallelism(max_parallelism, parallelism)
+        self._refuse_unmovable(state, parallelism, max_parallelism)
+        subtasks = self._beside(state, record, parallelism)
+        if record.states:
+            self._keyed(subtasks, record, parallelism, max_parallelism, progress)
+        return replace(
+            state, parallelism=parallelism, max_parallelism=max_parallelism, subtasks=subtasks
+        )
+
+    def _keyed(
+        self,
+        subtasks: dict[int, SubtaskState],
+        record: OperatorRecord,
+        parallelism: int,
+        max_parallelism: int,
+        progress: Progress | None,
+    ) -> None:
+        """Write the operator's keyed state, and give every subtask its handle."""
+        ranges = key_group_ranges(max_parallelism, parallelism)
+        if max_parallelism == record.max_parallelism:
+            parts = self._write(record, ranges, progress)
+        else:
+            parts = self._rewrite(record, ranges, max_parallelism, progress)
+        for index, (part, key_groups) in enumerate(zip(parts, ranges, strict=True)):
+            subtasks.setdefault(index, SubtaskState()).managed_keyed = keyed_handle(
+                part, key_groups
+            )
+        self.files += len(parts)
+        self.size += sum(part.size for part in parts)
+
+    def _beside(
+        self, state: OperatorState, record: OperatorRecord, parallelism: int
+    ) -> dict[int, SubtaskState]:
+        """What each subtask has beside keyed state: what is carried, and its operator state."""
+        held = dict(state.subtasks or {}) if parallelism == state.parallelism else {}
+        subtasks = {index: replace(one) for index, one in held.items()}
+        handles = write_operator_states(
+            self.lake.location,
+            record,
+            parallelism,
+            self.target.directory,
+            self.engine,
+            compressed=self.compressed,
+            version=self.operator_state_version,
+        )
+        for index, handle in handles.items():
+            subtasks.setdefault(index, SubtaskState()).managed_operator = handle
+            self.files += 1
+            self.size += handle.stream.size if handle.stream is not None else 0
+        return subtasks
+
+    def _refuse_unmovable(
+        self, state: OperatorState, parallelism: int, max_parallelism: int
+    ) -> None:
+        """State beside the keyed state that would have to be moved, too."""
+        if (parallelism, max_parallelism) == (state.parallelism, state.max_parallelism):
+            return
+        label = state.uid or state.operator_id
+        for index, subtask in (state.subtasks or {}).items():
+            beside = {
+                "raw operator state": subtask.raw_operator,
+                "raw keyed state": subtask.raw_keyed,
+                "in-flight buffers": subtask.inputs or subtask.outputs,
+                "a finished subtask": subtask.finished,
+            }
+            for what, found in beside.items():
+                if found:
+                    raise UnsupportedFormatError(
+                        f"{what}, which only Flink can move to another parallelism",
+                        place=f"operator {label}, subtask {index}",
+                        remedy=f"export it at parallelism {state.parallelism}; Flink rescales it",
+                    )
+
+    def _header(self, keyed: OperatorRecord) -> bytes:
+        states = tuple(
+            parse_state_meta_info(one.meta_info, f"state {one.name!r}") for one in keyed.states
+        )
+        key = parse_key_serializer(keyed.key_serializer)
+        out = DataOutput()
+        write_keyed_header(KeyedHeader(self.compressed, key, states), out)
+        return out.to_bytes()
+
+    def _tables(self, keyed: OperatorRecord) -> tuple[TableRows, ...]:
+        ids = {state.name: index for index, state in enumerate(keyed.states)}
+        found = [table_rows(self.lake.location, keyed, one, ids) for one in keyed.keyed_tables]
+        return tuple(one for one in found if one.units)
+
+    def _write(
+        self, keyed: OperatorRecord, ranges: Sequence[KeyGroupRange], progress: Progress | None
+    ) -> list[KeyedPart]:
+        """Each key group into the file of its subtask."""
+        tables, header = self._tables(keyed), self._header(keyed)
+        tasks, owners = [], []
+        for subtask, key_groups in enumerate(ranges):
+            slices = list(chunks_of(keyed.states, key_groups, SLICE_BYTES))
+            for index, one in enumerate(slices):
+                chunks = tuple(chunks_of(keyed.states, one, CHUNK_BYTES))
+                tasks.append(
+                    ExportTask(
+                        self.target.directory.location,
+                        b"" if index else header,
+                        tuple(table.within(one) for table in tables),
+                        chunks,
+                        keyed.max_parallelism,
+                        self.compressed,
+                    )
+                )
+                owners.append(subtask)
+        parts = self.engine.map(export_slice, tasks, progress)
+        return self._join(parts, owners, len(ranges))
+
+    def _rewrite(
+        self,
+        keyed: OperatorRecord,
+        ranges: Sequence[KeyGroupRange],
+        max_parallelism: int,
+        progress: Progress | None,
+    ) -> list[KeyedPart]:
+        """Each entry into the file that its key's new key group belongs to."""
+        tables, header = self._tables(keyed), self._header(keyed)
+        directory = self.target.directory.location
+        everything = KeyGroupRange(0, keyed.max_parallelism - 1)
+        shuffles = [
+            ShuffleTask(
+                directory,
+                tuple(table.within(one) for table in tables),
+                tuple(chunks_of(keyed.states, one, CHUNK_BYTES)),
+                keyed.max_parallelism,
+                max_parallelism,
+            )
+            for one in chunks_of(keyed.states, everything, SLICE_BYTES)
+        ]
+        spills: list[Spill] = self.engine.map(shuffle_slice, shuffles, progress)
+        tasks = [
+            AssembleTask(
+                directory, header, tuple(one.within(key_groups) for one in spills), key_groups,
+                self.compressed,
+            )
+            for key_groups in ranges
+        ]  # fmt: skip
+        parts = self.engine.map(assemble_slice, tasks, progress)
+        for spill in spills:
+            self.target.directory.delete(spill.name)
+        return parts
+
+    def _join(self, parts: list[KeyedPart], owners: list[int], count: int) -> list[KeyedPart]:
+        grouped: list[list[KeyedPart]] = [[] for _ in range(count)]
+        for part, owner in zip(parts, owners, strict=True):
+            grouped[owner].append(part)
+        return [self.target.join(group) for group in grouped]
+
+    def _carry(self, handle: StreamHandle) -> StreamHandle:
+        """Copy a carried file beside the new `_metadata`."""
+        if not isinstance(handle, RelativeHandle):
+            return handle
+        if not self.target.directory.is_file(handle.path):
+            data = self.lake.directory.read(f"{CARRIED_DIRECTORY}/{handle.path}")
+            with self.target.directory.open_output(handle.path) as file:
+                file.write(data)
+            self.files += 1
+            self.size += len(data)
+        return handle

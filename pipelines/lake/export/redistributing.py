@@ -1,0 +1,209 @@
+"""Operator state written back: from its tables to one file a subtask, at any parallelism.
+
+At an unchanged parallelism every subtask gets what it had. At another, split and broadcast state go
+where Flink would put them; union state is written once, by the first subtask, since a restore gives
+all of it to everyone. Elements that a typed column can't hold exactly travel as their bytes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.engine import Engine
+from pipelines.lake.tables.operator_tables import read_operator_rows
+from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, UnitRecord
+from state_core.files.filesystem import Directory
+from state_core.formats.layout.meta_info import parse_state_meta_info
+from state_core.formats.operator_state.operator_file import (
+    CURRENT_VERSION,
+    UNCOMPRESSED_VERSION,
+    OperatorHeader,
+)
+from state_core.formats.operator_state.operator_reader import parse_operator_state
+from state_core.formats.operator_state.operator_states import encode_operator_file
+from state_core.model.handles import DistributionMode, OperatorHandle, RelativeHandle
+from state_core.model.redistribution import ElementSlice, OperatorPart, plan_operator_state
+
+__all__ = ["write_operator_states"]
+
+TASK_BYTES = 64 << 20
+Plan = dict[str, list[ElementSlice]]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One state, and where its rows are."""
+
+    state: OperatorStateRecord
+    units: tuple[UnitRecord, ...]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The files of some new subtasks: it travels."""
+
+    lake: str
+    target: str
+    version: int
+    compressed: bool
+    sources: tuple[_Source, ...]
+    plans: tuple[Plan, ...]
+
+
+def write_operator_states(
+    lake: str,
+    operator: OperatorRecord,
+    parallelism: int,
+    target: Directory,
+    engine: Engine,
+    *,
+    compressed: bool,
+    version: int | None = None,
+) -> dict[int, OperatorHandle]:
+    """Write the operator state of one operator for a parallelism.
+
+    Args:
+        lake: The lake's location.
+        operator: What the catalog says of it.
+        parallelism: The new one.
+        target: Where the files go.
+        engine: Where they are written.
+        compressed: Whether their states are compressed, as far as the version knows of that.
+        version: 5 or 6; by default as it was, and 6 if it was compressed since.
+
+    Returns:
+        The handle of each new subtask; none at all if there is no operator state.
+
+    Raises:
+        LakeError: A table can't be read.
+        EncodeError: A value that can't be written back to Flink.
+    """
+    if not operator.operator_states:
+        return {}
+    written = version or (operator.operator_state_version or CURRENT_VERSION)
+    compressed = compressed and written != UNCOMPRESSED_VERSION
+    tables = {table.path: tuple(table.units) for table in operator.tables}
+    sources = tuple(_Source(one, tables[one.table]) for one in operator.operator_states)
+    plans = _plans(operator, parallelism)
+    tasks = [
+        _Task(lake, target.location, written, compressed, sources, tuple(group))
+        for group in _groups(plans, operator)
+    ]
+    handles = [one for found in engine.map(_write_subtasks, tasks) for one in found]
+    return dict(enumerate(handles))
+
+
+def _plans(operator: OperatorRecord, parallelism: int) -> list[Plan]:
+    """What each new subtask gets of each state."""
+    held = {
+        state.name: {one.subtask: one.elements for one in state.subtasks}
+        for state in operator.operator_states
+    }
+    modes = {state.name: DistributionMode[state.mode] for state in operator.operator_states}
+    if parallelism == operator.parallelism:
+        return [
+            {name: [ElementSlice(index, 0, counts.get(index, 0))] for name, counts in held.items()}
+            for index in range(parallelism)
+        ]
+    before = [
+        {name: OperatorPart(modes[name], counts.get(index, 0)) for name, counts in held.items()}
+        for index in range(operator.parallelism)
+    ]
+    plans = plan_operator_state(before, parallelism)
+    for plan in plans[1:]:
+        for name, mode in modes.items():
+            if mode is DistributionMode.UNION:
+                plan[name] = []
+    return plans
+
+
+def _groups(plans: Sequence[Plan], operator: OperatorRecord) -> Iterable[list[Plan]]:
+    """Neighbours that one task writes: about as much state as one should hold."""
+    weight = {
+        state.name: state.state_bytes / max(1, state.elements) for state in operator.operator_states
+    }
+    group: list[Plan] = []
+    size = 0.0
+    for plan in plans:
+        more = sum(weight[name] * len(one) for name, slices in plan.items() for one in slices)
+        if group and size + more > TASK_BYTES:
+            yield group
+            group, size = [], 0.0
+        group.append(plan)
+        size += more
+    if group:
+        yield group
+
+
+def _write_subtasks(task: _Task) -> list[OperatorHandle]:
+    """Write the files of some new subtasks."""
+    infos = [
+        parse_state_meta_info(one.state.meta_info, f"state {one.state.name!r}")
+        for one in task.sources
+    ]
+    broadcast = [one.state.mode == DistributionMode.BROADCAST.name for one in task.sources]
+    header = OperatorHeader(
+        task.version,
+        task.compressed,
+        tuple(info for info, whole in zip(infos, broadcast, strict=True) if not whole),
+        tuple(info for info, whole in zip(infos, broadcast, strict=True) if whole),
+    )
+    rows = {one.state.name: _Rows.read(task, one) for one in task.sources}
+    target = Directory(task.target)
+    made = []
+    for plan in task.plans:
+        states = [
+            (info, rows[info.name].take(plan.get(info.name, [])))
+            for info in (*header.lists, *header.broadcasts)
+        ]
+        data, offsets = encode_operator_file(header, states)
+        name = str(uuid.uuid4())
+        with target.open_output(name) as file:
+            file.write(data)
+        made.append(OperatorHandle(offsets, RelativeHandle(name, len(data))))
+    return made
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The encoded elements of one state, and where each old subtask's begin."""
+
+    elements: pa.LargeBinaryArray
+    starts: dict[int, int]
+    broadcast: bool
+
+    @classmethod
+    def read(cls, task: _Task, source: _Source) -> _Rows:
+        """The rows that the task's plans name."""
+        state, layout = parse_operator_state(source.state.meta_info)
+        wanted = {
+            one.subtask for plan in task.plans for one in plan.get(state.name, []) if len(one)
+        }
+        units = [
+            unit
+            for unit in source.units
+            if state.broadcast or any(unit.first <= index <= unit.last for index in wanted)
+        ]
+        batch = read_operator_rows(task.lake, source.state, units)
+        elements = layout.encode(batch)
+        if state.broadcast:
+            return cls(elements, {}, broadcast=True)
+        subtasks, firsts = np.unique(batch.column("subtask").to_numpy(), return_index=True)
+        starts = dict(zip(subtasks.tolist(), firsts.tolist(), strict=True))
+        return cls(elements, starts, broadcast=False)
+
+    def take(self, slices: Sequence[ElementSlice]) -> pa.LargeBinaryArray:
+        """Some elements, in order; of a broadcast state, all."""
+        if self.broadcast:
+            return self.elements
+        pieces = [
+            self.elements.slice(self.starts[one.subtask] + one.first, len(one))
+            for one in slices
+            if len(one)
+        ]
+        return pa.concat_arrays(pieces) if pieces else self.elements.slice(0, 0)

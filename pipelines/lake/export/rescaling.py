@@ -1,0 +1,105 @@
+"""The plan of a rescale: which key groups go to which subtask, and how evenly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from state_core.model.handles import DistributionMode
+from state_core.model.redistribution import (
+    OperatorPart,
+    SubtaskPlan,
+    plan_key_groups,
+    plan_operator_state,
+    skew_of,
+    spread_evenly,
+)
+
+__all__ = ["OperatorPlan", "group_totals", "plan_rescale"]
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """What becomes of one operator.
+
+    Attributes:
+        operator: Its uid or id.
+        old: Its parallelism and max parallelism.
+        new: The same, afterwards.
+        estimated: Whether sizes are estimates: with another max parallelism keys spread anew, and
+            only reading them would tell how.
+        skew: The largest subtask's bytes over the mean; 1 is even.
+        subtasks: In order.
+        operator_states: Of each operator state, the elements that each subtask gets; of a union or
+            broadcast state, everyone gets all.
+    """
+
+    operator: str
+    old: tuple[int, int]
+    new: tuple[int, int]
+    estimated: bool
+    skew: float
+    subtasks: list[SubtaskPlan]
+    operator_states: dict[str, list[int]] = field(default_factory=dict)
+
+
+def plan_rescale(
+    record: SnapshotRecord, parallelism: int, max_parallelism: int | None = None
+) -> list[OperatorPlan]:
+    """Plan a rescale of every operator with state; one whose max parallelism is 1 stays alone.
+
+    Raises:
+        KeyGroupError: The parallelism is out of range.
+    """
+    return [_plan(one, parallelism, max_parallelism) for one in record.operators]
+
+
+def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | None) -> OperatorPlan:
+    alone = operator.max_parallelism == 1
+    groups = 1 if alone else max_parallelism or operator.max_parallelism
+    parallelism = 1 if alone else parallelism
+    entries, sizes = group_totals(operator)
+    estimated = groups != operator.max_parallelism
+    if estimated:
+        entries, sizes = spread_evenly(entries, groups), spread_evenly(sizes, groups)
+    before = None if estimated else operator.parallelism
+    subtasks = plan_key_groups(entries, sizes, parallelism, before)
+    return OperatorPlan(
+        operator.label,
+        (operator.parallelism, operator.max_parallelism),
+        (parallelism, groups),
+        estimated,
+        skew_of([one.state_bytes for one in subtasks]),
+        subtasks,
+        {one.name: _elements(operator, one.name, parallelism) for one in operator.operator_states},
+    )
+
+
+def _elements(operator: OperatorRecord, name: str, parallelism: int) -> list[int]:
+    """How many elements of an operator state each new subtask gets."""
+    before = [
+        {
+            one.name: OperatorPart(DistributionMode[one.mode], held[index])
+            for one in operator.operator_states
+            if index in (held := {part.subtask: part.elements for part in one.subtasks})
+        }
+        for index in range(operator.parallelism)
+    ]
+    plan = plan_operator_state(before, parallelism)
+    return [sum(len(part) for part in subtask.get(name, [])) for subtask in plan]
+
+
+def group_totals(
+    operator: OperatorRecord,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Entries and bytes of each key group, over all states."""
+    entries = np.zeros(operator.max_parallelism, np.int64)
+    sizes = np.zeros(operator.max_parallelism, np.int64)
+    for state in operator.states:
+        groups = [one.key_group for one in state.key_groups]
+        np.add.at(entries, groups, [one.entries for one in state.key_groups])
+        np.add.at(sizes, groups, [one.state_bytes for one in state.key_groups])
+    return entries, sizes

@@ -1,0 +1,93 @@
+"""Which tables an import writes, and which of their files can stay from a snapshot before it."""
+
+from __future__ import annotations
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.import_slice import TableTarget
+from pipelines.lake.tables.names import keyed_table, queue_table, timers_table
+from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from pipelines.lake.tables.table_rows import parse_recorded
+from pipelines.lake.tables.units import Partitioning
+from state_core.files.wire import DataInput
+from state_core.formats.layout.meta_info import read_state_meta_info
+from state_core.model.snapshot import KeyedState, Operator, StateKind
+
+__all__ = ["key_serializer", "known_units", "previous_units", "table_targets"]
+
+
+def table_targets(lake: Lake, job: str, operator: Operator) -> list[TableTarget]:
+    """The tables of an operator: one a state, and one for all timers if they are alike."""
+    wanted: list[tuple[str, tuple[str, ...]]] = [
+        (keyed_table(job, operator.label, state.name), (state.name,))
+        for state in operator.keyed_states
+        if state.kind is not StateKind.TIMERS
+    ]
+    if len({str(queue.schema) for queue in operator.timers}) == 1:
+        path = timers_table(job, operator.label)
+        wanted.append((path, tuple(queue.name for queue in operator.timers)))
+    else:
+        names = [one.name for one in operator.timers]
+        wanted += [(queue_table(job, operator.label, name), (name,)) for name in names]
+    column = Partitioning(operator.max_parallelism).column
+    return [TableTarget(_path_for(lake, path, column), names) for path, names in wanted]
+
+
+def _path_for(lake: Lake, path: str, column: str) -> str:
+    """The path, or one beside it if its table is partitioned otherwise: that is for good."""
+    table = lake.table(path).open()
+    taken = table is not None and table.metadata().partition_columns != [column]
+    return f"{path}~{column}" if taken else path
+
+
+def previous_units(previous: SnapshotRecord | None, path: str) -> list[UnitRecord]:
+    """The files that a snapshot has of a table."""
+    if previous is None:
+        return []
+    found = [t for op in previous.operators for t in op.tables if t.path == path]
+    return found[0].units if found else []
+
+
+def key_serializer(operator: Operator) -> bytes:
+    """The snapshot of the keys' serializer, as Flink wrote it; empty without keyed state."""
+    return operator.keyed_files[0].key_serializer if operator.keyed_states else b""
+
+
+def known_units(
+    operator: Operator, previous: SnapshotRecord | None
+) -> dict[str, dict[tuple[int, int], bytes]]:
+    """Fingerprints of the previous snapshot's units, where its types are this one's."""
+    if previous is None:
+        return {}
+    before = [one for one in previous.operators if one.operator_id == operator.operator_id]
+    if not before or before[0].max_parallelism != operator.max_parallelism:
+        return {}
+    if before[0].key_serializer != key_serializer(operator):
+        return {}
+    types = {_types(state) for state in operator.keyed_states}
+    alike = {
+        state.table
+        for state in before[0].states
+        if _types(parse_recorded(before[0], state)) in types
+    }
+    return {
+        table.path: {
+            (one.first, one.last): one.fingerprint for one in table.units if one.fingerprint
+        }
+        for table in before[0].tables
+        if table.path in alike
+    }
+
+
+def _types(state: KeyedState) -> tuple[object, ...]:
+    """What must be the same for equal bytes to be equal rows.
+
+    Serializers of one name may read the same bytes as other values: the constants of an enum can
+    be others, and a subclass be known to one POJO that another says nothing of.
+    """
+    source = DataInput(state.meta_info, f"state {state.name!r}")
+    serializers = read_state_meta_info(source).serializers.items()
+    return (
+        state.name, state.kind, state.key_type, state.namespace_type, state.value_type,
+        state.user_key_type, state.with_ttl, str(state.schema),
+        tuple(sorted((role, one.encoded) for role, one in serializers)),
+    )  # fmt: skip

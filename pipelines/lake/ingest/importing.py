@@ -1,0 +1,391 @@
+"""Import a snapshot: slices write files, one commit a table makes versions, one row makes it exist.
+
+The order is what keeps the lake whole: a note of the attempt, files under the attempt's name, a
+version of every table, the row in `snapshots`, and the note removed. A crash before the row leaves
+a note, by which the next run finds and removes what was left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.lake.catalog.attempts import Attempt, recover_attempts
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.unmanaged_state import carry_state
+from pipelines.lake.ingest.import_slice import (
+    ImportTask,
+    SliceResult,
+    TableTarget,
+    import_slice,
+)
+from pipelines.lake.ingest.import_targets import (
+    key_serializer,
+    known_units,
+    previous_units,
+    table_targets,
+)
+from pipelines.lake.tables.names import (
+    check_names,
+    default_snapshot_id,
+)
+from pipelines.lake.tables.operator_tables import (
+    OperatorTask,
+    PieceResult,
+    alike_units,
+    describe_operator_states,
+    import_operator_states,
+    operator_table_paths,
+    plan_operator_tasks,
+)
+from pipelines.lake.tables.records import (
+    KeyGroupRecord,
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    StateRecord,
+    TableRecord,
+)
+from pipelines.lake.tables.tables import TableFile
+from pipelines.lake.tables.unit_writer import table_columns
+from pipelines.lake.tables.units import Partitioning, plan_unit_slices
+from state_core.errors import ConflictError
+from state_core.formats import open_snapshot
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.reader import METADATA_FILE, snapshot_directory, without_raw_timers
+from state_core.model.snapshot import Operator
+
+__all__ = ["ImportResult", "import_snapshot"]
+
+SLICE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What an import did.
+
+    Attributes:
+        record: The snapshot in the catalog.
+        new: False if it was there already and nothing was done.
+        kept_units: Files of the previous snapshot that hold this one's rows too.
+        written_units: Files that were written.
+        engine: Where it ran.
+    """
+
+    record: SnapshotRecord
+    new: bool
+    kept_units: int = 0
+    written_units: int = 0
+    engine: str = ""
+
+
+def import_snapshot(
+    lake: Lake,
+    source: str,
+    job: str,
+    *,
+    snapshot_id: str | None = None,
+    engine: Engine | str = "auto",
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    note: str = "",
+    progress: Progress | None = None,
+) -> ImportResult:
+    """Import a savepoint or checkpoint as the job's next snapshot.
+
+    Args:
+        lake: Where to.
+        source: The snapshot's directory.
+        job: The job; its tables are below that name.
+        snapshot_id: How it is to be called; by default as Flink called it.
+        engine: `auto`, `spark`, `local`, or an engine.
+        allow_external: Directories elsewhere that its handles may lead to.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        note: Kept with it.
+        progress: Told of finished slices.
+
+    Raises:
+        SnapshotError: It can't be read; the lake is as it was.
+        ConflictError: Another snapshot has that id.
+        LakeError: The job or the snapshot has no name.
+    """
+    check_names(job, snapshot_id)
+    return _Import(lake, source, job, tuple(allow_external), tuple(uids), note).run(
+        snapshot_id, engine, progress
+    )
+
+
+class _Import:
+    def __init__(
+        self,
+        lake: Lake,
+        source: str,
+        job: str,
+        allow_external: tuple[str, ...],
+        uids: tuple[str, ...],
+        note: str,
+    ) -> None:
+        self.lake = lake
+        self.source = source
+        self.job = job
+        self.allow_external = allow_external
+        self.note = note
+        self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
+        self.directory = snapshot_directory(source)
+        data = self.directory.read(METADATA_FILE)
+        self.digest = hashlib.sha256(data).hexdigest()
+
+    def run(
+        self, snapshot_id: str | None, wanted: Engine | str, progress: Progress | None
+    ) -> ImportResult:
+        name = snapshot_id or default_snapshot_id(
+            self.source, self.digest, self.snapshot.checkpoint_id
+        )
+        present = self._present(name)
+        if present is not None:
+            return ImportResult(present, new=False)
+        recover_attempts(self.lake, self.job)
+        size = sum(operator.total_bytes for operator in self.snapshot.operators)
+        engine = choose_engine(wanted, size) if isinstance(wanted, str) else wanted
+        previous = self.lake.latest(self.job)
+        tables = {one.label: table_targets(self.lake, self.job, one) for one in self._operators()}
+        self.operator_tables = operator_table_paths(self.job, self._operators())
+        paths = [target.path for targets in tables.values() for target in targets]
+        paths += self.operator_tables.values()
+        before = [previous.snapshot_id] if previous is not None else []
+        with Attempt(self.lake, self.job, name, paths, leans_on=before) as attempt:
+            known = {one.snapshot_id for one in self.lake.summaries(self.job)} if before else ()
+            if previous is not None and previous.snapshot_id not in known:
+                previous = None  # it was dropped at this moment, and its files with it
+            pieces = self._map_pieces(engine, attempt.token, previous)
+            results = self._map(engine, attempt.token, tables, previous, progress)
+            record = self._record(name, tables, results, pieces, previous, attempt.token)
+            self.lake.append(record)
+        units = [u for op in record.operators for t in op.tables for u in t.units]
+        written = sum(attempt.token in unit.path for unit in units)
+        return ImportResult(record, True, len(units) - written, written, engine.name)
+
+    def _operators(self) -> list[Operator]:
+        """The operators that have tables."""
+        return [one for one in self.snapshot.operators if one.keyed_states or one.operator_states]
+
+    def _map_pieces(
+        self, engine: Engine, token: str, previous: SnapshotRecord | None
+    ) -> list[PieceResult]:
+        """Import operator state."""
+        alike = alike_units(self._operators(), previous)
+        tasks = [
+            OperatorTask(
+                self.source, self.digest, self.allow_external, self.lake.location, token, pieces
+            )
+            for pieces in plan_operator_tasks(self._operators(), self.operator_tables, alike)
+        ]
+        found = engine.map(import_operator_states, tasks) if tasks else []
+        return [piece for pieces in found for piece in pieces]
+
+    def _present(self, name: str) -> SnapshotRecord | None:
+        """The same snapshot, if it was imported before under that id."""
+        if not self.lake.exists():
+            return None
+        for record in self.lake.summaries(self.job):
+            if record.snapshot_id == name:
+                if record.digest != self.digest:
+                    raise ConflictError(
+                        f"job {self.job!r} has another snapshot {name!r}"
+                        f" (imported from {record.source})",
+                        remedy="choose another id with --snapshot",
+                    )
+                return self.lake.snapshot(self.job, name)
+        return None
+
+    def _map(
+        self,
+        engine: Engine,
+        token: str,
+        tables: dict[str, list[TableTarget]],
+        previous: SnapshotRecord | None,
+        progress: Progress | None,
+    ) -> dict[str, list[SliceResult]]:
+        tasks = []
+        for operator in self._operators():
+            known = known_units(operator, previous)
+            targets = tuple(
+                replace(one, known=known.get(one.path, {})) for one in tables[operator.label]
+            )
+            partitioning = Partitioning(operator.max_parallelism)
+            for index, file in enumerate(operator.keyed_files):
+                for key_groups, _ in plan_unit_slices(file, partitioning, SLICE_BYTES):
+                    tasks.append(
+                        ImportTask(
+                            self.source,
+                            self.digest,
+                            self.allow_external,
+                            operator.operator_id,
+                            index,
+                            key_groups,
+                            operator.max_parallelism,
+                            self.lake.location,
+                            token,
+                            targets,
+                        )
+                    )
+        found: dict[str, list[SliceResult]] = {one.operator_id: [] for one in self._operators()}
+        for task, result in zip(tasks, engine.map(import_slice, tasks, progress), strict=True):
+            found[task.operator_id].append(result)
+        return found
+
+    def _record(
+        self,
+        name: str,
+        tables: dict[str, list[TableTarget]],
+        results: dict[str, list[SliceResult]],
+        pieces: list[PieceResult],
+        previous: SnapshotRecord | None,
+        token: str,
+    ) -> SnapshotRecord:
+        """Commit every table, and describe the snapshot."""
+        operators = []
+        for operator in self._operators():
+            found = results[operator.operator_id]
+            targets = tables[operator.label]
+            with ThreadPoolExecutor(max(1, min(8, len(targets)))) as pool:
+                committed = list(
+                    pool.map(
+                        lambda target, op=operator, res=found: self._commit(
+                            op, target, res, previous, token
+                        ),
+                        targets,
+                    )
+                )
+            committed += self._commit_pieces(operator, pieces, previous, token)
+            described = describe_operator_states(operator, self.operator_tables, pieces)
+            operators.append(_describe_operator(operator, targets, committed, found, described))
+        files = StateFiles(self.directory, self.allow_external)
+        stripped = without_raw_timers(self.snapshot.metadata, files)
+        metadata, carried = carry_state(stripped, files, self.lake.directory)
+        written = sum(one.written_bytes for group in results.values() for one in group)
+        return SnapshotRecord(
+            job=self.job,
+            snapshot_id=name,
+            parent="",
+            origin="import",
+            kind=self.snapshot.kind,
+            format=self.snapshot.format,
+            metadata_version=self.snapshot.metadata_version,
+            checkpoint_id=self.snapshot.checkpoint_id,
+            taken_at=_utc(self.directory.modified(METADATA_FILE)),
+            imported_at=datetime.now(timezone.utc),
+            source=self.snapshot.location,
+            digest=self.digest,
+            compression=self.snapshot.compression,
+            note=self.note,
+            entries=sum(one.entries for one in operators),
+            state_bytes=sum(one.state_bytes for one in operators),
+            written_bytes=written + sum(one.unit.size for one in pieces),
+            metadata=metadata,
+            carried=carried,
+            operators=operators,
+        )
+
+    def _commit(
+        self,
+        operator: Operator,
+        target: TableTarget,
+        results: list[SliceResult],
+        previous: SnapshotRecord | None,
+        token: str,
+    ) -> TableRecord:
+        """Make what was written and what was kept the table's next version."""
+        partitioning = Partitioning(operator.max_parallelism)
+        known = {(one.first, one.last): one for one in previous_units(previous, target.path)}
+        units = [
+            unit if unit.path else known[unit.first, unit.last]
+            for result in results
+            for unit in result.units.get(target.path, [])
+        ]
+        files = [TableFile(one.path, one.size, one.rows, one.partition) for one in units]
+        version = self.lake.table(target.path).replace_files(
+            partitioning.table_schema(table_columns(operator.state(target.states[0]))),
+            files,
+            partition_by=partitioning.column,
+            attempt=token,
+        )
+        return TableRecord(target.path, version, partitioning.column, units)
+
+    def _commit_pieces(
+        self,
+        operator: Operator,
+        pieces: list[PieceResult],
+        previous: SnapshotRecord | None,
+        token: str,
+    ) -> list[TableRecord]:
+        """The next version of each table of operator state."""
+        tables = []
+        for state in operator.operator_states:
+            path = self.operator_tables[operator.operator_id, state.name]
+            known = {(one.first, one.last): one for one in previous_units(previous, path)}
+            units = [
+                one.unit if one.unit.path else known[one.unit.first, one.unit.last]
+                for one in pieces
+                if one.piece.table == path and one.unit.rows
+            ]
+            files = [TableFile(one.path, one.size, one.rows, one.partition) for one in units]
+            version = self.lake.table(path).replace_files(
+                state.schema, files, partition_by=None, attempt=token
+            )
+            tables.append(TableRecord(path, version, "", units))
+        return tables
+
+
+def _describe_operator(
+    operator: Operator,
+    targets: list[TableTarget],
+    tables: list[TableRecord],
+    results: list[SliceResult],
+    operator_states: list[OperatorStateRecord],
+) -> OperatorRecord:
+    owner = {name: target.path for target in targets for name in target.states}
+    states = []
+    for state in operator.keyed_states:
+        groups = _sum_groups(results, state.name)
+        states.append(
+            StateRecord(
+                name=state.name,
+                kind=state.kind.value,
+                table=owner[state.name],
+                namespace_type=state.namespace_type,
+                value_type=state.value_type,
+                user_key_type=state.user_key_type,
+                ttl=state.with_ttl,
+                meta_info=state.meta_info,
+                entries=sum(one.entries for one in groups),
+                state_bytes=sum(one.state_bytes for one in groups),
+                key_groups=groups,
+            )
+        )
+    return OperatorRecord(
+        operator.operator_id,
+        operator.uid,
+        operator.name,
+        operator.parallelism,
+        operator.max_parallelism,
+        operator.keyed_states[0].key_type if operator.keyed_states else "",
+        key_serializer(operator),
+        states,
+        tables,
+        operator_states,
+        operator.operator_state_version,
+    )
+
+
+def _sum_groups(results: list[SliceResult], state: str) -> list[KeyGroupRecord]:
+    found = [one for result in results for one in result.key_groups.get(state, [])]
+    return sorted(found, key=lambda one: one.key_group)
+
+
+def _utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, timezone.utc)

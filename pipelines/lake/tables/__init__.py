@@ -1,0 +1,15 @@
+"""One table of the lake: its name, its files, its rows.
+
+====================  ===============================================================
+`names`               where each table lies, and ids of snapshots
+`storage`             credentials and options of remote storage, for delta-rs
+`records`             what the catalog knows of a snapshot
+`tables`              a Delta table, and commits that name its files exactly
+`units`               how key groups are spread over files
+`unit_writer`         rows into files
+`table_rows`          files into rows
+`operator_tables`     tables of operator state
+====================  ===============================================================
+
+A new kind of table gets its name in `names` and its record in `records`.
+"""

@@ -1,0 +1,142 @@
+"""What things are called in a lake: ids of snapshots, and names as path segments."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from urllib.parse import quote
+
+from state_core.errors import LakeError
+from state_core.files.filesystem import Directory
+
+__all__ = [
+    "SNAPSHOTS",
+    "areas_of",
+    "check_names",
+    "checkpoint_log_table",
+    "commits_table",
+    "default_snapshot_id",
+    "keyed_table",
+    "operator_table",
+    "path_segment",
+    "queue_table",
+    "store_table",
+    "timers_table",
+]
+
+SNAPSHOTS, KEYED, TIMERS, OPERATOR = "snapshots", "keyed", "timers", "operator"
+STORES, CHANGELOGS = "stores", "changelogs"
+CHECKPOINTS, COMMITS = "_checkpoints", "_commits"
+LONGEST = 110  # two of them, and what tells a table from an older one, are a name of 255
+LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-encoded
+FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
+FLINK_CHECKPOINT = re.compile(r"chk-\d+")
+_PLAIN = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9_.-]*")
+_OTHER = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def path_segment(name: str) -> str:
+    """A name as one path segment that every file system and engine takes literally.
+
+    Letters, digits, `_`, `-` and `.` stay; any other byte becomes `~` and two hex digits. So does
+    an underscore or dot in front, which would hide the directory, and an empty name. What gets too
+    long for a file system ends in digits of its digest instead.
+    """
+    if _PLAIN.fullmatch(name) and not name.startswith("."):
+        made = name
+    else:
+        head = _escape(name[:1]) if name[:1] in ("", ".", "_") else _escape_others(name[0])
+        made = (head or "~") + _escape_others(name[1:])
+    if len(made) <= LONGEST:
+        return made
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{made[: LONGEST - 18]}~~{digest[:16]}"
+
+
+def default_snapshot_id(source: str, digest: str, checkpoint_id: int) -> str:
+    """An id that the same snapshot always gets, and another never.
+
+    Flink's own name of a savepoint's directory is unique; `chk-21` is not, and a renamed directory
+    can be called anything: those get eight digits of the digest of `_metadata`.
+    """
+    name: str = posixpath.basename(Directory(source).root)
+    if FLINK_SAVEPOINT.fullmatch(name):
+        return name
+    stem = name if FLINK_CHECKPOINT.fullmatch(name) else f"sp-{checkpoint_id}"
+    return f"{stem}-{digest[:8]}"
+
+
+def check_names(job: str, snapshot_id: str | None) -> None:
+    """Refuse names by which nothing could be found again.
+
+    Raises:
+        LakeError: A name is empty, or too long for a directory's.
+    """
+    if not job or snapshot_id == "":
+        raise LakeError(f"a {'snapshot' if job else 'job'} needs a name", remedy="give one")
+    if len(quote(job)) > LONGEST_JOB:
+        raise LakeError(f"the job's name is too long: {job[:40]}...", remedy="give a shorter one")
+
+
+def _escape_others(text: str) -> str:
+    return _OTHER.sub(lambda match: _escape(match[0]), text)
+
+
+def _escape(text: str) -> str:
+    return "".join(f"~{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
+
+
+def _job_directory(job: str) -> str:
+    """No table may lie in another: a job that is called like the catalog lies beside it."""
+    name = path_segment(job)
+    return _escape(name[0]) + name[1:] if name == SNAPSHOTS else name
+
+
+def areas_of(job: str) -> tuple[str, str, str]:
+    """The directories of a job's tables: of keyed state, of timers, and of operator state.
+
+    Below the second is a table an operator; below the others, one for each operator and state.
+    """
+    within = _job_directory(job)
+    return f"{within}/{KEYED}", f"{within}/{TIMERS}", f"{within}/{OPERATOR}"
+
+
+def keyed_table(job: str, operator: str, state: str) -> str:
+    """The path of a keyed state's table below the lake."""
+    return "/".join((areas_of(job)[0], path_segment(operator), path_segment(state)))
+
+
+def operator_table(job: str, operator: str, state: str) -> str:
+    """The path of an operator state's table below the lake."""
+    return "/".join((areas_of(job)[2], path_segment(operator), path_segment(state)))
+
+
+def timers_table(job: str, operator: str) -> str:
+    """The path of an operator's timers below the lake."""
+    return "/".join((areas_of(job)[1], path_segment(operator)))
+
+
+def queue_table(job: str, operator: str, queue: str) -> str:
+    """The path of one queue of timers, where an operator's queues are not alike."""
+    return f"{timers_table(job, operator)}~{path_segment(queue)}"
+
+
+def store_table(job: str, store: str) -> str:
+    """The path of the table that a store's tasks commit to."""
+    return f"{_job_directory(job)}/{STORES}/{path_segment(store)}"
+
+
+def changelog_table(job: str, stream: str) -> str:
+    """The path of the table of a stream of changes."""
+    return f"{_job_directory(job)}/{CHANGELOGS}/{path_segment(stream)}"
+
+
+def checkpoint_log_table(job: str) -> str:
+    """The path of a job's checkpoint log."""
+    return f"{_job_directory(job)}/{CHECKPOINTS}"
+
+
+def commits_table(job: str) -> str:
+    """The path of what a job's commits cost."""
+    return f"{_job_directory(job)}/{COMMITS}"

@@ -1,0 +1,302 @@
+"""Tables of operator (non-keyed) state: written on import, read back by whoever needs the rows.
+
+A table is not partitioned. A file of it holds the elements of some subtasks, `first` to `last` of
+its unit, in their order; a broadcast state is one file with one copy. A file whose content is the
+previous snapshot's is not written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.lake.tables.names import operator_table
+from pipelines.lake.tables.records import (
+    OperatorStateRecord,
+    SnapshotRecord,
+    SubtaskRecord,
+    UnitRecord,
+)
+from pipelines.lake.tables.tables import DATA_DIRECTORY
+from state_core.errors import LakeError
+from state_core.files.filesystem import Directory
+from state_core.formats import open_snapshot
+from state_core.formats.operator_state.operator_reader import parse_operator_state
+from state_core.model.operator_state import NonKeyedPart, NonKeyedState
+from state_core.model.snapshot import Operator
+
+__all__ = [
+    "OperatorTask",
+    "Piece",
+    "PieceResult",
+    "alike_units",
+    "describe_operator_states",
+    "import_operator_states",
+    "operator_table_paths",
+    "plan_operator_tasks",
+    "read_operator_rows",
+    "write_operator_unit",
+]
+
+PIECE_BYTES = 64 << 20
+ROW_GROUP = 1 << 20
+ZSTD_LEVEL = 1
+NO_PARTITION = -1
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some subtasks of one operator state, for one file of its table.
+
+    Attributes:
+        operator_id: The operator.
+        state: The state.
+        table: The path of its table.
+        first: The first subtask.
+        last: The last one.
+        known: The fingerprint of the previous snapshot's file of the same subtasks.
+    """
+
+    operator_id: str
+    state: str
+    table: str
+    first: int
+    last: int
+    known: bytes = b""
+
+
+@dataclass(frozen=True)
+class OperatorTask:
+    """Pieces that one task imports: it travels."""
+
+    source: str
+    digest: str
+    allow_external: tuple[str, ...]
+    lake: str
+    attempt: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass
+class PieceResult:
+    """What a piece held: its unit, which has no path if it was not written, and its subtasks."""
+
+    piece: Piece
+    unit: UnitRecord
+    subtasks: list[SubtaskRecord] = field(default_factory=list)
+    disagreeing: list[int] = field(default_factory=list)
+
+
+def operator_table_paths(job: str, operators: Iterable[Operator]) -> dict[tuple[str, str], str]:
+    """The table of each operator state, by operator id and name."""
+    return {
+        (operator.operator_id, state.name): operator_table(job, operator.label, state.name)
+        for operator in operators
+        for state in operator.operator_states
+    }
+
+
+def alike_units(
+    operators: Iterable[Operator], previous: SnapshotRecord | None
+) -> dict[str, list[UnitRecord]]:
+    """The previous snapshot's files of tables whose types are still the same."""
+    if previous is None:
+        return {}
+    now = {
+        (operator.operator_id, state.name): state
+        for operator in operators
+        for state in operator.operator_states
+    }
+    found = {}
+    for operator in previous.operators:
+        versions = {table.path: table.units for table in operator.tables}
+        for state in operator.operator_states:
+            if parse_operator_state(state.meta_info)[0] == now.get(
+                (operator.operator_id, state.name)
+            ):
+                found[state.table] = versions[state.table]
+    return found
+
+
+def plan_operator_tasks(
+    operators: Iterable[Operator],
+    tables: dict[tuple[str, str], str],
+    previous: dict[str, list[UnitRecord]],
+) -> list[tuple[Piece, ...]]:
+    """Cut all operator states into pieces, and put small ones together.
+
+    Args:
+        operators: The snapshot's.
+        tables: The table of each operator id and state.
+        previous: The units that the previous snapshot has of a table of the same types.
+    """
+    tasks: list[tuple[Piece, ...]] = []
+    held: list[Piece] = []
+    size = 0
+    for operator in operators:
+        for state in operator.operator_states:
+            path = tables[operator.operator_id, state.name]
+            known = {(one.first, one.last): one.fingerprint for one in previous.get(path, [])}
+            for first, last, weight in _ranges(state):
+                mark = known.get((first, last), b"")
+                piece = Piece(operator.operator_id, state.name, path, first, last, mark)
+                if held and size + weight > PIECE_BYTES:
+                    tasks.append(tuple(held))
+                    held, size = [], 0
+                held.append(piece)
+                size += weight
+    return [*tasks, tuple(held)] if held else tasks
+
+
+def _ranges(state: NonKeyedState) -> Iterator[tuple[int, int, int]]:
+    """First and last subtask of each piece, and its bytes."""
+    if state.broadcast:
+        yield 0, 0, sum(part.size for part in state.parts)
+        return
+    first, size = 0, 0
+    last = -1
+    for part in state.parts:
+        if size and size + part.size > PIECE_BYTES:
+            yield first, last, size
+            first, size = part.subtask, 0
+        last = part.subtask
+        size += part.size
+    yield first, last, size
+
+
+def import_operator_states(task: OperatorTask) -> list[PieceResult]:
+    """Read pieces and write their files.
+
+    Raises:
+        SnapshotError: The snapshot can't be read there.
+    """
+    snapshot = open_snapshot(task.source, allow_external=task.allow_external)
+    operators = {one.operator_id: one for one in snapshot.operators}
+    return [_import_piece(task, one, operators[one.operator_id]) for one in task.pieces]
+
+
+def _import_piece(task: OperatorTask, piece: Piece, operator: Operator) -> PieceResult:
+    state = operator.operator_state(piece.state)
+    if state.broadcast:
+        parts, copies = state.parts[:1], state.parts
+    else:
+        parts = copies = tuple(p for p in state.parts if piece.first <= p.subtask <= piece.last)
+    mark, sizes = _fingerprint(parts, state.broadcast)
+    batches = [part.decode() for part in parts]
+    rows = sum(map(len, batches))
+    path, written = "", 0
+    if rows and mark != piece.known:
+        directory = Directory(task.lake).child(piece.table)
+        name = f"{task.attempt}/subtask-{piece.first:05d}"
+        path, written = write_operator_unit(directory, name, state.schema, batches)
+    subtasks = [
+        SubtaskRecord(part.subtask, rows if state.broadcast else part.elements, size)
+        for part, size in zip(copies, sizes * len(copies) if state.broadcast else sizes,
+                              strict=True)
+    ]  # fmt: skip
+    unit = UnitRecord(path, NO_PARTITION, piece.first, piece.last, rows, written, mark)
+    return PieceResult(piece, unit, subtasks, state.disagreeing())
+
+
+def _fingerprint(parts: Sequence[NonKeyedPart], broadcast: bool) -> tuple[bytes, list[int]]:
+    """A digest of the parts' content, and the bytes of each; of a broadcast's in any order."""
+    digest, sizes = hashlib.sha256(), []
+    for part in parts:
+        elements = part.encoded()
+        sizes.append(sum(map(len, elements)))
+        digest.update(f"{part.subtask if not broadcast else 0}:{len(elements)};".encode())
+        if broadcast:
+            elements = [one for pair in sorted(part.contents()) for one in pair]
+        for element in elements:
+            digest.update(len(element).to_bytes(8, "big"))
+            digest.update(element)
+    return digest.digest(), sizes
+
+
+def write_operator_unit(
+    directory: Directory, name: str, schema: pa.Schema, batches: Sequence[pa.RecordBatch]
+) -> tuple[str, int]:
+    """Write one file of a table: its path below the table, and its bytes."""
+    path = f"{DATA_DIRECTORY}/{name}.parquet"
+    target = directory.full(path)
+    directory.filesystem.create_dir(posixpath.dirname(target), recursive=True)
+    with pq.ParquetWriter(
+        target,
+        schema,
+        filesystem=directory.filesystem,
+        compression="zstd",
+        compression_level=ZSTD_LEVEL,
+        use_dictionary=False,
+    ) as file:
+        for batch in batches:
+            file.write_batch(batch, row_group_size=ROW_GROUP)
+    return path, directory.size(path)
+
+
+def read_operator_rows(
+    lake: str, state: OperatorStateRecord, units: Iterable[UnitRecord]
+) -> pa.RecordBatch:
+    """The rows of some files of a table, by subtask and position where it is a list's.
+
+    Raises:
+        LakeError: A file is missing, or its columns are not the state's.
+    """
+    described, _ = parse_operator_state(state.meta_info)
+    schema = described.schema
+    directory = Directory(lake).child(state.table)
+    tables = [schema.empty_table()]
+    for unit in units:
+        place = directory.full(unit.path)
+        try:
+            found = pq.ParquetFile(directory.filesystem.open_input_file(place)).read(
+                columns=schema.names
+            )
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(
+                f"a file of the table can't be read ({error})",
+                place=place,
+                remedy="only `statelake drop` may remove files: restore it from a backup",
+            ) from error
+        missing = sorted(set(schema.names) - set(found.schema.names))
+        if missing:
+            raise LakeError(f"column {missing[0]!r} is missing", place=place)
+        tables.append(found.select(schema.names).cast(schema))
+    rows = pa.concat_tables(tables)
+    if not described.broadcast:
+        rows = rows.sort_by([("subtask", "ascending"), ("position", "ascending")])
+    whole = rows.combine_chunks().to_batches()
+    return whole[0] if whole else pa.RecordBatch.from_pylist([], schema)
+
+
+def describe_operator_states(
+    operator: Operator,
+    tables: dict[tuple[str, str], str],
+    results: Iterable[PieceResult],
+) -> list[OperatorStateRecord]:
+    """What the catalog says of an operator's states, from what their pieces held."""
+    found = []
+    for state in operator.operator_states:
+        pieces = [one for one in results if one.piece.operator_id == operator.operator_id
+                  and one.piece.state == state.name]  # fmt: skip
+        subtasks = [subtask for piece in pieces for subtask in piece.subtasks]
+        counted = subtasks[:1] if state.broadcast else subtasks
+        found.append(
+            OperatorStateRecord(
+                name=state.name,
+                mode=state.mode.name,
+                table=tables[operator.operator_id, state.name],
+                value_type=state.value_type,
+                key_type=state.key_type,
+                meta_info=state.meta_info,
+                elements=sum(one.elements for one in counted),
+                state_bytes=sum(one.state_bytes for one in counted),
+                subtasks=subtasks,
+                disagreeing=[index for piece in pieces for index in piece.disagreeing],
+            )
+        )
+    return found

@@ -1,0 +1,344 @@
+"""What the catalog knows of a snapshot: the rows of the `snapshots` table, as values.
+
+One `SnapshotRecord` is one snapshot of one job: where it came from, its operators and states, and
+for each of its tables the Delta version and the files that hold it. Everything that `snapshots`,
+`rescale` and the next import need is here, so they open no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime, timezone
+from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.model.measure import Measure
+
+__all__ = [
+    "SNAPSHOT_SCHEMA",
+    "CarriedFile",
+    "KeyGroupRecord",
+    "OperatorRecord",
+    "OperatorStateRecord",
+    "SnapshotRecord",
+    "StateRecord",
+    "SubtaskRecord",
+    "TableRecord",
+    "UnitRecord",
+    "key_group_records",
+]
+
+
+@dataclass
+class KeyGroupRecord:
+    """One key group of one state: its entries, and the bytes of their keys and values."""
+
+    key_group: int
+    entries: int
+    state_bytes: int
+
+
+@dataclass
+class UnitRecord:
+    """One file of a table, and what was in it: the unit of what is rewritten.
+
+    Attributes:
+        path: Below the table.
+        partition: The value of the partition column.
+        first: The first key group that it may hold.
+        last: The last key group that it may hold.
+        rows: Its rows.
+        size: The file's bytes.
+        fingerprint: Of its content, whatever the order of entries; empty if it is not known.
+    """
+
+    path: str
+    partition: int
+    first: int
+    last: int
+    rows: int
+    size: int
+    fingerprint: bytes
+
+
+@dataclass
+class TableRecord:
+    """One table of the snapshot: its version, and its files in it."""
+
+    path: str
+    version: int
+    partition_by: str
+    units: list[UnitRecord] = field(default_factory=list)
+
+
+@dataclass
+class StateRecord:
+    """One keyed state, or one queue of timers.
+
+    Attributes:
+        name: Its name.
+        kind: `value`, `list`, `map`, `reducing`, `aggregating` or `timers`.
+        table: The path of its table; all timers of an operator share one.
+        namespace_type: Java types, as Java writes them.
+        value_type: The same.
+        user_key_type: The same.
+        ttl: Whether each value carries the time of its last access.
+        meta_info: Its meta info, as Flink wrote it.
+        entries: In all key groups.
+        state_bytes: Of keys and values, in all key groups.
+        key_groups: Those that have entries.
+    """
+
+    name: str
+    kind: str
+    table: str
+    namespace_type: str
+    value_type: str
+    user_key_type: str
+    ttl: bool
+    meta_info: bytes
+    entries: int = 0
+    state_bytes: int = 0
+    key_groups: list[KeyGroupRecord] = field(default_factory=list)
+
+    def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
+        """This state with what other key groups have, in order, and its counts again."""
+        ordered = sorted(groups, key=lambda one: one.key_group)
+        return replace(
+            self,
+            key_groups=ordered,
+            entries=sum(one.entries for one in ordered),
+            state_bytes=sum(one.state_bytes for one in ordered),
+        )
+
+
+@dataclass
+class SubtaskRecord:
+    """What one subtask has of an operator state: elements, and their bytes."""
+
+    subtask: int
+    elements: int
+    state_bytes: int
+
+
+@dataclass
+class OperatorStateRecord:
+    """One operator (non-keyed) state.
+
+    Attributes:
+        name: Its name.
+        mode: `SPLIT_DISTRIBUTE`, `UNION` or `BROADCAST`.
+        table: The path of its table.
+        value_type: Java types, as Java writes them.
+        key_type: The same, of a broadcast state; empty for lists.
+        meta_info: Its meta info, as Flink wrote it.
+        elements: Rows of its table: elements of a list, entries of a broadcast state.
+        state_bytes: Theirs; of a broadcast state, one copy's.
+        subtasks: The subtasks that have elements; of a broadcast state, all that have a copy.
+        disagreeing: Subtasks whose copy of a broadcast state is not the one in the table.
+    """
+
+    name: str
+    mode: str
+    table: str
+    value_type: str
+    key_type: str
+    meta_info: bytes
+    elements: int = 0
+    state_bytes: int = 0
+    subtasks: list[SubtaskRecord] = field(default_factory=list)
+    disagreeing: list[int] = field(default_factory=list)
+
+    @property
+    def entries(self) -> int:
+        """Rows of its table, as of keyed state."""
+        return self.elements
+
+
+@dataclass
+class OperatorRecord:
+    """One operator with keyed or operator state; `tables` are those of both."""
+
+    operator_id: str
+    uid: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    key_type: str
+    key_serializer: bytes
+    states: list[StateRecord] = field(default_factory=list)
+    tables: list[TableRecord] = field(default_factory=list)
+    operator_states: list[OperatorStateRecord] = field(default_factory=list)
+    operator_state_version: int = 0
+
+    @property
+    def label(self) -> str:
+        """How it is called: its uid, or else its id."""
+        return self.uid or self.operator_id
+
+    @property
+    def keyed_tables(self) -> list[TableRecord]:
+        """The tables of keyed state."""
+        paths = {state.table for state in self.states}
+        return [one for one in self.tables if one.path in paths]
+
+    @property
+    def entries(self) -> int:
+        """The rows of all its tables."""
+        keyed = sum(state.entries for state in self.states)
+        return keyed + sum(state.elements for state in self.operator_states)
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of all its states."""
+        keyed = sum(state.state_bytes for state in self.states)
+        return keyed + sum(state.state_bytes for state in self.operator_states)
+
+
+@dataclass
+class CarriedFile:
+    """A file of the source, kept as it is: `handle` is its name there, `blob` its name here."""
+
+    handle: str
+    blob: str
+    size: int
+
+
+@dataclass
+class SnapshotRecord:
+    """One snapshot of one job.
+
+    Attributes:
+        job: The job.
+        snapshot_id: Unique within the job.
+        parent: The snapshot that it was made from; empty for an import.
+        origin: `import` or `commit`.
+        kind: `savepoint` or `checkpoint`.
+        format: `canonical`, `native` or `checkpoint`.
+        metadata_version: Of its `_metadata`.
+        checkpoint_id: As the job counted it.
+        taken_at: When its `_metadata` was written.
+        imported_at: When this row was written.
+        source: Where it was read from.
+        digest: Of its `_metadata`, by which the same snapshot is recognised.
+        compression: `snappy` or `none`, as it was written.
+        note: What the user said of it.
+        entries: In all states.
+        state_bytes: Of all keys and values.
+        written_bytes: How much this snapshot added to the lake.
+        metadata: Its `_metadata` without the state that has tables: what an export begins with.
+        carried: Files of state that has no tables: raw state, in-flight buffers.
+        operators: Those with keyed or operator state.
+    """
+
+    job: str
+    snapshot_id: str
+    parent: str
+    origin: str
+    kind: str
+    format: str
+    metadata_version: int
+    checkpoint_id: int
+    taken_at: datetime
+    imported_at: datetime
+    source: str
+    digest: str
+    compression: str
+    note: str
+    entries: int
+    state_bytes: int
+    written_bytes: int
+    metadata: bytes
+    carried: list[CarriedFile] = field(default_factory=list)
+    operators: list[OperatorRecord] = field(default_factory=list)
+
+    def followed_by(
+        self,
+        snapshot_id: str,
+        origin: str,
+        operators: list[OperatorRecord],
+        written: int,
+        note: str,
+    ) -> SnapshotRecord:
+        """The snapshot that is made of this one now.
+
+        Args:
+            snapshot_id: Its id.
+            origin: How it was made: `edit`, `commit`, `migrate`.
+            operators: Its operators.
+            written: Bytes that were written for it.
+            note: Kept with it.
+        """
+        return replace(
+            self,
+            snapshot_id=snapshot_id,
+            parent=self.snapshot_id,
+            origin=origin,
+            imported_at=datetime.now(timezone.utc),
+            note=note,
+            operators=operators,
+            entries=sum(one.entries for one in operators),
+            state_bytes=sum(one.state_bytes for one in operators),
+            written_bytes=written,
+        )
+
+    def to_row(self) -> dict[str, Any]:
+        """The row of the `snapshots` table."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> SnapshotRecord:
+        """The reverse of `to_row`; columns that this version does not know are left out."""
+        made: SnapshotRecord = _from_dict(cls, row)
+        return made
+
+
+def key_group_records(measure: Measure, state: str) -> list[KeyGroupRecord]:
+    """The key groups in which a state has entries."""
+    counts, sizes = measure.counts(state), measure.sizes(state)
+    return [
+        KeyGroupRecord(measure.key_groups.first + at, int(counts[at]), int(sizes[at]))
+        for at in np.flatnonzero(counts).tolist()
+    ]
+
+
+_SCALARS = {
+    str: pa.string(),
+    int: pa.int64(),
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+    datetime: pa.timestamp("us", tz="UTC"),
+}
+
+
+def _arrow_type(hint: Any) -> pa.DataType:
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if get_origin(hint) is list:
+        return pa.list_(_arrow_type(get_args(hint)[0]))
+    return pa.struct(_arrow_fields(hint))
+
+
+def _arrow_fields(cls: Any) -> list[pa.Field]:
+    hints = get_type_hints(cls)
+    return [pa.field(one.name, _arrow_type(hints[one.name])) for one in fields(cls)]
+
+
+def _from_dict(cls: Any, row: dict[str, Any]) -> Any:
+    hints = get_type_hints(cls)
+    values = {}
+    for one in fields(cls):
+        hint, value = hints[one.name], row.get(one.name)
+        if get_origin(hint) is list:
+            (item,) = get_args(hint)
+            value = [v if item in _SCALARS else _from_dict(item, v) for v in value or []]
+        elif value is None:
+            value = {str: "", int: 0, bool: False, bytes: b""}.get(hint)
+        values[one.name] = value
+    return cls(**values)
+
+
+SNAPSHOT_SCHEMA = pa.schema(_arrow_fields(SnapshotRecord))

@@ -1,0 +1,200 @@
+"""Rows of a snapshot's tables, read back from their files for whoever writes or compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.lake.tables.records import OperatorRecord, StateRecord, TableRecord, UnitRecord
+from pipelines.lake.tables.unit_writer import table_columns
+from pipelines.lake.tables.units import KEY_GROUP, Partitioning
+from state_core.errors import LakeError
+from state_core.files.filesystem import Directory
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.keyed_states import parse_keyed_state
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import KeyedState, StateKind
+
+__all__ = ["TableRows", "chunks_of", "parse_recorded", "read_unit", "table_rows"]
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """What is needed to read one table of a snapshot back: it travels.
+
+    Attributes:
+        lake: The lake's location.
+        path: The table's path.
+        max_parallelism: How it is partitioned.
+        key_serializer: As Flink wrote it.
+        states: Id in the header that is to be written, and meta info, of each state in it.
+        units: Its files.
+        plain: Whether it was written without the decoders of users that there are now.
+    """
+
+    lake: str
+    path: str
+    max_parallelism: int
+    key_serializer: bytes
+    states: tuple[tuple[int, bytes], ...]
+    units: tuple[UnitRecord, ...]
+    plain: bool = False
+
+    def parse(self, meta_info: bytes) -> tuple[KeyedState, KeyedLayout]:
+        """A state of the table, and the layout that its rows have."""
+        return parse_keyed_state(meta_info, self.key_serializer, plain=self.plain)
+
+    def within(self, key_groups: KeyGroupRange) -> TableRows:
+        """Only the files that may hold these key groups."""
+        units = tuple(
+            one
+            for one in self.units
+            if one.last >= key_groups.first and one.first <= key_groups.last
+        )
+        return replace(self, units=units)
+
+    def read(self, key_groups: KeyGroupRange) -> list[StateRows]:
+        """The rows of these key groups, in order of key group, a state at a time."""
+        parsed = [(index, *self.parse(meta_info)) for index, meta_info in self.states]
+        columns = table_columns(parsed[0][1])
+        tables = [
+            read_unit(self.lake, self.path, unit, columns, Partitioning(self.max_parallelism))
+            for unit in self.within(key_groups).units
+        ]
+        if not tables:
+            return []
+        rows = pa.concat_tables(tables)
+        rows = _of_groups(rows, key_groups)
+        found = []
+        for index, state, layout in parsed:
+            mine = _of_queue(rows, state).select(layout.schema.names).combine_chunks()
+            found += [
+                StateRows(index, state.name, layout, batch)
+                for batch in mine.to_batches()
+                if len(batch)
+            ]
+        return found
+
+
+def read_unit(
+    lake: str, path: str, unit: UnitRecord, columns: pa.Schema, partitioning: Partitioning
+) -> pa.Table:
+    """The rows of one file, with the types that the state has.
+
+    Raises:
+        LakeError: The file is missing, or its columns are not the state's.
+    """
+    directory = Directory(lake).child(path)
+    names = partitioning.file_schema(columns).names
+    try:
+        table = pq.ParquetFile(
+            directory.filesystem.open_input_file(directory.full(unit.path))
+        ).read(columns=names)
+    except (OSError, pa.ArrowException) as error:
+        raise LakeError(
+            f"a file of the table can't be read ({error})",
+            place=directory.full(unit.path),
+            remedy="only `statelake drop` may remove files: restore it from a backup of the lake",
+        ) from error
+    missing = set(names) - set(table.schema.names)
+    if missing:
+        raise LakeError(f"column {min(missing)!r} is missing", place=directory.full(unit.path))
+    if KEY_GROUP not in names:
+        groups = pa.repeat(pa.scalar(unit.partition, pa.int32()), len(table))
+        table = table.append_column(KEY_GROUP, groups)
+    try:
+        return table.select(columns.names).cast(columns)
+    except pa.ArrowException as error:
+        raise LakeError(
+            f"its columns are not those of the state ({' '.join(str(error).split())})",
+            place=directory.full(unit.path),
+            remedy="if it was imported with decoders of yours, name them: --plugins, or"
+            " STATELAKE_PLUGINS",
+        ) from error
+
+
+def _of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
+    """Only these key groups, in ascending order, otherwise in the order of the files."""
+    groups = rows.column(KEY_GROUP).to_numpy()
+    inside = (groups >= key_groups.first) & (groups <= key_groups.last)
+    if not inside.all():
+        rows = rows.filter(pa.array(inside))
+        groups = groups[inside]
+    if len(groups) and np.any(groups[1:] < groups[:-1]):
+        rows = rows.take(pa.array(np.argsort(groups, kind="stable")))
+    return rows
+
+
+def _of_queue(rows: pa.Table, state: KeyedState) -> pa.Table:
+    """Of a table of timers, the rows of one queue."""
+    if state.kind is not StateKind.TIMERS:
+        return rows
+    domain, service = state.timer_service
+    mine = pc.and_(
+        pc.equal(rows.column("domain"), domain), pc.equal(rows.column("service"), service)
+    )
+    return rows.filter(mine)
+
+
+def table_rows(
+    lake: str, operator: OperatorRecord, table: TableRecord, ids: dict[str, int]
+) -> TableRows:
+    """What reads a table of a snapshot back; `ids` are those of the header to be written."""
+    states = [state for state in operator.states if state.table == table.path]
+    plain = any(_is_plain(operator, state) for state in states)
+    return TableRows(
+        lake,
+        table.path,
+        operator.max_parallelism,
+        operator.key_serializer,
+        tuple((ids[state.name], state.meta_info) for state in states),
+        tuple(table.units),
+        plain,
+    )
+
+
+def parse_recorded(operator: OperatorRecord, state: StateRecord) -> KeyedState:
+    """A state of a snapshot as its table was written, be it without decoders that there are now."""
+    plain = _is_plain(operator, state)
+    return parse_keyed_state(state.meta_info, operator.key_serializer, plain=plain)[0]
+
+
+def _is_plain(operator: OperatorRecord, state: StateRecord) -> bool:
+    """Whether the types that were recorded are those without decoders, and only those."""
+    recorded = (
+        operator.key_type, state.namespace_type, state.value_type, state.user_key_type,
+    )  # fmt: skip
+    now, bare = (
+        parse_keyed_state(state.meta_info, operator.key_serializer, plain=plain)[0]
+        for plain in (False, True)
+    )
+    return _types(now) != recorded and _types(bare) == recorded
+
+
+def _types(state: KeyedState) -> tuple[str, str, str, str]:
+    return state.key_type, state.namespace_type, state.value_type, state.user_key_type
+
+
+def chunks_of(
+    states: list[StateRecord], key_groups: KeyGroupRange, chunk_bytes: int
+) -> Iterator[KeyGroupRange]:
+    """Cut key groups into ranges of about `chunk_bytes` of state."""
+    sizes = np.zeros(len(key_groups), np.int64)
+    for state in states:
+        for one in state.key_groups:
+            if one.key_group in key_groups:
+                sizes[one.key_group - key_groups.first] += one.state_bytes
+    first, held = key_groups.first, 0
+    for offset, size in enumerate(sizes.tolist()):
+        group = key_groups.first + offset
+        if held and held + size > chunk_bytes:
+            yield KeyGroupRange(first, group - 1)
+            first, held = group, 0
+        held += size
+    yield KeyGroupRange(first, key_groups.last)

@@ -1,0 +1,303 @@
+"""One Delta table of the lake: its files, and commits that name them exactly.
+
+Files that statelake writes lie in `_data/` below the table. Delta engines read them by the log,
+and no VACUUM looks into a directory whose name begins with an underscore; the log itself is told
+never to expire. So a snapshot that is kept stays readable, and only `statelake drop` removes
+bytes. The log is written through delta-rs, which costs milliseconds where Spark costs a second.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from pipelines.lake.tables.storage import storage_options
+from state_core.errors import ConflictError, NotALakeError, UnreadableTableError
+from state_core.files.filesystem import Directory
+
+__all__ = [
+    "ATTEMPT_KEY",
+    "CONFIGURATION",
+    "DATA_DIRECTORY",
+    "StateTable",
+    "TableFile",
+    "create_table",
+    "files_of",
+]
+
+DATA_DIRECTORY = "_data"
+ATTEMPTS = 20
+FOREVER = "interval 36500 days"
+CONFIGURATION: Mapping[str, str | None] = {
+    "delta.logRetentionDuration": FOREVER,
+    "delta.deletedFileRetentionDuration": FOREVER,
+    "delta.enableExpiredLogCleanup": "false",
+}
+READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+ATTEMPT_KEY = "statelake.attempt"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A Parquet file of a table.
+
+    Attributes:
+        path: Below the table.
+        size: Its bytes.
+        rows: Its rows, -1 if the log does not say.
+        partition: The value of the partition column, -1 if there is none.
+    """
+
+    path: str
+    size: int
+    rows: int
+    partition: int
+
+
+class StateTable:
+    """A Delta table below a lake.
+
+    Args:
+        directory: The lake's.
+        path: The table's path below it.
+    """
+
+    def __init__(self, directory: Directory, path: str) -> None:
+        self.path = path
+        self.directory = directory.child(path)
+
+    @property
+    def uri(self) -> str:
+        """Where it is."""
+        return self.directory.uri
+
+    def open(self, version: int | None = None) -> DeltaTable | None:
+        """The table at a version, the latest by default; None if there is no table."""
+        try:
+            return DeltaTable(self.uri, version, storage_options=storage_options(self.directory))
+        except TableNotFoundError:
+            return None
+
+    def require(self, version: int | None = None) -> DeltaTable:
+        """The table at a version.
+
+        Raises:
+            NotALakeError: There is no table.
+        """
+        found = self.open(version)
+        if found is None:
+            raise NotALakeError("no Delta table", place=self.uri, remedy="is this the lake?")
+        return found
+
+    def files(self, version: int | None = None) -> list[TableFile]:
+        """The files of a version, by what the log says.
+
+        Raises:
+            UnreadableTableError: The files alone are not the table's content: it uses deletion
+                vectors, column mapping, or another feature that files can't show.
+        """
+        table = self.require(version)
+        features = set(table.protocol().reader_features or ()) - READABLE_FEATURES
+        if features or table.protocol().min_reader_version == 2:
+            names = ", ".join(sorted(features)) or "columnMapping"
+            raise UnreadableTableError(
+                f"the table uses {names}, so its files alone do not tell its content",
+                place=self.uri,
+                remedy="ALTER TABLE ... DROP FEATURE it, or REORG TABLE ... APPLY (PURGE)",
+            )
+        return files_of(table)
+
+    def commit_info(self, version: int) -> dict[str, Any]:
+        """What the log says of how a version came to be; nothing if it is forgotten.
+
+        Read from the log itself: delta-rs numbers the history of any but the latest version wrong.
+        """
+        path = f"_delta_log/{version:020d}.json"
+        if not self.directory.is_file(path):
+            return {}
+        actions = map(json.loads, self.directory.read(path).splitlines())
+        return next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+
+    def maker(self, version: int) -> str:
+        """The attempt of statelake that made a version; empty if someone else did."""
+        return str(self.commit_info(version).get(ATTEMPT_KEY, ""))
+
+    def replace_files(
+        self,
+        schema: pa.Schema,
+        files: Iterable[TableFile],
+        *,
+        partition_by: str | None,
+        attempt: str,
+    ) -> int:
+        """Make these files the whole content of the table, as one new version.
+
+        Whoever else commits meanwhile only costs another attempt: what is added and removed
+        follows from the latest version each time.
+
+        Args:
+            schema: The table's columns, the partition column among them.
+            files: All its files.
+            partition_by: The partition column.
+            attempt: A token of the caller's, kept in the log, by which its commit is found.
+
+        Returns:
+            The version. If the files are the latest version's already, that one.
+
+        Raises:
+            ConflictError: Others kept committing.
+        """
+        wanted = {file.path: file for file in files}
+        for _ in range(ATTEMPTS):
+            table = self.open()
+            try:
+                if table is None:
+                    self._create(schema, wanted.values(), partition_by, attempt)
+                    return 0
+                done = self._update(table, schema, wanted, partition_by, attempt)
+            except CommitFailedError:
+                continue
+            except DeltaError as error:
+                if "already exists" not in str(error):
+                    raise
+                continue  # another created it at this moment
+            if done is not None:
+                return done
+        raise ConflictError(
+            f"others committed {ATTEMPTS} times while this was tried",
+            place=self.uri,
+            remedy="try again when they are done",
+        )
+
+    def _create(
+        self,
+        schema: pa.Schema,
+        files: Iterable[TableFile],
+        partition_by: str | None,
+        attempt: str,
+    ) -> None:
+        create_table_with_add_actions(
+            self.uri,
+            Schema.from_arrow(schema),
+            [_add(file, partition_by) for file in files],
+            mode="error",
+            partition_by=[] if partition_by is None else [partition_by],
+            configuration=CONFIGURATION,
+            storage_options=storage_options(self.directory),
+            commit_properties=_properties(attempt),
+        )
+
+    def _update(
+        self,
+        table: DeltaTable,
+        schema: pa.Schema,
+        wanted: dict[str, TableFile],
+        partition_by: str | None,
+        attempt: str,
+    ) -> int | None:
+        present = {file.path: file for file in files_of(table)}
+        new_schema = Schema.from_arrow(schema)
+        same_schema = table.schema() == new_schema
+        if same_schema and present.keys() == wanted.keys():
+            return table.version()
+        added = wanted.keys() - present.keys() if same_schema else wanted.keys()
+        actions: list[AddAction | RemoveAction] = [
+            _add(wanted[path], partition_by) for path in sorted(added)
+        ]
+        if same_schema:
+            removed = sorted(present.keys() - wanted.keys())
+            actions += [_remove(present[path], partition_by) for path in removed]
+        before = table.version()
+        table.create_write_transaction(
+            actions,
+            mode="append" if same_schema else "overwrite",
+            schema=new_schema,
+            partition_by=[] if partition_by is None else [partition_by],
+            commit_properties=_properties(attempt),
+        )
+        return self.version_of(before, attempt)
+
+    def version_of(self, before: int, attempt: str) -> int | None:
+        """The version after `before` that this attempt's commit became; None if there is none."""
+        latest = self.require()
+        for version in range(before + 1, latest.version() + 1):
+            if self.maker(version) == attempt:
+                return version
+        return None
+
+
+def create_table(
+    directory: Directory,
+    schema: pa.Schema,
+    *,
+    partition_by: Sequence[str] = (),
+    configuration: Mapping[str, str | None] | None = None,
+    name: str | None = None,
+) -> DeltaTable:
+    """A new table without a row, or the one that another process made at the same moment.
+
+    Retried, as it is by default, delta-rs would make it once more behind the other's.
+    """
+    options = storage_options(directory)
+    try:
+        return DeltaTable.create(
+            directory.uri, Schema.from_arrow(schema), partition_by=list(partition_by),
+            configuration=configuration, name=name, storage_options=options,
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )  # fmt: skip
+    except DeltaError as error:
+        if "exists" not in str(error) and not isinstance(error, CommitFailedError):
+            raise
+        return DeltaTable(directory.uri, storage_options=options)
+
+
+def files_of(table: DeltaTable) -> list[TableFile]:
+    """The files of an opened version."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    columns = set(actions.schema.names)
+    paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
+    rows = actions.column("num_records").to_pylist() if "num_records" in columns else []
+    names = [name for name in actions.schema.names if name.startswith("partition.")]
+    values = actions.column(names[0]).to_pylist() if names else []
+    return [
+        TableFile(
+            path,
+            int(size),
+            -1 if not rows or rows[i] is None else int(rows[i]),
+            -1 if not values or values[i] is None else int(values[i]),
+        )
+        for i, (path, size) in enumerate(zip(paths, sizes, strict=True))
+    ]
+
+
+def _properties(attempt: str) -> CommitProperties:
+    """No retries of delta-rs's own: it would put files beside those of whoever came first."""
+    return CommitProperties(custom_metadata={ATTEMPT_KEY: attempt}, max_commit_retries=0)
+
+
+def _values(file: TableFile, partition_by: str | None) -> dict[str, str | None]:
+    return {} if partition_by is None else {partition_by: str(file.partition)}
+
+
+def _add(file: TableFile, partition_by: str | None) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values=_values(file, partition_by),
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=json.dumps({"numRecords": file.rows}),
+    )
+
+
+def _remove(file: TableFile, partition_by: str | None) -> RemoveAction:
+    now = int(time.time() * 1000)
+    return RemoveAction(file.path, True, now, file.size, _values(file, partition_by))

@@ -1,0 +1,126 @@
+"""Write a table's units, one after the other, each into a Parquet file of its own.
+
+zstd without a dictionary: as fast here as Snappy, and a third smaller.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.lake.tables.tables import DATA_DIRECTORY
+from pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
+from state_core.files.filesystem import Directory
+from state_core.model.snapshot import Entries, KeyedState, StateKind
+
+__all__ = ["UnitWriter", "table_batch", "table_columns"]
+
+ROW_GROUP_BYTES = 64 << 20
+ZSTD_LEVEL = 1
+
+
+class UnitWriter:
+    """Takes rows in order of key group, and writes each unit's when it is closed.
+
+    Args:
+        directory: The table's.
+        attempt: The token under which files are named.
+        partitioning: How the table is partitioned.
+        skip: Units that are not to be written.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        attempt: str,
+        partitioning: Partitioning,
+        skip: Collection[Unit] = (),
+    ) -> None:
+        self.partitioning = partitioning
+        self.directory = directory
+        self.prefix = f"{DATA_DIRECTORY}/{attempt}"
+        groups = [group for one in skip for group in range(one.first, one.last + 1)]
+        self.skipped = np.array(sorted(groups), np.int64)
+        self.rows: list[pa.RecordBatch] = []
+        self.held = 0
+        self.path = ""
+        self.file: pq.ParquetWriter | None = None
+
+    def wanted(self, entries: Entries) -> Entries:
+        """The entries that are to be written."""
+        if not self.skipped.size or not len(entries):
+            return entries
+        return entries.take(np.flatnonzero(~np.isin(entries.group_of, self.skipped)))
+
+    def append(self, batch: pa.RecordBatch, unit: Unit) -> None:
+        """Take rows of `unit` and of units behind it, in order of key group."""
+        self.rows.append(batch)
+        self.held += batch.nbytes
+        if self.held > ROW_GROUP_BYTES:
+            self._flush(unit)
+
+    def close(self, unit: Unit) -> tuple[str, int]:
+        """Finish the unit's file: its path below the table and its bytes; empty if it has none."""
+        self._flush(unit)
+        if self.file is None:
+            return "", 0
+        self.file.close()
+        self.file = None
+        return self.path, self.directory.size(self.path)
+
+    def _flush(self, unit: Unit) -> None:
+        """Write the rows up to the unit's last key group as one row group."""
+        ready, rest = [], []
+        for batch in self.rows:
+            groups = batch.column(KEY_GROUP).to_numpy()
+            count = int(np.searchsorted(groups, unit.last, side="right"))
+            if count:
+                ready.append(batch.slice(0, count))
+            if count < len(batch):
+                rest.append(batch.slice(count))
+        self.rows = rest
+        self.held = sum(batch.nbytes for batch in rest)
+        if not ready:
+            return
+        schema = self.partitioning.file_schema(ready[0].schema)
+        table = pa.Table.from_batches(ready).select(schema.names)
+        if self.file is None:
+            self.file = self._create(unit, schema)
+        self.file.write_table(table, row_group_size=len(table))
+
+    def _create(self, unit: Unit, schema: pa.Schema) -> pq.ParquetWriter:
+        self.path = f"{self.prefix}/key-group-{unit.first:05d}.parquet"
+        target = self.directory.full(self.path)
+        self.directory.filesystem.create_dir(posixpath.dirname(target), recursive=True)
+        return pq.ParquetWriter(
+            target,
+            schema,
+            filesystem=self.directory.filesystem,
+            compression="zstd",
+            compression_level=ZSTD_LEVEL,
+            use_dictionary=False,
+        )
+
+
+def table_batch(state: KeyedState, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A state's rows as its table has them: timers say which queue they are of."""
+    if state.kind is not StateKind.TIMERS:
+        return batch
+    domain, service = state.timer_service
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    constant = {"service": service, "domain": domain}
+    columns |= {name: pa.repeat(pa.scalar(value), len(batch)) for name, value in constant.items()}
+    schema = table_columns(state)
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def table_columns(state: KeyedState) -> pa.Schema:
+    """The columns of the table that holds a state, the partition's among them."""
+    if state.kind is not StateKind.TIMERS:
+        return state.schema
+    named = state.schema.insert(1, pa.field("service", pa.string()))
+    return named.insert(2, pa.field("domain", pa.string()))

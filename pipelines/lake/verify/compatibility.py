@@ -1,0 +1,107 @@
+"""The check before a deploy: would the new job restore from this snapshot?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pipelines.lake.edit.changes import ValueChange, read_changes, resolve_change
+from pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
+from state_core.formats import open_snapshot
+from state_core.formats.layout.keyed_states import with_value
+from state_core.formats.layout.state_compatibility import (
+    OperatorSchema,
+    StateVerdict,
+    check_operators,
+    operator_schema,
+)
+from state_core.formats.metadata.checkpoint_metadata import OperatorState, read_metadata
+from state_core.formats.rewriting.operator_migration import with_element
+from state_core.model.snapshot import Snapshot
+
+__all__ = ["check_against", "check_changes", "schemas_of_record", "schemas_of_snapshot"]
+
+SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
+COORDINATOR, RAW, IN_FLIGHT = "its coordinator's state", "raw state", "in-flight buffers"
+
+
+def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
+    """The schemas of a snapshot in the lake, also of operators that have no tables in it."""
+    carried = {
+        one.operator_id: (one.uid or one.operator_id, _carried(one))
+        for one in read_metadata(record.metadata, "carried _metadata").operators
+    }
+    found = [
+        operator_schema(
+            one.label,
+            one.key_serializer,
+            [s.meta_info for s in one.states] + [s.meta_info for s in one.operator_states],
+            carried.pop(one.operator_id, ("", []))[1],
+        )
+        for one in record.operators
+    ]
+    return found + [operator_schema(label, b"", [], held) for label, held in carried.values()]
+
+
+def _carried(operator: OperatorState) -> list[str]:
+    """What an operator has beside keyed and operator state."""
+    subtasks = (operator.subtasks or {}).values()
+    there = {
+        COORDINATOR: operator.coordinator is not None,
+        RAW: any(one.raw_keyed or one.raw_operator for one in subtasks),
+        IN_FLIGHT: any(one.inputs or one.outputs for one in subtasks),
+    }
+    return [name for name, held in there.items() if held]
+
+
+def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
+    """The schemas of a savepoint."""
+    return [
+        operator_schema(
+            one.label,
+            one.keyed_files[0].key_serializer if one.keyed_files else b"",
+            [s.meta_info for s in one.keyed_states] + [s.meta_info for s in one.operator_states],
+        )
+        for one in snapshot.operators
+    ]
+
+
+def check_against(
+    record: SnapshotRecord, against: str, *, allow_missing: bool = False
+) -> list[StateVerdict]:
+    """A verdict for each state of a snapshot.
+
+    Args:
+        record: What is to be restored.
+        against: A file that says what states become, or a savepoint of the job that restores it.
+        allow_missing: Whether an operator may be gone.
+
+    Raises:
+        SnapshotError: `against` is a savepoint that can't be read.
+        EncodeError: It is a file that can't be understood.
+    """
+    if against.endswith(SPEC_SUFFIXES):
+        return check_changes(record, read_changes(against))
+    new = schemas_of_snapshot(open_snapshot(against))
+    return check_operators(schemas_of_record(record), new, allow_missing=allow_missing)
+
+
+def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> list[StateVerdict]:
+    """A verdict for each state, were it restored by a job with these changes.
+
+    Raises:
+        NotFoundError: A change is about a state that the snapshot does not have.
+    """
+    old = schemas_of_record(record)
+    new = {one.label: one for one in old}
+    for change in changes:
+        operator, state, _ = resolve_change(record, change)
+        schema, name = new[operator.label], state.name
+        if isinstance(state, OperatorStateRecord):
+            changed = with_element(schema.operator_states[name], change.value)
+            states = {**schema.operator_states, name: changed}
+            new[operator.label] = replace(schema, operator_states=states)
+        else:
+            changed = with_value(schema.states[name], change.value)
+            new[operator.label] = replace(schema, states={**schema.states, name: changed})
+    return check_operators(old, new.values())

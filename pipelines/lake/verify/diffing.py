@@ -1,0 +1,288 @@
+"""What changed between two snapshots of a job: entries added, removed and changed, per state.
+
+Partitions that both snapshots share, or whose fingerprints are equal, are not even opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.operator_changes import diff_operator_state
+from pipelines.lake.tables.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    StateRecord,
+)
+from pipelines.lake.tables.table_rows import TableRows, table_rows
+from pipelines.lake.tables.units import Partitioning
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.handles import KeyGroupRange
+
+__all__ = ["StateDifference", "diff_snapshots"]
+
+EXAMPLES = 3
+
+
+@dataclass
+class StateDifference:
+    """How one state differs.
+
+    Attributes:
+        operator: Its operator.
+        state: Its name.
+        status: `same`, `changed`, `added`, `removed`, or `retyped` where the types differ too
+            much to compare entries.
+        added: Entries only in the later snapshot.
+        removed: Entries only in the earlier one.
+        changed: Entries of the same key with another value.
+        examples: A few of each, as rows.
+    """
+
+    operator: str
+    state: str
+    status: str
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+def diff_snapshots(
+    lake: Lake,
+    job: str,
+    earlier: str,
+    later: str,
+    *,
+    examples: int = EXAMPLES,
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> list[StateDifference]:
+    """Compare two snapshots, state by state.
+
+    Raises:
+        NotFoundError: There is no such snapshot.
+    """
+    before, after = lake.snapshot(job, earlier), lake.snapshot(job, later)
+    size = max(before.state_bytes, after.state_bytes)
+    chosen = choose_engine(engine, size) if isinstance(engine, str) else engine
+    work = _Diff(lake, examples, chosen, progress)
+    found = []
+    for key in _operators(before, after):
+        pair = (_operator(before, key), _operator(after, key))
+        found += work.operator(*pair)
+    return found
+
+
+def _operators(*records: SnapshotRecord) -> list[str]:
+    return list(dict.fromkeys(op.operator_id for one in records for op in one.operators))
+
+
+def _operator(record: SnapshotRecord, operator_id: str) -> OperatorRecord | None:
+    found = [one for one in record.operators if one.operator_id == operator_id]
+    return found[0] if found else None
+
+
+@dataclass(frozen=True)
+class _Task:
+    before: TableRows
+    after: TableRows
+    key_groups: KeyGroupRange
+    examples: int
+
+
+class _Diff:
+    def __init__(
+        self, lake: Lake, examples: int, engine: Engine, progress: Progress | None
+    ) -> None:
+        self.lake = lake
+        self.examples = examples
+        self.engine = engine
+        self.progress = progress
+
+    def operator(
+        self, before: OperatorRecord | None, after: OperatorRecord | None
+    ) -> list[StateDifference]:
+        """All states of an operator."""
+        one = after or before
+        if one is None:
+            return []
+        first = {state.name: state for state in before.states} if before else {}
+        second = {state.name: state for state in after.states} if after else {}
+        found = []
+        for name in dict.fromkeys([*first, *second]):
+            old, new = first.get(name), second.get(name)
+            difference = StateDifference(one.label, name, "same")
+            if before is None or after is None or old is None or new is None:
+                difference.status = "removed" if new is None else "added"
+                difference.removed = old.entries if old else 0
+                difference.added = new.entries if new else 0
+            elif _types(before, old) != _types(after, new):
+                difference.status = "retyped"
+                difference.removed, difference.added = old.entries, new.entries
+            else:
+                self._compare(difference, (before, old), (after, new))
+            found.append(difference)
+        return found + self._operator_states(one.label, before, after)
+
+    def _operator_states(
+        self, label: str, before: OperatorRecord | None, after: OperatorRecord | None
+    ) -> list[StateDifference]:
+        """The operator (non-keyed) states of an operator."""
+        first = {one.name: one for one in before.operator_states} if before else {}
+        second = {one.name: one for one in after.operator_states} if after else {}
+        found = []
+        for name in dict.fromkeys([*first, *second]):
+            old, new = first.get(name), second.get(name)
+            one = StateDifference(label, name, "same")
+            if before is None or after is None or old is None or new is None:
+                one.status = "removed" if new is None else "added"
+                one.removed = old.elements if old else 0
+                one.added = new.elements if new else 0
+            elif _element_types(old) != _element_types(new):
+                one.status = "retyped"
+                one.removed, one.added = old.elements, new.elements
+            else:
+                one.added, one.removed, one.changed, one.examples = diff_operator_state(
+                    self.lake.location, (before, old), (after, new), self.examples
+                )
+                one.status = "changed" if one.added or one.removed or one.changed else "same"
+            found.append(one)
+        return found
+
+    def _compare(
+        self,
+        difference: StateDifference,
+        before: tuple[OperatorRecord, StateRecord],
+        after: tuple[OperatorRecord, StateRecord],
+    ) -> None:
+        rows = [self._rows(*one) for one in (before, after)]
+        tasks = [
+            _Task(rows[0], rows[1], groups, self.examples)
+            for groups in _differing(before[0], rows[0], after[0], rows[1])
+        ]
+        for result in self.engine.map(_compare_groups, tasks, self.progress):
+            difference.added += result.added
+            difference.removed += result.removed
+            difference.changed += result.changed
+            room = self.examples - len(difference.examples)
+            difference.examples += result.examples[:room]
+        if difference.added or difference.removed or difference.changed:
+            difference.status = "changed"
+
+    def _rows(self, operator: OperatorRecord, state: StateRecord) -> TableRows:
+        (table,) = (one for one in operator.tables if one.path == state.table)
+        return _only(table_rows(self.lake.location, operator, table, _ids(operator)), state)
+
+
+def _ids(operator: OperatorRecord) -> dict[str, int]:
+    return {state.name: index for index, state in enumerate(operator.states)}
+
+
+def _only(rows: TableRows, state: StateRecord) -> TableRows:
+    states = tuple(one for one in rows.states if one[1] == state.meta_info)
+    return replace(rows, states=states)
+
+
+def _types(operator: OperatorRecord, state: StateRecord) -> tuple[object, ...]:
+    return (
+        operator.key_type, state.kind, state.namespace_type, state.value_type,
+        state.user_key_type, state.ttl,
+    )  # fmt: skip
+
+
+def _element_types(state: OperatorStateRecord) -> tuple[str, str, str]:
+    return state.mode, state.key_type, state.value_type
+
+
+def _differing(
+    first: OperatorRecord, before: TableRows, second: OperatorRecord, after: TableRows
+) -> list[KeyGroupRange]:
+    """The key groups that may differ: all, in one piece, where they are numbered differently."""
+    if first.max_parallelism != second.max_parallelism:
+        top = max(first.max_parallelism, second.max_parallelism) - 1
+        return [KeyGroupRange(0, top)]
+    same_paths = {one.path for one in before.units} & {one.path for one in after.units}
+    marks = [
+        {(one.first, one.last): one.fingerprint for one in rows.units} for rows in (before, after)
+    ]
+    same = {key for key, value in marks[0].items() if value and marks[1].get(key) == value}
+    partitioning = Partitioning(first.max_parallelism)
+    open_partitions = {
+        unit.partition
+        for rows in (before, after)
+        for unit in rows.units
+        if unit.path not in same_paths and (unit.first, unit.last) not in same
+    }
+    groups = [
+        group
+        for group in range(first.max_parallelism)
+        if partitioning.partition_of(group) in open_partitions
+    ]
+    return [KeyGroupRange(group, group) for group in groups] if len(groups) < 256 else _runs(groups)
+
+
+def _runs(groups: Sequence[int]) -> list[KeyGroupRange]:
+    runs: list[KeyGroupRange] = []
+    for group in groups:
+        if runs and runs[-1].last == group - 1:
+            runs[-1] = KeyGroupRange(runs[-1].first, group)
+        else:
+            runs.append(KeyGroupRange(group, group))
+    return runs
+
+
+def _compare_groups(task: _Task) -> StateDifference:
+    """Join the entries of both sides by the bytes of their keys."""
+    before, after = task.before.read(task.key_groups), task.after.read(task.key_groups)
+    left, right = _keys_and_values(before), _keys_and_values(after)
+    joined = left.join(right, "key", right_suffix="_after", join_type="full outer")
+    old, new = joined.column("row"), joined.column("row_after")
+    added, removed = pc.is_null(old), pc.is_null(new)
+    differs = pc.fill_null(
+        pc.not_equal(joined.column("value"), joined.column("value_after")), False
+    )
+    found = StateDifference("", "", "")
+    found.added, found.removed, found.changed = (
+        int(pc.sum(mask).as_py() or 0) for mask in (added, removed, differs)
+    )
+    for what, mask in (("changed", differs), ("removed", removed), ("added", added)):
+        for row in joined.filter(mask).slice(0, task.examples).to_pylist():
+            example: dict[str, Any] = {"change": what}
+            if row["row"] is not None:
+                example["before"] = _shown(before, row["row"])
+            if row["row_after"] is not None:
+                example["after"] = _shown(after, row["row_after"])
+            found.examples.append(example)
+    return found
+
+
+def _keys_and_values(states: list[StateRows]) -> pa.Table:
+    keys = [one.layout.key_writer(one.batch).to_binary() for one in states]
+    values = [one.layout.value_writer(one.batch).to_binary() for one in states]
+    empty = [pa.array([], pa.large_binary())]
+    count = sum(len(one) for one in keys)
+    return pa.table(
+        {
+            "key": pa.chunked_array(keys or empty),
+            "value": pa.chunked_array(values or empty),
+            "row": pa.array(np.arange(count)),
+        }
+    )
+
+
+def _shown(states: list[StateRows], row: int) -> dict[str, Any]:
+    for one in states:
+        if row < len(one.batch):
+            values = one.batch.slice(row, 1).to_pylist()[0]
+            return {name: v for name, v in values.items() if not name.startswith("raw_")}
+        row -= len(one.batch)
+    return {}

@@ -1,0 +1,235 @@
+"""Does the lake hold what the snapshot held, and what its catalog says?
+
+Counted, state by state and key group by key group; and of the lake alone every row is read, and its
+key hashed to its key group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
+from pipelines.lake.tables.records import (
+    CarriedFile,
+    OperatorRecord,
+    SnapshotRecord,
+    StateRecord,
+    UnitRecord,
+)
+from pipelines.lake.tables.table_rows import table_rows
+from pipelines.lake.tables.tables import StateTable
+from state_core.errors import KeyGroupError, StateError
+from state_core.formats.writing.rehash import assign_key_groups
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.handles import KeyGroupRange
+from state_core.model.measure import measure_operator
+from state_core.model.snapshot import Operator, Snapshot
+from state_core.serializers.framework.columns import fixed_values
+
+__all__ = ["count_faults", "stored_faults"]
+
+READERS = 8
+BLOCK_BYTES = 8 << 20
+Progress = Callable[[int, int], None]
+
+
+def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list[str]:
+    """Compare a snapshot's entries with what the catalog says, and that with the files' rows.
+
+    Returns:
+        A sentence for each difference; none if all is well.
+    """
+    faults = []
+    known = {operator.operator_id: operator for operator in record.operators}
+    for operator in snapshot.operators:
+        if not operator.keyed_states and not operator.operator_states:
+            continue
+        if operator.operator_id not in known:
+            faults.append(f"operator {operator.label} is not in the lake")
+            continue
+        held = known[operator.operator_id]
+        states = {state.name: state for state in held.states}
+        for name, (counts, _) in measure_operator(operator).items():
+            expected = np.zeros(operator.max_parallelism, np.int64)
+            for one in states[name].key_groups if name in states else []:
+                expected[one.key_group] = one.entries
+            faults += [
+                f"{held.label}/{name}, key group {group}: {counts[group]} entries in the"
+                f" snapshot, {expected[group]} in the lake"
+                for group in np.flatnonzero(counts != expected).tolist()
+            ]
+        faults += _operator_state_faults(operator, held)
+        faults += _table_faults(lake, held)
+    return faults
+
+
+def _operator_state_faults(operator: Operator, held: OperatorRecord) -> list[str]:
+    """Differences of operator state: elements a subtask, and copies that are not the same."""
+    faults = []
+    known = {state.name: state for state in held.operator_states}
+    for state in operator.operator_states:
+        where = f"{held.label}/{state.name}"
+        if state.name not in known:
+            faults.append(f"{where}: operator state that is not in the lake")
+            continue
+        record = known[state.name]
+        faults += [
+            f"{where}: the copy of subtask {index} is not that of the first"
+            for index in record.disagreeing
+        ]
+        if state.broadcast:
+            continue
+        stored = {one.subtask: one.elements for one in record.subtasks}
+        faults += [
+            f"{where}, subtask {part.subtask}: {part.elements} elements in the snapshot,"
+            f" {stored.get(part.subtask, 0)} in the lake"
+            for part in state.parts
+            if stored.get(part.subtask, 0) != part.elements
+        ]
+    return faults
+
+
+def _table_faults(lake: Lake, operator: OperatorRecord) -> list[str]:
+    faults = []
+    for record in operator.tables:
+        table = lake.table(record.path)
+        expected = sum(state.entries for state in operator.states if state.table == record.path)
+        expected += sum(s.elements for s in operator.operator_states if s.table == record.path)
+        rows = sum(unit.rows for unit in record.units)
+        if {file.path for file in table.files(record.version)} != {u.path for u in record.units}:
+            faults.append(
+                f"{record.path} version {record.version} has other files than the catalog says"
+            )
+        elif rows != expected:
+            faults.append(f"{record.path}: {rows} rows, and {expected} entries")
+        else:
+            with ThreadPoolExecutor(READERS) as pool:
+                found = pool.map(partial(_unit_fault, table), record.units)
+                faults += [fault for fault in found if fault]
+    return faults
+
+
+def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
+    """What is wrong with a file, by its own footer; empty if nothing is."""
+    name = f"{table.path}/{unit.path}"
+    try:
+        footer = pq.read_metadata(
+            table.directory.full(unit.path), filesystem=table.directory.filesystem
+        )
+    except FileNotFoundError:
+        return f"{name} is not there"
+    except (OSError, pa.ArrowException) as error:
+        return f"{name} can't be read ({error})"
+    held = int(footer.num_rows)
+    return "" if held == unit.rows else f"{name}: {held} rows, and {unit.rows} entries"
+
+
+# --------------------------------------------------------------------------- the lake alone
+
+
+def stored_faults(
+    lake: Lake, record: SnapshotRecord, progress: Progress | None = None
+) -> list[str]:
+    """Read all rows of a snapshot, and compare them with what the catalog says of them.
+
+    Args:
+        lake: The lake.
+        record: The snapshot.
+        progress: Told of operators that are done.
+
+    Returns:
+        A sentence for each fault: tables and files that are not there or hold something else, key
+        groups with more or fewer rows, keys that hash to another key group, and carried files.
+    """
+    faults = []
+    for done, operator in enumerate(record.operators, 1):
+        try:
+            found = _table_faults(lake, operator)
+            faults += found or list(_row_faults(lake, operator))
+        except (StateError, DeltaError, OSError, pa.ArrowException) as error:
+            faults.append(f"{operator.label}: {' '.join(str(error).split())}")
+        if progress is not None:
+            progress(done, len(record.operators))
+    return faults + [fault for one in record.carried if (fault := _carried_fault(lake, one))]
+
+
+def _row_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
+    """Key groups whose rows are not as many as the catalog says, and keys in wrong ones."""
+    ids = {state.name: index for index, state in enumerate(operator.states)}
+    counts = {one.name: np.zeros(operator.max_parallelism, np.int64) for one in operator.states}
+    wrong: dict[str, str] = {}
+    for record in operator.keyed_tables:
+        rows = table_rows(lake.location, operator, record, ids)
+        for key_groups in _slices(record.units):
+            for one in rows.read(key_groups):
+                groups = fixed_values(one.batch.column("key_group"), np.int32)
+                counts[one.name] += np.bincount(groups, minlength=operator.max_parallelism)
+                fault = _misplaced(operator, one)
+                if fault:
+                    wrong.setdefault(one.name, fault)
+    for state in operator.states:
+        yield from _count_faults(operator, state, counts[state.name])
+    yield from wrong.values()
+
+
+def _slices(units: list[UnitRecord]) -> list[KeyGroupRange]:
+    """Key groups that are read together: those of files that share some."""
+    slices: list[KeyGroupRange] = []
+    for unit in sorted(units, key=lambda one: one.first):
+        if slices and unit.first <= slices[-1].last:
+            slices[-1] = KeyGroupRange(slices[-1].first, max(slices[-1].last, unit.last))
+        else:
+            slices.append(KeyGroupRange(unit.first, unit.last))
+    return slices
+
+
+def _count_faults(
+    operator: OperatorRecord, state: StateRecord, counts: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> Iterator[str]:
+    expected = np.zeros(operator.max_parallelism, np.int64)
+    for one in state.key_groups:
+        expected[one.key_group] = one.entries
+    for group in np.flatnonzero(counts != expected).tolist():
+        yield (
+            f"{operator.label}/{state.name}, key group {group}: {counts[group]} rows, and"
+            f" {expected[group]} in the catalog"
+        )
+
+
+def _misplaced(operator: OperatorRecord, rows: StateRows) -> str:
+    """How many keys of some rows hash to another key group; empty if none, or if nobody knows."""
+    try:
+        right = assign_key_groups(rows, operator.max_parallelism)
+    except KeyGroupError:
+        return ""
+    found = np.flatnonzero(right != fixed_values(rows.batch.column("key_group"), np.int32))
+    if not found.size:
+        return ""
+    key = rows.batch.column("key")[int(found[0])].as_py()
+    return (
+        f"{operator.label}/{rows.name}: {found.size} or more keys in a key group that is not"
+        f" theirs, {key!r} the first, which hashes to {right[found[0]]}"
+    )
+
+
+def _carried_fault(lake: Lake, carried: CarriedFile) -> str:
+    """What is wrong with a file that is kept as it was; empty if nothing is."""
+    path = f"{CARRIED_DIRECTORY}/{carried.blob}"
+    if not lake.directory.is_file(path):
+        return f"{path}, carried for {carried.handle}, is not there"
+    digest, source = hashlib.sha256(), lake.directory.source(path)
+    for at in range(0, source.size, BLOCK_BYTES):
+        block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
+        source.read_into(at, block)
+        digest.update(block.data)
+    same = (source.size, digest.hexdigest()) == (carried.size, carried.blob)
+    return "" if same else f"{path}, carried for {carried.handle}, is not what was carried"

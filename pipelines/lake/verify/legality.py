@@ -1,0 +1,144 @@
+"""A declared job against the rules, and against what it is to restore: the lake's or a savepoint.
+
+The rules are in `state_core.checks.legality`, the comparison in `state_core.checks.restore_checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from state_core.checks.held_states import HeldOperator, HeldState
+from state_core.checks.legality import check_job
+from state_core.checks.restore_checks import check_restore
+from state_core.declarations import JobDeclaration, job_from_json
+from state_core.declarations.findings import Finding
+from state_core.errors import DeclarationError
+from state_core.process.jobs import Job
+from state_core.serializers.framework.plugins import load_plugin
+
+__all__ = ["check_declared", "held_of_record", "load_job", "load_runnable"]
+
+_REMEDY = "name it MODULE:JOB, FILE.py:JOB, or a file of JSON that ends in .json"
+
+
+def load_job(named: str) -> JobDeclaration:
+    """The job that a module, a Python file or a JSON file declares.
+
+    Args:
+        named: `acme.jobs:ORDERS`, `jobs.py:ORDERS` (a `JobDeclaration`, or a function that gives
+            one), or `orders.json`.
+
+    Raises:
+        DeclarationError: It is not there, or declares no job.
+        PluginError: The module fails when it is imported.
+    """
+    if named.endswith(".json"):
+        try:
+            text = Path(named).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DeclarationError(f"it can't be read ({error})", place=named) from error
+        try:
+            return job_from_json(text)
+        except DeclarationError as error:
+            raise error.within(named) from error
+    found = declared_object(named)
+    if isinstance(found, Job):
+        found = found.declaration()
+    if not isinstance(found, JobDeclaration):
+        raise DeclarationError(
+            f"it is {_article(found)}, not a JobDeclaration", place=named, remedy=_REMEDY
+        )
+    return found
+
+
+def load_runnable(named: str) -> Job:
+    """The job of process functions that a module or a Python file has.
+
+    Args:
+        named: `acme.jobs:ORDERS` or `jobs.py:ORDERS`: a `Job`, or a function that gives one.
+
+    Raises:
+        DeclarationError: It is not there, or no job that can be run.
+        PluginError: The module fails when it is imported.
+    """
+    found = declared_object(named)
+    if not isinstance(found, Job):
+        raise DeclarationError(
+            f"it is {_article(found)}, not a Job", place=named,
+            remedy="name a state_core.process.Job, or a function that gives one",
+        )  # fmt: skip
+    return found
+
+
+def declared_object(named: str) -> Any:
+    """What `MODULE:NAME` or `FILE.py:NAME` names; what it gives, if it is a function.
+
+    Raises:
+        DeclarationError: It names nothing.
+        PluginError: The module fails when it is imported.
+    """
+    module, colon, name = named.rpartition(":")
+    if not colon or not module or not name:
+        raise DeclarationError(f"{named!r} names no job", remedy=_REMEDY)
+    found: Any = load_plugin(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    given = isinstance(found, Job | JobDeclaration) or not callable(found)
+    return found if given else _called(found, named)
+
+
+def _called(function: Callable[[], Any], named: str) -> Any:
+    try:
+        return function()
+    except DeclarationError as error:
+        raise error.within(named) from error
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise DeclarationError(f"it fails ({said})", place=named) from error
+
+
+def _article(found: object) -> str:
+    return "not there" if found is None else f"of type {type(found).__name__}"
+
+
+def held_of_record(record: SnapshotRecord) -> list[HeldOperator]:
+    """What a snapshot in the lake holds, by its catalog alone: no table is opened."""
+    return [_held(one) for one in record.operators]
+
+
+def _held(operator: OperatorRecord) -> HeldOperator:
+    states = [HeldState(one.meta_info) for one in operator.states]
+    states += [
+        HeldState(one.meta_info, one.elements, one.state_bytes, tuple(one.disagreeing))
+        for one in operator.operator_states
+    ]
+    return HeldOperator(
+        operator.operator_id,
+        operator.label,
+        operator.parallelism,
+        operator.max_parallelism,
+        operator.key_serializer,
+        tuple(states),
+    )
+
+
+def check_declared(
+    job: JobDeclaration,
+    held: Iterable[HeldOperator] | None = None,
+    *,
+    allow_missing: bool = False,
+) -> list[Finding]:
+    """Everything to be said of a job: by the rules, and by what it is to restore.
+
+    Args:
+        job: What is declared.
+        held: What the snapshot holds; None if there is none.
+        allow_missing: Whether an operator of the snapshot may be gone.
+    """
+    findings = check_job(job)
+    if held is not None:
+        findings += check_restore(job, held, allow_missing=allow_missing)
+    return findings

@@ -1,0 +1,378 @@
+"""The first state of a new job: a savepoint, and its snapshot in a lake, of tables and a spec.
+
+::
+
+    from pipelines.operations.bootstrap import bootstrap
+
+    bootstrap(None, "bootstrap.yaml", "savepoints/first")
+    bootstrap(spark, "bootstrap.yaml", "savepoints/first", sources={"orders": a_data_frame})
+
+Sources in files are read by Arrow, in slices that run here or on Spark. DataFrames, queries and
+Spark SQL are evaluated by Spark, whose tasks sort their rows by key group where they are. Either
+way the savepoint is put together key group by key group, so that its size does not matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.lake.bootstrap.bootstrap_columns import RowPlan, expressions_in
+from pipelines.lake.bootstrap.bootstrap_slice import ArrowRows, FileRows, mapped_batches
+from pipelines.lake.bootstrap.bootstrap_spec import (
+    MODES,
+    OperatorSpec,
+    StateSpec,
+    read_bootstrap_spec,
+)
+from pipelines.lake.bootstrap.sources import FileSource, Piece, find_source, lake_table, pieces_of
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.names import check_names
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import ConflictError, EncodeError, StateError, UnreadableTableError
+from state_core.files.filesystem import Directory
+from state_core.formats.operator_state.operator_states import operator_layout
+from state_core.formats.writing.new_snapshot import WrittenSnapshot, write_snapshot
+from state_core.formats.writing.new_states import NewKeyedState, NewOperator, NewOperatorState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["BootstrapResult", "bootstrap"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+StateRows: TypeAlias = "FileRows | ArrowRows | Any"
+
+SOURCE_KEYS = {
+    "path": ("path", "format", "delimiter", "version"),
+    "lake": ("lake", "job", "snapshot", "state"),
+    "sql": ("sql",),
+}
+URI = "://"
+
+
+@dataclass(frozen=True)
+class BootstrapResult:
+    """What was made.
+
+    Attributes:
+        written: The savepoint.
+        record: The snapshot in the lake; None if there is none.
+        engine: Where files were read.
+    """
+
+    written: WrittenSnapshot
+    record: SnapshotRecord | None
+    engine: str
+
+
+def bootstrap(
+    spark: SparkSession | None,
+    spec: str | os.PathLike[str] | Mapping[str, Any],
+    to: str | os.PathLike[str],
+    *,
+    sources: Mapping[str, Any] | None = None,
+    parallelism: int | None = None,
+    max_parallelism: int | None = None,
+    compression: str = "none",
+    metadata_version: int = 3,
+    operator_state_version: int = 6,
+    lake: Lake | None = None,
+    job: str = "",
+    snapshot_id: str | None = None,
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> BootstrapResult:
+    """Write the savepoint that a new job is to start from.
+
+    Args:
+        spark: The session for what needs one; None to open one only where something does.
+        spec: A YAML or Python file, or the same as a mapping; its sources may then be DataFrames,
+            Arrow tables, or functions of a session.
+        to: The savepoint's directory, not there yet.
+        sources: By the name that the spec has as a source: a DataFrame or an Arrow table.
+        parallelism: Of every operator, whatever the spec says.
+        max_parallelism: The same.
+        compression: `snappy` or `none`.
+        metadata_version: As `write_snapshot` has it.
+        operator_state_version: As `write_snapshot` has it.
+        lake: Where the savepoint is to be imported to as well, if anywhere.
+        job: Its name there.
+        snapshot_id: The snapshot's name there.
+        engine: `auto`, `local` (nothing that needs Spark), `spark`, or an engine.
+        progress: Told of finished slices.
+
+    Raises:
+        EncodeError: A mistake in the spec, or a row that does not fit; with its place.
+        KeyGroupError: A parallelism out of range, or a key whose hash can't be derived.
+        ConflictError: The lake has such a snapshot.
+    """
+    if lake is not None:
+        _check_lake(lake, job, snapshot_id)
+    read = read_bootstrap_spec(_given(spec))
+    directory = Directory(read.directory)
+    run = _Bootstrap(spark, directory, sources or {}, engine, progress)
+    operators = [
+        replace(
+            one,
+            parallelism=parallelism or one.parallelism,
+            max_parallelism=max_parallelism or one.max_parallelism,
+        )
+        for one in read.operators
+    ]
+    made = run.operators(operators)
+    written = write_snapshot(
+        to, made, compression=compression, metadata_version=metadata_version,
+        operator_state_version=operator_state_version, run=run.map,
+    )  # fmt: skip
+    _sweep(to)
+    record = None
+    if lake is not None:
+        uids = [one.uid for one in operators]
+        record = import_snapshot(
+            lake, os.fspath(to), job, snapshot_id=snapshot_id, uids=uids, engine=run.engine,
+            note=f"bootstrapped from {read.name}", progress=progress,
+        ).record  # fmt: skip
+    return BootstrapResult(written, record, run.engine.name)
+
+
+def _given(spec: str | os.PathLike[str] | Mapping[str, Any]) -> str | Path | Mapping[str, Any]:
+    return spec if isinstance(spec, Mapping) else os.fspath(spec)
+
+
+def _check_lake(lake: Lake, job: str, snapshot_id: str | None) -> None:
+    """Refuse what the import would refuse, before anything is written."""
+    check_names(job, snapshot_id)
+    if not lake.exists():
+        return
+    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
+        raise ConflictError(
+            f"job {job} has a snapshot {snapshot_id}", remedy="choose another --snapshot"
+        )
+
+
+def _sweep(to: str | os.PathLike[str]) -> None:
+    """Remove what tasks left that Spark ran twice."""
+    directory = Directory(to)
+    for name in directory.names():
+        if name.endswith(".spill"):
+            directory.delete(name)
+
+
+class _Bootstrap:
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        directory: Directory,
+        sources: Mapping[str, Any],
+        engine: Engine | str,
+        progress: Progress | None,
+    ) -> None:
+        self.spark = spark
+        self.directory = directory
+        self.named = sources
+        self.wanted = engine
+        self.progress = progress
+        self.used: list[Any] = []
+        self.engine: Engine = choose_engine("local", 0)
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterable[Result]:
+        """Run tasks on the engine."""
+        return self.engine.map(function, tasks, self.progress)
+
+    def operators(self, specs: Sequence[OperatorSpec]) -> list[NewOperator]:
+        """The operators with their rows, none of which has been read."""
+        rows = {
+            id(state): self.rows(state)
+            for one in specs for state in (*one.states, *one.operator_states)
+        }  # fmt: skip
+        size = sum(
+            piece.size for one in rows.values() if isinstance(one, FileRows)
+            for piece in one.pieces
+        )  # fmt: skip
+        self.engine = self.chosen(size)
+        return [
+            NewOperator(
+                one.uid,
+                one.key_type or "",
+                tuple(self.keyed(state, rows[id(state)]) for state in one.states),
+                tuple(self.unkeyed(state, rows[id(state)]) for state in one.operator_states),
+                one.parallelism,
+                one.max_parallelism,
+                one.name,
+            )
+            for one in specs
+        ]
+
+    def chosen(self, size: int) -> Engine:
+        """The engine for so many bytes of files."""
+        if not isinstance(self.wanted, str):
+            return self.wanted
+        if self.spark is None or self.wanted == "local":
+            return choose_engine(self.wanted, size)
+        from pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - only when wanted
+
+        return SparkEngine(self.spark)
+
+    def keyed(self, state: StateSpec, rows: StateRows) -> NewKeyedState:
+        """A keyed state, or timers."""
+        if isinstance(rows, FileRows):
+            rows = replace(rows, engine=self.engine)
+        namespace = state.types.get("namespace_type", "VoidNamespace")
+        if state.kind == "timers":
+            return NewKeyedState.timers(state.domain, rows, namespace=namespace, service=state.name)
+        return NewKeyedState(
+            state.name,
+            rows,
+            state.kind,
+            state.types["type"],
+            state.types.get("user_key_type", ""),
+            namespace,
+            with_ttl="ttl" in state.columns,
+        )
+
+    def unkeyed(self, state: StateSpec, rows: StateRows) -> NewOperatorState:
+        """An operator state; its rows are read when they are written."""
+        held = NewOperatorState(
+            state.name, [], state.kind, state.types["type"], state.types.get("key_type", "")
+        )
+        schema = operator_layout(held.meta_info()).schema
+        if isinstance(rows, FileRows):
+            found = mapped_batches(rows.plan, rows.pieces, schema)
+        else:
+            found = rows.batches(schema)
+        return replace(held, rows=(made for _, made in found))
+
+    # ------------------------------------------------------------------------ sources
+
+    def rows(self, state: StateSpec) -> StateRows:
+        """Where a state's rows come from."""
+        never = ["key", "timestamp", "ttl", "namespace"]
+        if state.kind not in ("map", "broadcast"):
+            never.append("value")
+        # the writer puts the operator before it, and of operator state the state as well
+        place = "" if state.kind in MODES else state.label
+        plan = RowPlan(place, state.columns, never_null=tuple(never))
+        try:
+            return self.found(state, plan, state.source)
+        except StateError as error:
+            if error.place.startswith(state.place):
+                raise
+            raise error.within(state.place) from error
+
+    def found(self, state: StateSpec, plan: RowPlan, source: Any) -> StateRows:
+        """The rows of one source."""
+        if isinstance(source, str) and source in self.named:
+            return self.found(state, plan, self.named[source])
+        if isinstance(source, str | os.PathLike):
+            return self.files(state, plan, {"path": os.fspath(source)})
+        if isinstance(source, Mapping):
+            return self.described(state, plan, source)
+        if hasattr(source, "mapInArrow"):
+            return self.frame(plan, source, "the DataFrame")
+        if callable(source):
+            return self.found(state, plan, source(self.session(state, "a function as its source")))
+        self.refuse_expressions(state, "an Arrow table")
+        if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.Table):
+            if any(one is source for one in self.used):
+                raise EncodeError(
+                    "a stream that another state reads as well",
+                    remedy="give each state its own, or a pyarrow.Table",
+                )
+            self.used.append(source)
+            source = pa.RecordBatchReader.from_stream(source)
+        return ArrowRows(plan, source)
+
+    def described(self, state: StateSpec, plan: RowPlan, source: Mapping[str, Any]) -> StateRows:
+        """`{path: ...}`, `{lake: ...}` or `{sql: ...}`."""
+        kind = next((name for name in SOURCE_KEYS if name in source), "")
+        unknown = [name for name in source if name not in SOURCE_KEYS.get(kind, ())]
+        if not kind or unknown:
+            problem = f"`{unknown[0]}` in a source" if unknown else "an empty source"
+            legal = "; ".join(", ".join(names) for names in SOURCE_KEYS.values())
+            raise EncodeError(problem, place="`source`", remedy=f"legal: {legal}")
+        if kind == "path":
+            return self.files(state, plan, source)
+        if kind == "sql":
+            from pipelines.spark.frames import frame_of_query  # noqa: PLC0415 - only when wanted
+
+            session = self.session(state, "{sql: ...} as its source")
+            frame = frame_of_query(session, str(source["sql"]), "`source`")
+            return self.frame(plan, frame, "the query")
+        missing = [name for name in SOURCE_KEYS["lake"] if name not in source]
+        if missing:
+            raise EncodeError(
+                f"a source in a lake without `{missing[0]}`", place="`source`",
+                remedy=f"give {', '.join(SOURCE_KEYS['lake'])}",
+            )  # fmt: skip
+        lake, job, snapshot, name = (str(source[one]) for one in SOURCE_KEYS["lake"])
+        found = lake_table(self.located(lake), job, snapshot, name, f"{job}/{snapshot}/{name}")
+        return self.read(state, plan, found)
+
+    def files(self, state: StateSpec, plan: RowPlan, source: Mapping[str, Any]) -> StateRows:
+        """A path."""
+        said = str(source["path"])
+        return self.read(state, plan, find_source(self.located(said), said, source))
+
+    def located(self, said: str) -> str:
+        """A path relative to the spec."""
+        if URI in said:
+            return said
+        return str(Path(self.directory.full()) / said)
+
+    def read(self, state: StateSpec, plan: RowPlan, source: FileSource) -> StateRows:
+        """Files: by Arrow, if nothing in them or in the spec needs Spark."""
+        plan = replace(plan, text=source.text)
+        if not self.sql_of(state):
+            try:
+                pieces: list[Piece] = pieces_of(source)
+            except UnreadableTableError:
+                if self.wanted == "local":
+                    raise
+            else:
+                return FileRows(plan, pieces, self.engine, self.progress)
+        from pipelines.spark.frames import frame_of_files  # noqa: PLC0415 - only when wanted
+
+        session = self.session(state, "Spark SQL")
+        return self.frame(plan, frame_of_files(session, source), source.name)
+
+    def frame(self, plan: RowPlan, frame: DataFrame, name: str) -> StateRows:
+        """A DataFrame."""
+        from pipelines.spark.frames import FrameRows  # noqa: PLC0415 - only when wanted
+
+        return FrameRows(plan, frame, name)
+
+    def sql_of(self, state: StateSpec) -> str:
+        """The first piece of Spark SQL in a state."""
+        found = (one.sql for plan in state.columns.values() for one in expressions_in(plan))
+        return next(found, "")
+
+    def refuse_expressions(self, state: StateSpec, source: str) -> None:
+        """Arrow's tables are not Spark's."""
+        if sql := self.sql_of(state):
+            raise EncodeError(
+                f"Spark SQL ({sql}) over {source}",
+                remedy="give a DataFrame, or compute the column before",
+            )
+
+    def session(self, state: StateSpec, what: str) -> SparkSession:
+        """Spark, for what needs it."""
+        if self.spark is None:
+            if self.wanted == "local":
+                sql = self.sql_of(state)
+                raise EncodeError(
+                    f"{what}{f' ({sql})' if sql else ''} needs Spark",
+                    remedy="choose --engine auto or spark, or name plain columns",
+                )
+            from pipelines.spark.session import open_session  # noqa: PLC0415 - only when wanted
+
+            self.spark = open_session()
+        return self.spark

@@ -1,0 +1,152 @@
+"""Savepoints that are known to be restorable: exported, checked, restored elsewhere, kept.
+
+::
+
+    <exports>/<job>/<time>-<snapshot>             a savepoint
+    <exports>/<job>/<time>-<snapshot>.verified    written when it was restored elsewhere
+
+Only what is called like that is ever removed, and a savepoint that was not verified never stands
+for one that was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from pipelines.engine import Engine
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import ExportResult, export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.names import path_segment
+from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.lake.verify.integrity import count_faults
+from state_core.checks.integrity import check_snapshot
+from state_core.errors import NotFoundError, StateError
+from state_core.files.filesystem import Directory
+from state_core.formats import open_snapshot
+
+__all__ = ["Verification", "keep_savepoints", "take_savepoint", "verify_savepoint"]
+
+VERIFIED = ".verified"
+_OURS = re.compile(r"\d{8}T\d{12}-.+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What came of restoring a savepoint elsewhere.
+
+    Attributes:
+        faults: Why it is not to be relied on; none if it is.
+        entries: Of all states, as restored.
+        size: Bytes of their keys and values.
+    """
+
+    faults: list[str]
+    entries: int = 0
+    size: int = 0
+
+
+def take_savepoint(
+    lake: Lake,
+    job: str,
+    exports: str,
+    now: datetime | None = None,
+    *,
+    parallelism: int | None = None,
+    engine: Engine | str = "auto",
+) -> tuple[SnapshotRecord, ExportResult]:
+    """Export the newest snapshot of a job.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        exports: Where exports go.
+        now: The time that it is called by.
+        parallelism: Of its operators; as before, if not given.
+        engine: Where to run.
+
+    Raises:
+        NotFoundError: The job has no snapshot.
+    """
+    latest = lake.latest(job)
+    if latest is None:
+        raise NotFoundError(
+            f"job {job!r} has no snapshot", place=lake.location, remedy="import a savepoint first"
+        )
+    name = f"{now or datetime.now(timezone.utc):%Y%m%dT%H%M%S%f}-{path_segment(latest.snapshot_id)}"
+    target = Directory(exports).child(path_segment(job))
+    done = export_snapshot(
+        lake,
+        job,
+        latest.snapshot_id,
+        target.child(name).location,
+        parallelism=parallelism,
+        engine=engine,
+    )
+    return lake.snapshot(job, latest.snapshot_id), done
+
+
+def verify_savepoint(
+    lake: Lake, record: SnapshotRecord, savepoint: str, engine: Engine | str = "auto"
+) -> Verification:
+    """Check every byte of a savepoint, restore it into a lake of its own, and compare.
+
+    The comparison is of each state's entries in each key group. The lake goes away again; a sound
+    savepoint is marked as verified.
+
+    Args:
+        lake: The lake with the snapshot that was exported.
+        record: The snapshot.
+        savepoint: Where it was exported to.
+        engine: Where to run.
+    """
+    faults = [str(fault) for fault in check_snapshot(savepoint).faults]
+    if faults:
+        return Verification(faults)
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            done = import_snapshot(Lake(scratch), savepoint, record.job, engine=engine)
+        except StateError as error:
+            return Verification([f"it can't be restored: {error}"])
+        restored = done.record
+        opened = open_snapshot(savepoint)
+        faults += count_faults(Lake(scratch), restored, opened)
+        faults += count_faults(lake, record, opened)
+    if restored.entries != record.entries:
+        faults.append(f"{restored.entries} entries were restored, not {record.entries}")
+    if not faults:
+        directory = Directory(savepoint)
+        said = {"snapshot": record.snapshot_id, "entries": restored.entries}
+        name = directory.root.rpartition("/")[2] + VERIFIED
+        directory.child("..").write(name, json.dumps(said).encode())
+    return Verification(faults, restored.entries, restored.state_bytes)
+
+
+def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[str]]:
+    """Remove all but the last verified savepoints of a job.
+
+    Those behind the oldest that stays do so, verified or not.
+
+    Args:
+        exports: Where exports go.
+        job: The job.
+        keep: How many verified ones stay; 1 or more.
+
+    Returns:
+        The names that stay, and those that are gone.
+    """
+    directory = Directory(exports).child(path_segment(job))
+    found = [name for name in directory.names() if _OURS.fullmatch(name)]
+    marks = {one for one in found if one.endswith(VERIFIED) and directory.is_file(one)}
+    verified = sorted(one.removesuffix(VERIFIED) for one in marks)
+    names = sorted({*verified, *(one for one in found if one not in marks)})
+    oldest = verified[-max(1, keep) :][0] if verified else ""
+    gone = [name for name in names if name < oldest]
+    for name in gone:
+        directory.delete(name + VERIFIED)  # first: what is half gone is not verified
+        directory.delete_tree(name)
+    return [name for name in names if name >= oldest], gone

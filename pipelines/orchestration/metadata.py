@@ -1,0 +1,292 @@
+"""What the Dagster UI shows of a snapshot: counts, sizes, a picture, a preview."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.commits.checkpoint_migrating import TaskMigration
+from pipelines.lake.commits.commit_measures import CommitReport, total
+from pipelines.lake.export.exporting import ExportResult
+from pipelines.lake.export.rescaling import OperatorPlan, group_totals
+from pipelines.lake.ingest.importing import ImportResult
+from pipelines.lake.tables.operator_tables import read_operator_rows
+from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, StateRecord
+from pipelines.lake.tables.table_rows import table_rows
+from pipelines.operations.migrations import Outcome
+from pipelines.operations.verified_savepoints import Verification
+from pipelines.orchestration.pictures import commit_chart, key_group_histogram
+from pipelines.runtime import RunResult
+from pipelines.shown import bytes_text, plain
+from state_core.declarations.findings import Finding
+from state_core.formats.layout.state_compatibility import StateVerdict
+from state_core.formats.rewriting.recompression import Recompression
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Snapshot
+
+__all__ = [
+    "commits_metadata",
+    "compression_metadata",
+    "export_metadata",
+    "log_migration_metadata",
+    "outcome_metadata",
+    "plan_metadata",
+    "run_metadata",
+    "savepoint_metadata",
+    "tables_metadata",
+    "verdicts_metadata",
+    "verification_metadata",
+]
+
+PREVIEW_ROWS = 5
+SHOWN_SUBTASKS = 32
+
+Metadata = dict[str, Any]
+
+
+def savepoint_metadata(snapshot: Snapshot) -> Metadata:
+    """Of a snapshot as found."""
+    rows = [
+        (one.label, one.name, one.parallelism, one.max_parallelism, bytes_text(one.total_bytes),
+         ", ".join(state.name for state in one.keyed_states))
+        for one in snapshot.operators
+    ]  # fmt: skip
+    columns = ("operator", "name", "parallelism", "max parallelism", "size", "keyed states")
+    return {
+        "location": dg.MetadataValue.path(snapshot.location),
+        "kind": f"{snapshot.format} {snapshot.kind}",
+        "checkpoint id": snapshot.checkpoint_id,
+        "_metadata version": snapshot.metadata_version,
+        "compression": snapshot.compression,
+        "size (bytes)": sum(one.total_bytes for one in snapshot.operators),
+        "operators": dg.MetadataValue.md(_markdown(columns, rows)),
+    }
+
+
+def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
+    """Of a snapshot in the lake."""
+    record = done.record
+    rows = [
+        (state.table, version, state.kind, state.value_type, f"{state.entries:,}",
+         bytes_text(state.state_bytes))
+        for operator in record.operators
+        for version, state in _states(operator)
+    ]  # fmt: skip
+    rows += [
+        (one.table, version, one.mode.lower(), one.value_type, f"{one.elements:,}",
+         bytes_text(one.state_bytes))
+        for operator in record.operators
+        for version, one in _operator_states(operator)
+    ]  # fmt: skip
+    columns = ("table", "version", "kind", "value", "entries", "bytes")
+    found: Metadata = {
+        "dagster/row_count": record.entries,
+        "state (bytes)": record.state_bytes,
+        "written (bytes)": record.written_bytes,
+        "files written": done.written_units,
+        "files kept from the previous snapshot": done.kept_units,
+        "lake": dg.MetadataValue.path(lake.location),
+        "tables": dg.MetadataValue.md(_markdown(columns, rows)),
+        "preview": dg.MetadataValue.md(_preview(lake, record.operators)),
+    }
+    for operator in (one for one in record.operators if one.states):
+        _, sizes = group_totals(operator)
+        name = f"key groups of {operator.label}"
+        found[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
+    return found
+
+
+def _states(operator: OperatorRecord) -> Iterable[tuple[int, StateRecord]]:
+    versions = {table.path: table.version for table in operator.tables}
+    return [(versions[state.table], state) for state in operator.states]
+
+
+def compression_metadata(done: Recompression) -> Metadata:
+    """Of a savepoint that was compressed, or is no more."""
+    rows = [
+        (one.operator, one.state, bytes_text(int(one.content_bytes)),
+         bytes_text(int(one.after_bytes)), f"{one.ratio:.2f}",
+         f"{bytes_text(int(one.content_bytes / one.seconds))}/s" if one.seconds else "")
+        for one in done.states
+    ]  # fmt: skip
+    columns = ("operator", "state", "content", "stored", "ratio", "speed")
+    return {
+        "savepoint": dg.MetadataValue.path(done.path),
+        "compression": done.compression,
+        "content (bytes)": int(sum(one.content_bytes for one in done.states)),
+        "stored (bytes)": int(sum(one.after_bytes for one in done.states)),
+        "states": dg.MetadataValue.md(_markdown(columns, rows)),
+    }
+
+
+def _operator_states(operator: OperatorRecord) -> Iterable[tuple[int, OperatorStateRecord]]:
+    versions = {table.path: table.version for table in operator.tables}
+    return [(versions[state.table], state) for state in operator.operator_states]
+
+
+def _preview(lake: Lake, operators: list[OperatorRecord]) -> str:
+    """A few rows of every table."""
+    parts = []
+    for operator in operators:
+        ids = {state.name: index for index, state in enumerate(operator.states)}
+        keyed = {state.table for state in operator.states}
+        for state in operator.operator_states:
+            (table,) = (one for one in operator.tables if one.path == state.table)
+            batch = read_operator_rows(lake.location, state, table.units[:1])
+            parts.append(f"**{state.table}**\n\n{_first_rows(batch)}")
+        for table in operator.tables:
+            if not table.units or table.path not in keyed:
+                continue
+            unit = table.units[0]
+            reader = table_rows(lake.location, operator, table, ids)
+            parts += [
+                f"**{table.path}** ({rows.name})\n\n{_first_rows(rows.batch)}"
+                for rows in reader.read(KeyGroupRange(unit.first, unit.last))
+            ]
+    return "\n\n".join(parts)
+
+
+def _first_rows(batch: pa.RecordBatch) -> str:
+    names = [name for name in batch.schema.names if not name.startswith("raw_")]
+    shown = batch.select(names).slice(0, PREVIEW_ROWS).to_pylist()
+    return _markdown(names, [[_cell(value) for value in row.values()] for row in shown])
+
+
+def _cell(value: Any) -> str:
+    held = plain(value)
+    text = held if isinstance(held, str) else json.dumps(held, ensure_ascii=False)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
+    """Of a plan."""
+    found: Metadata = {}
+    for plan in plans:
+        rows = [
+            (
+                one.subtask,
+                f"{one.first}-{one.last}",
+                f"{one.entries:,}",
+                bytes_text(one.state_bytes),
+                bytes_text(one.moved_bytes),
+            )
+            for one in plan.subtasks[:SHOWN_SUBTASKS]
+        ]
+        columns = ("subtask", "key groups", "entries", "bytes", "from other subtasks")
+        found[f"{plan.operator}: subtasks"] = dg.MetadataValue.md(_markdown(columns, rows))
+        found[f"{plan.operator}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
+        found[f"{plan.operator}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
+        found[f"{plan.operator}: skew"] = float(np.round(plan.skew, 4))
+    return found
+
+
+def export_metadata(done: ExportResult) -> Metadata:
+    """Of an export."""
+    return {
+        "savepoint": dg.MetadataValue.path(done.path),
+        "_metadata version": done.metadata_version,
+        "files": done.files,
+        "size (bytes)": done.size,
+        "restore it with": f"flink run -s {done.path} ...",
+    }
+
+
+def outcome_metadata(done: Outcome) -> Metadata:
+    """Of a migration."""
+    return {
+        "outcome": done.outcome,
+        "made": done.made,
+        "values migrated": done.entries,
+        "why": done.why or "the types are the same",
+    }
+
+
+def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
+    """Of a compatibility check."""
+    rows = [
+        (one.operator, one.state or "(key)", one.result.verdict.text,
+         "<br>".join(str(reason) for reason in one.result.reasons))
+        for one in verdicts
+    ]  # fmt: skip
+    columns = ("operator", "state", "verdict", "why")
+    return {"verdicts": dg.MetadataValue.md(_markdown(columns, rows))}
+
+
+def verification_metadata(done: Verification) -> Metadata:
+    """Of a savepoint that was restored elsewhere."""
+    return {
+        "entries restored": done.entries,
+        "state restored (bytes)": done.size,
+        "faults": dg.MetadataValue.md("\n".join(f"- {one}" for one in done.faults) or "none"),
+    }
+
+
+def log_migration_metadata(done: Iterable[TaskMigration]) -> Metadata:
+    """Of a checkpoint log's migration."""
+    listed = list(done)
+    counts = Counter(one.outcome for one in listed)
+    rows = [(one.task, one.outcome, one.checkpoint, one.why) for one in listed]
+    columns = ("task", "outcome", "checkpoint", "why")
+    return {**counts, "tasks": dg.MetadataValue.md(_markdown(columns, rows))}
+
+
+def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
+    """Of what commits cost.
+
+    Args:
+        reports: In their order.
+        now: In milliseconds since 1970.
+    """
+    listed = list(reports)
+    found: Metadata = dict(total(listed))
+    if not listed:
+        return found
+    times = sorted({one.reported_at for one in listed})
+    together = {at: total(one for one in listed if one.reported_at == at) for at in times}
+    counts = {name: [together[at][name] for at in times] for name in found}
+    hours = [(at - now) / 3_600_000 for at in times]
+    found["over time"] = dg.MetadataValue.md(commit_chart(hours, counts, "commits"))
+    tasks = sorted({one.task for one in listed})
+    columns = ("task", "commits", "skipped", "blocked", "snapshot ms", "upload ms", "sent", "saved")
+    rows = []
+    for task in tasks:
+        sums = total(one for one in listed if one.task == task)
+        names = ("commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms")
+        sizes = (bytes_text(sums[name]) for name in ("bytes_sent", "bytes_saved"))
+        rows.append((task, *(f"{sums[name]:,}" for name in names), *sizes))
+    found["tasks"] = dg.MetadataValue.md(_markdown(columns, rows))
+    return found
+
+
+def run_metadata(done: RunResult) -> Metadata:
+    """Of a run of process functions."""
+    return {
+        "run": done.run,
+        "records in": done.records,
+        "rows out": done.rows,
+        "snapshot": done.snapshot_id or "none: nothing was new",
+        "begun before": done.resumed,
+        **({} if done.watermark is None else {"watermark": done.watermark}),
+    }
+
+
+def findings_metadata(findings: Iterable[Finding]) -> Metadata:
+    """Of a check of legality."""
+    rows = [
+        (one.severity.value, one.rule, one.operator, one.state, f"{one.problem}; {one.remedy}")
+        for one in findings
+    ]
+    columns = ("severity", "rule", "operator", "state", "what")
+    return {"findings": dg.MetadataValue.md(_markdown(columns, rows) if rows else "none")}
+
+
+def _markdown(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    names = list(columns)
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)

@@ -1,0 +1,224 @@
+"""Ops: steps that need no assets, for jobs of a user's own."""
+
+import dagster as dg
+from pydantic import Field
+
+from pipelines.flink_conf import compression_of
+from pipelines.lake.commits.commit_measures import CommitReports, total
+from pipelines.lake.verify.legality import load_runnable
+from pipelines.operations.verified_savepoints import (
+    keep_savepoints,
+    take_savepoint,
+    verify_savepoint,
+)
+from pipelines.orchestration.metadata import (
+    commits_metadata,
+    compression_metadata,
+    export_metadata,
+    run_metadata,
+    verification_metadata,
+)
+from pipelines.orchestration.resources import Locations
+from pipelines.runtime import RunOptions, run_job
+from state_core.checks.legality import check_job
+from state_core.commit.records.clocks import now_millis
+from state_core.files.filesystem import Directory
+from state_core.formats.rewriting.recompression import recompress_snapshot
+
+__all__ = [
+    "CommitsConfig",
+    "CompressionConfig",
+    "KeepConfig",
+    "ProcessConfig",
+    "SavepointConfig",
+    "check_declarations",
+    "compress",
+    "export_savepoint",
+    "keep_exports",
+    "report_commits",
+    "restore_elsewhere",
+    "run_functions",
+]
+
+
+class CompressionConfig(dg.Config):
+    """What is to be rewritten.
+
+    Attributes:
+        savepoint: A canonical savepoint.
+        to: The new one's directory, not there yet.
+        compression: `snappy` or `none`; Snappy if nothing else is said.
+        flink_conf: Flink's own words: `execution.checkpointing.snapshot-compression`.
+    """
+
+    savepoint: str
+    to: str
+    compression: str | None = None
+    flink_conf: dict[str, str] = Field(default_factory=dict)
+
+
+@dg.op
+def compress(context: dg.OpExecutionContext, config: CompressionConfig) -> str:
+    """Write a savepoint again with another compression: its path."""
+    wanted = compression_of(config.flink_conf, config.compression) or "snappy"
+    done = recompress_snapshot(config.savepoint, config.to, wanted)
+    context.add_output_metadata(compression_metadata(done))
+    return done.path
+
+
+class ProcessConfig(dg.Config):
+    """Which job of process functions is run, and how.
+
+    Attributes:
+        job: `MODULE:JOB` or `FILE.py:JOB`; by default the resource's declared job.
+        parallelism: Of its operators; as before, if not given.
+        backend: `heap` or `rocksdb`.
+        engine: `auto`, `spark` or `local`.
+        restore: The snapshot that the very first run begins with.
+        blobs: A blob store that state goes to as well; none by default.
+        restore_from: `lake`, or `blob_store`: where the state of the run before is taken from.
+        always: Whether to run without new input too.
+    """
+
+    job: str = ""
+    parallelism: int | None = None
+    backend: str = "heap"
+    engine: str = "auto"
+    restore: str = ""
+    blobs: str = ""
+    restore_from: str = "lake"
+    always: bool = False
+
+
+@dg.op
+def check_declarations(
+    context: dg.OpExecutionContext, config: ProcessConfig, locations: Locations
+) -> str:
+    """Hold a job against the rules of legality, before anything runs: its name."""
+    named = config.job or locations.declared_job
+    findings = check_job(load_runnable(named).declaration())
+    context.add_output_metadata({"findings": len(findings)})
+    if findings:
+        raise dg.Failure(
+            f"{named} declares what is not legal",
+            metadata={"faults": "\n".join(map(str, findings))},
+        )
+    return named
+
+
+@dg.op
+def run_functions(
+    context: dg.OpExecutionContext, config: ProcessConfig, locations: Locations, named: str
+) -> str:
+    """Run the job over what its sources got since its last run: the snapshot of its state."""
+    options = RunOptions(
+        config.parallelism, config.backend, config.engine, config.restore,
+        blobs=config.blobs, restore_from=config.restore_from, always=config.always,
+    )  # fmt: skip
+    done = run_job(load_runnable(named), locations.open_lake(), options)
+    context.add_output_metadata(run_metadata(done))
+    return done.snapshot_id
+
+
+class SavepointConfig(dg.Config):
+    """How a savepoint is taken and verified.
+
+    Attributes:
+        parallelism: Of its operators; as before, if not given.
+        engine: `auto`, `spark` or `local`.
+    """
+
+    parallelism: int | None = None
+    engine: str = "auto"
+
+
+class KeepConfig(dg.Config):
+    """What stays of the savepoints.
+
+    Attributes:
+        keep: How many verified ones.
+    """
+
+    keep: int = Field(default=7, ge=1)
+
+
+class CommitsConfig(dg.Config):
+    """What is told of commits, and what is alarming.
+
+    Attributes:
+        job: Whose commits; the resource's by default.
+        hours: How far to look back.
+        max_blocked: So many commits may have held up processing.
+        max_skipped: So many may have been skipped, as the one before was under way.
+    """
+
+    job: str = ""
+    hours: float = 24.0
+    max_blocked: int = 0
+    max_skipped: int = 10
+
+
+@dg.op(out={"savepoint": dg.Out(str), "snapshot": dg.Out(str)})
+def export_savepoint(
+    context: dg.OpExecutionContext, config: SavepointConfig, locations: Locations
+) -> tuple[str, str]:
+    """Export the newest snapshot of the job: the savepoint, and the snapshot's id."""
+    record, done = take_savepoint(
+        locations.open_lake(),
+        locations.job_name,
+        locations.exports_location,
+        parallelism=config.parallelism,
+        engine=config.engine,
+    )
+    context.add_output_metadata(export_metadata(done), output_name="savepoint")
+    return done.path, record.snapshot_id
+
+
+@dg.op
+def restore_elsewhere(
+    context: dg.OpExecutionContext,
+    config: SavepointConfig,
+    locations: Locations,
+    savepoint: str,
+    snapshot: str,
+) -> str:
+    """Check the savepoint and restore it into a lake of its own; fails on the least fault."""
+    lake = locations.open_lake()
+    record = lake.snapshot(locations.job_name, snapshot)
+    done = verify_savepoint(lake, record, savepoint, config.engine)
+    metadata = verification_metadata(done)
+    if done.faults:
+        raise dg.Failure(f"{savepoint} is not to be relied on", metadata=metadata)
+    context.add_output_metadata(metadata)
+    return savepoint
+
+
+@dg.op
+def keep_exports(
+    context: dg.OpExecutionContext, config: KeepConfig, locations: Locations, savepoint: str
+) -> list[str]:
+    """Remove all but the last verified savepoints: those that stay."""
+    kept, gone = keep_savepoints(locations.exports_location, locations.job_name, config.keep)
+    context.add_output_metadata(
+        {"newest": dg.MetadataValue.path(savepoint), "kept": len(kept), "removed": gone}
+    )
+    return kept
+
+
+@dg.op
+def report_commits(
+    context: dg.OpExecutionContext, config: CommitsConfig, locations: Locations
+) -> dict[str, int]:
+    """Show what commits cost; fails if they were skipped or held up processing too often."""
+    now = now_millis()
+    job = config.job or locations.job_name
+    reports = CommitReports(Directory(locations.open_lake().location), job)
+    found = reports.read(now - int(config.hours * 3_600_000))
+    counts, metadata = total(found), commits_metadata(found, now)
+    limits = {"commits_blocked": config.max_blocked, "commits_skipped": config.max_skipped}
+    over = [f"{name}: {counts[name]}, at most {at}" for name, at in limits.items()
+            if counts[name] > at]  # fmt: skip
+    if over:
+        raise dg.Failure("; ".join(over), metadata=metadata)
+    context.add_output_metadata(metadata)
+    return counts

@@ -1,0 +1,86 @@
+"""Where things are: the savepoints that come in, the lake, and the exports that go out."""
+
+import os
+
+import dagster as dg
+
+from pipelines.lake.catalog.catalog import Lake
+
+__all__ = ["Locations"]
+
+DEFAULTS = {
+    "STATELAKE_SAVEPOINTS": "savepoints",
+    "STATELAKE_LAKE": "lake",
+    "STATELAKE_EXPORTS": "exports",
+    "STATELAKE_JOB": "job",
+    "STATELAKE_AGAINST": "",
+    "STATELAKE_DECLARED": "",
+    "STATELAKE_CHECKPOINTS": "checkpoints",
+}
+
+
+class Locations(dg.ConfigurableResource[None]):
+    """Paths or URIs. What is left empty comes from the environment when a run needs it.
+
+    Attributes:
+        savepoints: A directory of savepoints, each in a directory of its own
+            (`STATELAKE_SAVEPOINTS`).
+        lake: The lake (`STATELAKE_LAKE`).
+        exports: Where exported savepoints go (`STATELAKE_EXPORTS`).
+        job: The job's name in the lake (`STATELAKE_JOB`).
+        against: What snapshots are checked against: a savepoint of the job that is to restore
+            them, or a file that says what states become (`STATELAKE_AGAINST`).
+        declared: The job that is to restore them, as it declares its states: `MODULE:JOB`
+            (`STATELAKE_DECLARED`).
+        checkpoints: A directory of checkpoint logs, each in a directory of its own
+            (`STATELAKE_CHECKPOINTS`).
+    """
+
+    savepoints: str = ""
+    lake: str = ""
+    exports: str = ""
+    job: str = ""
+    against: str = ""
+    declared: str = ""
+    checkpoints: str = ""
+
+    def _given(self, value: str, variable: str) -> str:
+        return value or os.environ.get(variable, DEFAULTS[variable])
+
+    @property
+    def savepoints_location(self) -> str:
+        """The directory of savepoints."""
+        return self._given(self.savepoints, "STATELAKE_SAVEPOINTS")
+
+    @property
+    def exports_location(self) -> str:
+        """Where exports go."""
+        return self._given(self.exports, "STATELAKE_EXPORTS")
+
+    @property
+    def job_name(self) -> str:
+        """The job's name in the lake."""
+        return self._given(self.job, "STATELAKE_JOB")
+
+    @property
+    def against_location(self) -> str:
+        """What snapshots are checked against; empty if nothing is."""
+        return self._given(self.against, "STATELAKE_AGAINST")
+
+    @property
+    def declared_job(self) -> str:
+        """The job that declares its states; empty if none is named."""
+        return self._given(self.declared, "STATELAKE_DECLARED")
+
+    def checkpoint_log(self, name: str) -> str:
+        """The checkpoint log of that name."""
+        location = self._given(self.checkpoints, "STATELAKE_CHECKPOINTS")
+        return f"{location.rstrip('/')}/{name}"
+
+    def open_lake(self) -> Lake:
+        """The lake."""
+        return Lake(self._given(self.lake, "STATELAKE_LAKE"))
+
+    def savepoint(self, name: str) -> str:
+        """The savepoint of that name."""
+        return f"{self.savepoints_location.rstrip('/')}/{name}"

@@ -1,0 +1,143 @@
+"""The heap backend: working state in memory, snapshots by reference.
+
+Source: `HeapKeyedStateBackend`, `HeapKeyedStateBackendBuilder`, `HeapSnapshotResources`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from state_core.backends.backend import BackendParts, KeyedStateBackend
+from state_core.backends.heap.checkpoints import (
+    FrozenState,
+    HeapCheckpointStrategy,
+    HeapResources,
+)
+from state_core.backends.heap.tables import (
+    HeapListTable,
+    HeapMapTable,
+    HeapValueTable,
+    SnapshotVersions,
+)
+from state_core.backends.states.configuration import BackendConfiguration
+from state_core.backends.states.registry import StateRegistry
+from state_core.backends.states.savepoints import SavepointStrategy
+from state_core.backends.states.snapshots import SnapshotRun
+from state_core.backends.states.tables import Table, ValueTable, entries_of
+from state_core.backends.states.timer_queues import HeapTimerQueue
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.meta_info import KeyedHeader
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import StateKind
+
+__all__ = ["HeapStorage", "heap_backend"]
+
+HeapTable: TypeAlias = "HeapValueTable | HeapListTable | HeapMapTable"
+
+
+class HeapStorage:
+    """The tables of one backend, and the versions of their snapshots.
+
+    Args:
+        key_groups: Those of this subtask.
+    """
+
+    def __init__(self, key_groups: KeyGroupRange) -> None:
+        self.key_groups = key_groups
+        self.versions = SnapshotVersions()
+        self.tables: dict[str, HeapTable] = {}
+
+    def create_table(self, name: str, layout: KeyedLayout) -> Table:
+        """A table in memory."""
+        table: HeapTable
+        if layout.kind is StateKind.MAP:
+            table = HeapMapTable(self.versions, self.key_groups, layout)
+        elif layout.kind is StateKind.LIST:
+            table = HeapListTable(self.versions, self.key_groups)
+        else:
+            table = HeapValueTable(self.versions, self.key_groups)
+        self.tables[name] = table
+        return table
+
+    def create_queue(self, table: ValueTable) -> HeapTimerQueue:
+        """A queue over a table of timers."""
+        return HeapTimerQueue(table, self.key_groups)
+
+    def full_snapshot(self, registry: StateRegistry) -> HeapResources:
+        """All tables as they are now."""
+        version = self.versions.take()
+        frozen = [
+            FrozenState(state.layout, self.tables[name].chunks, self.tables[name].freeze())
+            for name, state in registry.states.items()
+        ]
+        return _HeapResources(
+            registry.header, self.versions, version, self.key_groups.first, frozen
+        )
+
+    def close(self) -> None:
+        """Nothing is held outside memory."""
+
+
+class _HeapResources:
+    """Dictionaries that nobody changes while this has them."""
+
+    def __init__(
+        self,
+        header: KeyedHeader,
+        versions: SnapshotVersions,
+        version: int,
+        first: int,
+        frozen: Sequence[FrozenState],
+    ) -> None:
+        self.header = header
+        self.versions = versions
+        self.version = version
+        self.first = first
+        self.frozen = frozen
+
+    def iterators(self) -> Sequence[_HeapIterator]:
+        """One a state."""
+        return [
+            _HeapIterator(state_id, self.first, state) for state_id, state in enumerate(self.frozen)
+        ]
+
+    def release(self) -> None:
+        """Let the dictionaries go."""
+        self.frozen = []
+        self.versions.release(self.version)
+
+
+@dataclass(frozen=True)
+class _HeapIterator:
+    """Serves a state's dictionaries, a key group at a time."""
+
+    state_id: int
+    first: int
+    state: FrozenState
+
+    def __iter__(self) -> Iterator[SnapshotRun]:
+        for group, held in enumerate(self.state.groups, self.first):
+            for keys, values in self.state.chunks(held):
+                if keys:
+                    entries = entries_of(self.state_id, group, keys, values)
+                    yield SnapshotRun(group, self.state_id, entries)
+
+
+def heap_backend(configuration: BackendConfiguration) -> KeyedStateBackend:
+    """A backend whose working state lies in memory.
+
+    Its checkpoints are whole, too, in the form that Flink's heap backend has for itself.
+    """
+    storage = HeapStorage(configuration.key_groups)
+    registry = configuration.registry(storage)
+
+    def prepare() -> HeapResources:
+        return storage.full_snapshot(registry)
+
+    key_groups, compressed = configuration.key_groups, configuration.compressed
+    savepoints = SavepointStrategy(prepare, key_groups, configuration.prefix, compressed=compressed)
+    checkpoints = HeapCheckpointStrategy(prepare, key_groups, savepoints, compressed=compressed)
+    parts = BackendParts(registry, storage, savepoints, checkpoints)
+    return KeyedStateBackend(configuration, parts)

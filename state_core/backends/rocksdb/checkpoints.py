@@ -1,0 +1,194 @@
+"""Incremental checkpoints of RocksDB: its files, of which most were copied before.
+
+In the synchronous part RocksDB writes its buffers and links all files it consists of into a
+directory. What an SST file holds never changes, so one that the last complete checkpoint has is
+named again; the others are copied to where checkpoints share files, everything else to the
+checkpoint's own directory. A meta file holds the header.
+
+Source: `RocksIncrementalSnapshotStrategy`, `RocksDBStateUploader` in
+`org.apache.flink.state.rocksdb`.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from rocksdict import Checkpoint
+
+from state_core.backends.rocksdb.tables import Database
+from state_core.backends.states.registry import StateRegistry
+from state_core.backends.states.snapshots import SnapshotTarget
+from state_core.files.filesystem import ByteSource, Directory, FileSource
+from state_core.files.wire import DataOutput
+from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
+from state_core.model.handles import (
+    FileHandle,
+    IncrementalHandle,
+    KeyGroupRange,
+    RelativeHandle,
+    StreamHandle,
+)
+
+__all__ = ["IncrementalStrategy", "copy_into"]
+
+SHARED_SUFFIX = ".sst"
+OWN_FILE = "rocksdict-config.json"
+BLOCK_BYTES = 8 << 20
+
+
+class _Storage(Protocol):
+    """What a strategy asks of the storage."""
+
+    directory: Path
+    database: Database
+    backend_id: str
+    restored: IncrementalHandle | None
+
+    def flush(self) -> None:
+        """Write what is still in memory."""
+
+
+class _LinkedFiles:
+    """The files as they were, in a directory of their own."""
+
+    def __init__(self, header: KeyedHeader, directory: Path, base: dict[str, str]) -> None:
+        self.header = header
+        self.directory = directory
+        self.base = base
+
+    def release(self) -> None:
+        """Remove the links."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class IncrementalStrategy:
+    """Writes what the last complete checkpoint does not have.
+
+    Args:
+        storage: The instance.
+        registry: The states.
+        key_groups: Those of this subtask.
+    """
+
+    def __init__(
+        self, storage: _Storage, registry: StateRegistry, key_groups: KeyGroupRange
+    ) -> None:
+        self.storage = storage
+        self.registry = registry
+        self.key_groups = key_groups
+        # per checkpoint, where its SST files are: local name to shared name
+        self._taken: dict[int, dict[str, str]] = {}
+        self._complete = -1
+
+    def sync_prepare_resources(self, checkpoint_id: int) -> _LinkedFiles:
+        """Link all files."""
+        self.storage.flush()
+        directory = self.storage.directory / f"chk-{checkpoint_id}-{uuid.uuid4().hex[:8]}"
+        Checkpoint(self.storage.database.database).create_checkpoint(str(directory))
+        return _LinkedFiles(self.registry.header, directory, self._base())
+
+    def _base(self) -> dict[str, str]:
+        """The SST files that later checkpoints can count on."""
+        if self._complete < 0 and self.storage.restored is not None:
+            return {
+                name: posixpath.basename(stream.uri)
+                for name, stream in self.storage.restored.shared
+                if isinstance(stream, FileHandle)
+            }
+        return self._taken.get(self._complete, {})
+
+    def async_snapshot(
+        self, resources: _LinkedFiles, target: SnapshotTarget
+    ) -> IncrementalHandle | None:
+        """Copy files, and say where they are."""
+        header = resources.header
+        if not header.states:
+            return None
+        copied = 0
+        taken: dict[str, str] = {}
+        shared: list[tuple[str, StreamHandle | None]] = []
+        private: list[tuple[str, StreamHandle | None]] = []
+        for path in sorted(resources.directory.iterdir()):
+            size = path.stat().st_size
+            if path.name == OWN_FILE:
+                continue
+            if path.suffix != SHARED_SUFFIX or target.shared is None:
+                name = _upload(path, target.directory)
+                private.append((path.name, RelativeHandle(name, size)))
+                copied += size
+                continue
+            known = resources.base.get(path.name)
+            if known is None or not target.shared.is_file(known):
+                known = _upload(path, target.shared)
+                copied += size
+            taken[path.name] = known
+            shared.append((path.name, FileHandle(_uri(target.shared, known), size)))
+        out = DataOutput()
+        write_keyed_header(header, out)
+        meta = str(uuid.uuid4())
+        with target.directory.open_output(meta) as file:
+            file.write(out.to_bytes())
+        self._taken[target.checkpoint_id] = taken
+        return IncrementalHandle(
+            target.checkpoint_id,
+            self.storage.backend_id,
+            self.key_groups.first,
+            len(self.key_groups),
+            RelativeHandle(meta, len(out)),
+            tuple(shared),
+            tuple(private),
+            copied + len(out),
+            str(uuid.uuid4()),
+        )
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Later checkpoints build on this one."""
+        if checkpoint_id in self._taken and checkpoint_id > self._complete:
+            self._complete = checkpoint_id
+            self._taken = {one: files for one, files in self._taken.items() if one >= checkpoint_id}
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """None may build on it."""
+        self._taken.pop(checkpoint_id, None)
+
+
+def _uri(directory: Directory, name: str) -> str:
+    return f"file:{directory.full(name)}" if directory.local else f"{directory.uri}/{name}"
+
+
+def _upload(path: Path, directory: Directory) -> str:
+    """Put a file of RocksDB's where a checkpoint has it: linked, or copied; its name there."""
+    name = str(uuid.uuid4())
+    directory.create()
+    if directory.local and path.suffix == SHARED_SUFFIX:
+        try:
+            os.link(path, directory.full(name))
+        except OSError:  # another file system
+            shutil.copyfile(path, directory.full(name))
+        return name
+    with path.open("rb") as source, directory.open_output(name) as file:
+        shutil.copyfileobj(source, file, BLOCK_BYTES)
+    return name
+
+
+def copy_into(target: Path, source: ByteSource) -> None:
+    """Put a checkpoint's file where RocksDB works: linked if it never changes, or copied."""
+    if isinstance(source, FileSource) and source.directory.local and source.start == 0:
+        path = source.directory.full(source.path)
+        if target.suffix == SHARED_SUFFIX and Path(path).stat().st_size == source.size:
+            try:
+                os.link(path, target)
+            except OSError:  # another file system
+                shutil.copyfile(path, target)
+            return
+    with target.open("wb") as file:
+        for at in range(0, source.size, BLOCK_BYTES):
+            block: Any = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
+            source.read_into(at, block)
+            file.write(block.data)

@@ -1,0 +1,386 @@
+"""Tables in RocksDB: a column family a state, keys exactly as Flink's.
+
+A key is the key group's number, then key, namespace and a map's user key as in the unified format,
+so a key group is a range of keys and a snapshot is a scan. Lists are one value a key; elements
+that are appended wait in memory until the list is read, a snapshot is taken, or too many wait:
+RocksDB's merge, which Flink has for this, is not within Python's reach.
+
+Source: `AbstractRocksDBState`, `RocksDBListState`, `RocksDBMapState` in
+`org.apache.flink.state.rocksdb`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from rocksdict import ReadOptions, WriteBatch, WriteOptions
+
+from state_core.backends.states.keys import namespace_ends
+from state_core.backends.states.tables import DELIMITER, cut_pieces, entries_of, within
+from state_core.errors import CorruptSnapshotError
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries
+
+__all__ = [
+    "Database",
+    "RocksDBListTable",
+    "RocksDBMapTable",
+    "RocksDBValueTable",
+    "View",
+    "scan_group",
+    "scanned_entries",
+]
+
+SCAN_ROWS = 1 << 13
+PENDING_BYTES = 8 << 20
+PENDING_COST = 100  # of an element beside its bytes
+
+
+class Database:
+    """What tables share: the instance, and how key groups are written.
+
+    Args:
+        database: The instance, opened for raw bytes.
+        key_groups: Those of this subtask.
+        prefix: Bytes of the key-group prefix.
+    """
+
+    def __init__(self, database: Any, key_groups: KeyGroupRange, prefix: int) -> None:
+        self.database = database
+        self.key_groups = key_groups
+        self.prefix = prefix
+        self.first = key_groups.first
+        groups = range(key_groups.first, key_groups.last + 1)
+        self.heads = [group.to_bytes(prefix, "big") for group in groups]
+        writing: Any = WriteOptions()
+        writing.disable_wal = True  # what a crash leaves behind is restored of a snapshot
+        self.writing = writing
+
+    def head(self, group: int) -> bytes:
+        """What all keys of a key group begin with."""
+        return self.heads[group - self.first]
+
+    def write(self, batch: Any) -> None:
+        """Write a batch."""
+        self.database.write(batch, self.writing)
+
+
+def scan_group(
+    family: Any, head: bytes, rows: int = SCAN_ROWS
+) -> Iterator[list[tuple[bytes, bytes]]]:
+    """All keys and values that begin with some bytes, as they are now, many at a time.
+
+    Args:
+        family: A column family.
+        head: The bytes; a key group's, or a map's.
+        rows: How many at a time.
+
+    Raises:
+        CorruptSnapshotError: RocksDB can't read its files.
+    """
+    options = ReadOptions()
+    options.set_iterate_upper_bound(_successor(head))
+    items = family.items(from_key=head, read_opt=options)
+    return _pieces(items, family.iter(read_opt=options), head, rows, options)
+
+
+class View:
+    """A column family as it is now, to be read once.
+
+    It is an iterator, which sees nothing of what is written behind it. RocksDB's snapshots do not
+    serve here: of `rocksdict` 0.3.29, values that are got one by one are those of the snapshot,
+    but what its iterators give is not.
+
+    Args:
+        family: The column family.
+        first: The least key that is wanted.
+    """
+
+    def __init__(self, family: Any, first: bytes) -> None:
+        self.first = first
+        self.items = family.items(from_key=first)
+        self.again = family.iter()
+
+    def pieces(self, prefix: int) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
+        """All keys and values, many at a time, of one key group each.
+
+        Args:
+            prefix: Bytes of the key-group prefix.
+
+        Raises:
+            CorruptSnapshotError: RocksDB can't read its files.
+        """
+        for piece in _pieces(self.items, self.again, self.first, SCAN_ROWS):
+            at = 0
+            while at < len(piece):
+                head = piece[at][0][:prefix]
+                behind = len(piece)
+                if piece[-1][0][:prefix] != head:
+                    behind = bisect_left(piece, (_successor(head),), at)
+                yield int.from_bytes(head, "big"), piece[at:behind]
+                at = behind
+
+
+def _pieces(
+    items: Any, again: Any, first: bytes, rows: int, options: Any = None
+) -> Iterator[list[tuple[bytes, bytes]]]:
+    """What an iterator gives, many at a time.
+
+    Args:
+        items: The iterator.
+        again: Another over the same.
+        first: The least key.
+        rows: How many at a time.
+        options: What both were made with: the bound is read out of it as long as they live.
+    """
+    last = first
+    while piece := list(islice(items, rows)):
+        last = piece[-1][0]
+        yield piece
+        if len(piece) < rows:
+            break
+    # items just end where a block can't be read: go there again, and ask
+    again.seek(last)
+    if again.valid() and again.key() == last:
+        again.next()
+    del options  # from here on nobody reads the bound any more
+    try:
+        again.status()
+    except Exception as error:
+        raise CorruptSnapshotError(
+            f"RocksDB can't read its working files ({error})", remedy="restore the last checkpoint"
+        ) from error
+
+
+def _successor(head: bytes) -> bytes:
+    """The least bytes that are behind all that begin with `head`."""
+    kept = head.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1])
+
+
+class _RocksDBTable:
+    """One column family."""
+
+    def __init__(self, database: Database, family: Any, handle: Any) -> None:
+        self.database = database
+        self.family = family
+        self.handle = handle
+        self.family.set_write_options(database.writing)
+
+    def flush(self) -> None:
+        """Write what waits in memory."""
+
+    def close(self) -> None:
+        """Let RocksDB go, which ends only when nobody has a column family of it."""
+        self.family = self.handle = None
+
+    def freeze(self) -> View:
+        """A view of the column family as it is now."""
+        self.flush()
+        return View(self.family, self.database.heads[0])
+
+    def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
+        """The entries of a key group."""
+        self.flush()
+        prefix = self.database.prefix
+        for piece in scan_group(self.family, self.database.head(group)):
+            for key, value in piece:
+                yield key[prefix:], value
+
+    def load(self, entries: Entries) -> None:
+        """Put many entries."""
+        entries = within(entries, self.database.key_groups)
+        data = entries.data.tobytes()
+        heads, first, batch = self.database.heads, self.database.first, WriteBatch(raw_mode=True)
+        keys = cut_pieces(data, entries.key_start.tolist(), entries.key_end.tolist())
+        values = cut_pieces(data, entries.value_start.tolist(), entries.value_end.tolist())
+        for group, key, value in zip(entries.group_of.tolist(), keys, values, strict=True):
+            batch.put(heads[group - first] + key, value, self.handle)
+        self.database.write(batch)
+
+
+class RocksDBValueTable(_RocksDBTable):
+    """One value a key."""
+
+    def get(self, group: int, key: bytes) -> bytes | None:
+        """What the key has."""
+        found: bytes | None = self.family.get(self.database.head(group) + key)
+        return found
+
+    def put(self, group: int, key: bytes, value: bytes) -> None:
+        """Let the key have this."""
+        self.family[self.database.head(group) + key] = value
+
+    def remove(self, group: int, key: bytes) -> None:
+        """Let the key have nothing."""
+        del self.family[self.database.head(group) + key]
+
+    def keys(self, group: int) -> Iterator[bytes]:
+        """The keys of a key group."""
+        for key, _ in self.items(group):
+            yield key
+
+    def first_keys(self, group: int, count: int) -> list[bytes]:
+        """The least keys of a key group."""
+        self.flush()
+        prefix = self.database.prefix
+        piece = next(scan_group(self.family, self.database.head(group), count), [])
+        return [key[prefix:] for key, _ in piece]
+
+    def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        """What many keys have."""
+        # one by one: RocksDB's own form for many is three times slower from Python
+        get, heads, first = self.family.get, self.database.heads, self.database.first
+        return [get(heads[group - first] + key) for group, key in zip(groups, keys, strict=True)]
+
+    def put_many(
+        self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> None:
+        """Let many keys have these, or nothing."""
+        heads, first, handle = self.database.heads, self.database.first, self.handle
+        batch = WriteBatch(raw_mode=True)
+        for group, key, value in zip(groups, keys, values, strict=True):
+            if value is None:
+                batch.delete(heads[group - first] + key, handle)
+            else:
+                batch.put(heads[group - first] + key, value, handle)
+        self.database.write(batch)
+
+
+class RocksDBListTable(RocksDBValueTable):
+    """One list a key."""
+
+    def __init__(self, database: Database, family: Any, handle: Any) -> None:
+        super().__init__(database, family, handle)
+        self._pending: dict[bytes, list[bytes]] = {}
+        self._waiting = 0
+
+    def append(self, group: int, key: bytes, elements: bytes) -> None:
+        """Put elements behind those that the key has."""
+        self._pending.setdefault(self.database.head(group) + key, []).append(elements)
+        self._waiting += len(elements) + PENDING_COST
+        if self._waiting > PENDING_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if not self._pending:
+            return
+        batch = WriteBatch(raw_mode=True)
+        for key, elements in self._pending.items():
+            batch.put(key, self._joined(key, elements), self.handle)
+        self.database.write(batch)
+        self._pending, self._waiting = {}, 0
+
+    def _joined(self, key: bytes, elements: list[bytes]) -> bytes:
+        held = self.family.get(key)
+        return DELIMITER.join(elements if held is None else [held, *elements])
+
+    def get(self, group: int, key: bytes) -> bytes | None:
+        """The elements."""
+        whole = self.database.head(group) + key
+        waiting = self._pending.pop(whole, None)
+        if waiting is None:
+            found: bytes | None = self.family.get(whole)
+            return found
+        joined = self.family[whole] = self._joined(whole, waiting)
+        return joined
+
+    def put(self, group: int, key: bytes, value: bytes) -> None:
+        """Let the key have these elements."""
+        self._pending.pop(self.database.head(group) + key, None)
+        super().put(group, key, value)
+
+    def remove(self, group: int, key: bytes) -> None:
+        """Let the key have nothing."""
+        self._pending.pop(self.database.head(group) + key, None)
+        super().remove(group, key)
+
+    def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        """What many keys have."""
+        self.flush()
+        return super().get_many(groups, keys)
+
+    def put_many(
+        self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> None:
+        """Let many keys have these, or nothing."""
+        self.flush()
+        super().put_many(groups, keys, values)
+
+
+class RocksDBMapTable(_RocksDBTable):
+    """A map's entries one by one, side by side.
+
+    Args:
+        database: What tables share.
+        family: The column family.
+        handle: Its handle, for batches.
+        layout: Says where in an entry's key the user key begins.
+    """
+
+    def __init__(self, database: Database, family: Any, handle: Any, layout: KeyedLayout) -> None:
+        super().__init__(database, family, handle)
+        self.layout = layout
+
+    def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
+        """What the user key has under the key."""
+        found: bytes | None = self.family.get(self.database.head(group) + key + user_key)
+        return found
+
+    def put(self, group: int, key: bytes, user_key: bytes, value: bytes) -> None:
+        """Let the user key have this."""
+        self.family[self.database.head(group) + key + user_key] = value
+
+    def remove(self, group: int, key: bytes, user_key: bytes) -> None:
+        """Let the user key have nothing."""
+        del self.family[self.database.head(group) + key + user_key]
+
+    def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All that the key has, as it is now."""
+        head = self.database.head(group) + key
+        pieces = scan_group(self.family, head)
+        return ((whole[len(head) :], value) for piece in pieces for whole, value in piece)
+
+    def is_empty(self, group: int, key: bytes) -> bool:
+        """Whether the key has nothing."""
+        return next(scan_group(self.family, self.database.head(group) + key, 1), None) is None
+
+    def clear(self, group: int, key: bytes) -> None:
+        """Let the key have nothing."""
+        batch = WriteBatch(raw_mode=True)
+        for piece in scan_group(self.family, self.database.head(group) + key):
+            for whole, _ in piece:
+                batch.delete(whole, self.handle)
+        self.database.write(batch)
+
+    def keys(self, group: int) -> Iterator[bytes]:
+        """The keys of a key group, each once."""
+        before = None
+        prefix = self.database.prefix
+        for piece in scan_group(self.family, self.database.head(group)):
+            entries = scanned_entries(0, group, piece, prefix)
+            ends = namespace_ends(self.layout, entries)
+            for (whole, _), length in zip(piece, (ends - entries.key_start).tolist(), strict=True):
+                key = whole[prefix : prefix + length]
+                if key != before:
+                    before = key
+                    yield key
+
+
+def scanned_entries(
+    state: int, group: int, piece: list[tuple[bytes, bytes]], prefix: int
+) -> Entries:
+    """Keys and values as they stand in RocksDB as entries of one state and key group."""
+    keys, values = zip(*piece, strict=True)
+    found = entries_of(state, group, list(keys), list(values))
+    starts = np.ascontiguousarray(found.key_start + prefix)
+    return Entries(
+        found.data, found.state_of, found.group_of, starts, found.key_end, found.value_start,
+        found.value_end, found.place,
+    )  # fmt: skip

@@ -1,0 +1,124 @@
+"""What a state is asked for by: its kind, name, types, functions, and time to live.
+
+A descriptor is what a declaration comes down to in a running job. Its types are written down, or
+snapshots of serializers; its functions are callable.
+
+Source: `org.apache.flink.api.common.state.StateDescriptor` and its kinds, `StateTtlConfig`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from state_core.declarations.functions import AggregateFunction
+from state_core.errors import DeclarationError
+from state_core.formats.layout.meta_info import StateMetaInfo
+from state_core.formats.writing.new_states import NewKeyedState, TypeOf
+from state_core.model.snapshot import StateKind
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+
+__all__ = ["StateDescriptor", "TimeToLive"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeToLive:
+    """How long a value lives, in milliseconds of the backend's clock.
+
+    Attributes:
+        millis: From its last access on.
+        on_read: Whether reading counts as access too (`OnReadAndWrite`).
+        return_expired: Whether what has expired is seen until it is gone
+            (`ReturnExpiredIfNotCleanedUp`).
+    """
+
+    millis: int
+    on_read: bool = False
+    return_expired: bool = False
+
+    def expired(self, last_access: int, now: int) -> bool:
+        """Whether a value of that age is dead."""
+        return last_access + self.millis <= now
+
+
+@dataclass(frozen=True)
+class StateDescriptor:
+    """One keyed state that a function uses.
+
+    Attributes:
+        name: Unique within the operator.
+        kind: What it is; timers have no descriptor.
+        value: The type of the value, a list's elements, a map's values, an accumulator.
+        user_key: The type of a map's keys.
+        ttl: How long values live; for ever by default.
+        reduce: Of a reducing state: two values as one.
+        aggregate: Of an aggregating state.
+    """
+
+    name: str
+    kind: StateKind
+    value: TypeOf
+    user_key: TypeOf = ""
+    ttl: TimeToLive | None = None
+    reduce: Callable[[Any, Any], Any] | None = None
+    aggregate: AggregateFunction | None = None
+
+    def __post_init__(self) -> None:
+        needs = {StateKind.REDUCING: self.reduce, StateKind.AGGREGATING: self.aggregate}
+        if self.kind is StateKind.TIMERS or needs.get(self.kind, self) is None:
+            raise DeclarationError(
+                f"{self.kind.value} state without its function"
+                if self.kind in needs
+                else "timers, which are no state of a user's",
+                place=f"state {self.name!r}",
+            )
+
+    @classmethod
+    def from_declaration(cls, declaration: Any) -> StateDescriptor:
+        """The descriptor of a declared keyed state.
+
+        Args:
+            declaration: One of `state_core.declarations`, of mode `NONE`.
+
+        Raises:
+            DeclarationError: It is no keyed state, or its function can't be found.
+        """
+        kind = declaration.kind
+        if declaration.redistribution_mode.value != "NONE":
+            raise DeclarationError(
+                f"{kind} state that is redistributed is no keyed state",
+                place=f"state {declaration.name!r}",
+            )
+        types = {
+            "map": ("value_type", "key_type"),
+            "aggregating": ("accumulator_type", ""),
+        }.get(kind, ("type", ""))
+        value, user_key = (getattr(declaration, one).snapshot() if one else "" for one in types)
+        ttl = None
+        if declaration.ttl is not None:
+            ttl = TimeToLive(
+                declaration.ttl.millis,
+                declaration.ttl.update_type.name == "ON_READ_AND_WRITE",
+                declaration.ttl.visibility.name == "RETURN_EXPIRED_IF_NOT_CLEANED_UP",
+            )
+        reduce = declaration.function.reduce_function() if kind == "reducing" else None
+        aggregate = declaration.function.aggregate_function() if kind == "aggregating" else None
+        return cls(declaration.name, StateKind(kind), value, user_key, ttl, reduce, aggregate)
+
+    def meta_info(self, key: TypeSerializerSnapshot, namespace: TypeOf) -> StateMetaInfo:
+        """What a snapshot says of it.
+
+        Raises:
+            EncodeError: A type is missing, or can't be understood.
+        """
+        made = NewKeyedState(
+            self.name,
+            (),
+            self.kind.value,
+            self.value,
+            self.user_key,
+            namespace,
+            self.ttl is not None,
+        )
+        return made.meta_info(key)

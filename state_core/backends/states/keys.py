@@ -1,0 +1,192 @@
+"""The current key, and the bytes that entries are kept under.
+
+Under one key group an entry's key is `key [length] namespace [length]`, as in the unified format;
+the lengths are there only where neither part is of fixed size. The bytes of the current key are
+made once, however many states are asked.
+
+Source: `org.apache.flink.runtime.state.SerializedCompositeKeyBuilder`, `InternalKeyContextImpl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from state_core.errors import KeyGroupError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.row_writer import trailer_sizes
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import Cursor, I64Array
+
+__all__ = [
+    "KeyContext",
+    "composite_key",
+    "key_group_of",
+    "key_parts",
+    "namespace_ends",
+    "runs_of_groups",
+    "split_key",
+]
+
+MASK = 0xFFFFFFFF
+LOCATED_KEYS = 1 << 14  # whose bytes are remembered: keys come again
+
+
+def key_group_of(code: int, max_parallelism: int) -> int:
+    """The key group of one Java hash code (`computeKeyGroupForKeyHash`)."""
+    code = code * 0xCC9E2D51 & MASK
+    code = (code << 15 | code >> 17) * 0x1B873593 & MASK
+    code = (code << 13 | code >> 19) & MASK
+    code = code * 5 + 0xE6546B64 & MASK
+    code ^= 4
+    code = (code ^ code >> 16) * 0x85EBCA6B & MASK
+    code = (code ^ code >> 13) * 0xC2B2AE35 & MASK
+    code ^= code >> 16
+    if code >> 31:
+        code = -code & MASK  # the least number stays what it is, and is none of a group's
+    return (0 if code >> 31 else code) % max_parallelism
+
+
+class KeyContext:
+    """The key that states are asked for.
+
+    Args:
+        serializer: The key's.
+        max_parallelism: The number of key groups.
+        key_groups: Those of this subtask.
+
+    Attributes:
+        key: The current key.
+        group: Its key group; -1 before there is a key.
+        encoded: Its bytes.
+    """
+
+    __slots__ = ("_by_bytes", "_located", "encoded", "group", "key", "key_groups",
+                 "max_parallelism", "serializer")  # fmt: skip
+
+    def __init__(
+        self, serializer: TypeSerializer, max_parallelism: int, key_groups: KeyGroupRange
+    ) -> None:
+        self.serializer = serializer
+        self.max_parallelism = max_parallelism
+        self.key_groups = key_groups
+        self.key: Any = None
+        self.group = -1
+        self.encoded = b""
+        self._located: dict[Any, tuple[int, bytes]] = {}
+        # the hash of Flink SQL's rows is that of their bytes
+        self._by_bytes = type(serializer).hash_code_at is not TypeSerializer.hash_code_at
+
+    def set(self, key: Any) -> None:
+        """Make a key the current one.
+
+        Raises:
+            KeyGroupError: It is null, belongs to another subtask, or its hash can't be derived.
+            EncodeError: It is not of the key's type.
+        """
+        group, encoded = self.locate(key)
+        self.key, self.group, self.encoded = key, group, encoded
+
+    def locate(self, key: Any) -> tuple[int, bytes]:
+        """A key's group and bytes.
+
+        Raises:
+            KeyGroupError: As `set` says.
+        """
+        plain = type(key) is str or type(key) is int  # no two of these are equal and unlike
+        if plain and (found := self._located.get(key)) is not None:
+            return found
+        if key is None:
+            raise KeyGroupError("the key is null", remedy="in Flink no key is")
+        out = DataOutput()
+        self.serializer.write(key, out)
+        encoded = out.to_bytes()
+        code = (
+            self.serializer.hash_code_at(DataInput(encoded, "key"))
+            if self._by_bytes
+            else self.serializer.hash_code(key)
+        )
+        group = key_group_of(code, self.max_parallelism)
+        if group not in self.key_groups:
+            raise KeyGroupError(
+                f"key {key!r} is in key group {group}, and this subtask has {self.key_groups}",
+                remedy="send every key to the subtask that owns its key group",
+            )
+        if plain:
+            if len(self._located) == LOCATED_KEYS:
+                self._located.clear()
+            self._located[key] = group, encoded
+        return group, encoded
+
+
+def composite_key(key: bytes, namespace: bytes, *, ambiguous: bool) -> bytes:
+    """A key and a namespace as an entry is kept under."""
+    if not ambiguous:
+        return key + namespace
+    return key + _trailer(len(key)) + namespace + _trailer(len(namespace))
+
+
+def _trailer(length: int) -> bytes:
+    return length.to_bytes(max(1, (length.bit_length() + 7) // 8), "little")
+
+
+def split_key(layout: KeyedLayout, composite: bytes) -> tuple[Any, Any]:
+    """Key and namespace of the bytes that an entry is kept under."""
+    source = DataInput(composite, "key")
+    found = []
+    for serializer in (layout.key, layout.namespace):
+        start = source.position
+        if serializer.self_delimiting:
+            found.append(serializer.read(source))
+        else:  # then the namespace is of fixed size
+            held = source.read_bytes(source.remaining - layout.namespace.wire_length)
+            found.append(serializer.read(DataInput(held, "key")))
+        if layout.ambiguous:
+            source.read_bytes(len(_trailer(source.position - start)))
+    return found[0], found[1]
+
+
+def key_parts(layout: KeyedLayout, entries: Entries) -> tuple[I64Array, I64Array, I64Array]:
+    """Where the key of each entry ends, its namespace begins, and ends.
+
+    A length may stand behind each; a map's user key follows the last.
+    """
+    key, namespace = layout.key.wire_length, layout.namespace.wire_length
+    if key > 0 and namespace > 0:
+        ends = entries.key_start + key
+        return ends, ends, ends + namespace
+    if namespace > 0 and layout.user_key is None:
+        ends = entries.key_end - namespace
+        return ends, ends, entries.key_end
+    cursor = Cursor(entries.data, entries.key_start.copy(), entries.key_end, entries.place)
+    found = []
+    for part in (layout.key, layout.namespace):
+        start = cursor.position.copy()
+        part.decode(cursor)
+        found += [start, cursor.position.copy()]
+        if layout.ambiguous:
+            cursor.position += trailer_sizes(cursor.position - start)
+    return found[1], found[2], found[3]
+
+
+def namespace_ends(layout: KeyedLayout, entries: Entries) -> I64Array:
+    """Where a map's user key begins in the key of each entry."""
+    if layout.user_key is None or layout.opaque_key:
+        return entries.key_end
+    _, starts, ends = key_parts(layout, entries)
+    return ends + trailer_sizes(ends - starts) if layout.ambiguous else ends
+
+
+def runs_of_groups(entries: Entries) -> Iterator[tuple[int, int, int]]:
+    """Key groups of entries with the rows from and to which they are."""
+    groups = entries.group_of
+    cuts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+    bounds = [0, *cuts.tolist(), len(groups)] if len(groups) else [0]
+    for start, end in pairwise(bounds):
+        yield int(groups[start]), start, end

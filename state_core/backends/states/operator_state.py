@@ -1,0 +1,358 @@
+"""Operator (non-keyed) state of one subtask: lists that are split or united, and broadcast maps.
+
+It is small, and lies in memory, as bytes; a snapshot copies references and writes the file that
+Flink writes. When a job restarts, `assign_operator_state` says which elements of which old subtask
+each new one gets, and the backend reads just those.
+
+Source: `DefaultOperatorStateBackend`, `PartitionableListState`, `HeapBroadcastState`,
+`StateAssignmentOperation` in `org.apache.flink.runtime`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from state_core.backends.states.registry import same_info
+from state_core.backends.states.snapshots import SnapshotTarget, SnapshotTask
+from state_core.backends.states.states import written
+from state_core.errors import EncodeError, IncompatibleError
+from state_core.files.wire import DataInput
+from state_core.formats.layout.meta_info import (
+    BackendStateType,
+    StateMetaInfo,
+)
+from state_core.formats.layout.state_compatibility import check_operator_state
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.operator_state.operator_file import (
+    CURRENT_VERSION,
+    OperatorFile,
+    OperatorHeader,
+    open_operator_file,
+)
+from state_core.formats.operator_state.operator_states import (
+    OperatorLayout,
+    encode_operator_file,
+    operator_layout,
+)
+from state_core.formats.writing.new_states import NewOperatorState, TypeOf
+from state_core.model.handles import OperatorHandle, RelativeHandle
+from state_core.model.redistribution import OperatorPart, plan_operator_state
+from state_core.serializers.composite.evolution import migrate_value
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.compatibility import Verdict
+
+__all__ = [
+    "AssignedElements",
+    "BroadcastState",
+    "OperatorListState",
+    "OperatorStateBackend",
+    "assign_operator_state",
+]
+
+
+@dataclass
+class _Held:
+    """One state: its elements, or a broadcast's entries, as bytes."""
+
+    info: StateMetaInfo
+    layout: OperatorLayout
+    elements: list[bytes] = field(default_factory=list)
+    entries: dict[bytes, bytes] = field(default_factory=dict)
+    restored: bool = False
+
+    def encoded(self) -> list[bytes]:
+        """What a file holds of it: elements, or all entries as one."""
+        if self.layout.key is None:
+            return self.elements.copy()
+        pairs = b"".join(part for pair in self.entries.items() for part in pair)
+        return [len(self.entries).to_bytes(4, "big") + pairs]
+
+
+class OperatorListState:
+    """A list of this subtask.
+
+    Args:
+        held: Its elements.
+    """
+
+    def __init__(self, held: _Held) -> None:
+        self._held = held
+
+    @property
+    def name(self) -> str:
+        """The state's."""
+        return self._held.info.name
+
+    def get(self) -> list[Any]:
+        """The elements."""
+        read = self._held.layout.value.read
+        return [read(DataInput(one, self.name)) for one in self._held.elements]
+
+    def add(self, value: Any) -> None:
+        """Append an element.
+
+        Raises:
+            EncodeError: It is null, or of another type.
+        """
+        self._held.elements.append(self._element(value))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        """Append elements."""
+        self._held.elements += [self._element(one) for one in values]
+
+    def update(self, values: Iterable[Any]) -> None:
+        """Replace the list."""
+        self._held.elements = [self._element(one) for one in values]
+
+    def clear(self) -> None:
+        """Let there be nothing."""
+        self._held.elements = []
+
+    def _element(self, value: Any) -> bytes:
+        if value is None:
+            raise EncodeError("a null element, and lists have none", place=f"state {self.name!r}")
+        return written(self._held.layout.value, value)
+
+
+class BroadcastState:
+    """A map of which every subtask has the same copy, as long as all change it alike.
+
+    Args:
+        held: Its entries.
+    """
+
+    def __init__(self, held: _Held) -> None:
+        assert held.layout.key is not None  # noqa: S101 - of every broadcast state
+        self._held = held
+        self._key: TypeSerializer = held.layout.key
+
+    @property
+    def name(self) -> str:
+        """The state's."""
+        return self._held.info.name
+
+    def get(self, key: Any) -> Any:
+        """A key's value; None if there is none."""
+        found = self._held.entries.get(written(self._key, key))
+        return None if found is None else self._value(found)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set a key's value."""
+        self._held.entries[written(self._key, key)] = written(self._held.layout.value, value)
+
+    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        """Set many values."""
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        for key, value in pairs:
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        """Let a key have nothing."""
+        self._held.entries.pop(written(self._key, key), None)
+
+    def contains(self, key: Any) -> bool:
+        """Whether the key is there."""
+        return written(self._key, key) in self._held.entries
+
+    def entries(self) -> list[tuple[Any, Any]]:
+        """All keys and values."""
+        return [
+            (self._key.read(DataInput(key, self.name)), self._value(value))
+            for key, value in self._held.entries.items()
+        ]
+
+    def clear(self) -> None:
+        """Let there be nothing."""
+        self._held.entries = {}
+
+    def _value(self, data: bytes) -> Any:
+        return self._held.layout.value.read(DataInput(data, self.name))
+
+
+@dataclass(frozen=True)
+class AssignedElements:
+    """What a new subtask gets of an old one.
+
+    Attributes:
+        handle: The old one's.
+        elements: By state, from which element to which (excluded).
+    """
+
+    handle: OperatorHandle
+    elements: Mapping[str, tuple[int, int]]
+
+
+def assign_operator_state(
+    handles: Sequence[OperatorHandle | None], parallelism: int
+) -> list[list[AssignedElements]]:
+    """What every new subtask gets, by the mode of each state.
+
+    Args:
+        handles: Of the old subtasks, in their order.
+        parallelism: The new one.
+    """
+    before = [
+        {}
+        if one is None
+        else {name: OperatorPart(part.mode, len(part.offsets)) for name, part in one.states.items()}
+        for one in handles
+    ]
+    assigned = []
+    for states in plan_operator_state(before, parallelism):
+        by_handle: dict[int, dict[str, tuple[int, int]]] = {}
+        for name, slices in states.items():
+            for one in slices:
+                by_handle.setdefault(one.subtask, {})[name] = one.first, one.last
+        assigned.append(
+            [
+                AssignedElements(handle, elements)
+                for subtask, elements in sorted(by_handle.items())
+                if (handle := handles[subtask]) is not None
+            ]
+        )
+    return assigned
+
+
+class OperatorStateBackend:
+    """The operator state of one subtask.
+
+    Args:
+        compressed: Whether snapshots are compressed.
+    """
+
+    def __init__(self, *, compressed: bool = False) -> None:
+        self.compressed = compressed
+        self._states: dict[str, _Held] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """Of all states, those that were restored and not asked for yet among them."""
+        return list(self._states)
+
+    def list_state(self, name: str, value: TypeOf) -> OperatorListState:
+        """A list whose elements are dealt out when the job is rescaled.
+
+        Raises:
+            IncompatibleError: What was restored can't become it.
+        """
+        return OperatorListState(self._registered(NewOperatorState(name, (), "split", value)))
+
+    def union_list_state(self, name: str, value: TypeOf) -> OperatorListState:
+        """A list of which every subtask gets all elements when the job restarts.
+
+        Raises:
+            IncompatibleError: What was restored can't become it.
+        """
+        return OperatorListState(self._registered(NewOperatorState(name, (), "union", value)))
+
+    def broadcast_state(self, name: str, key: TypeOf, value: TypeOf) -> BroadcastState:
+        """A map of which every subtask has a copy.
+
+        Raises:
+            IncompatibleError: What was restored can't become it.
+        """
+        asked = NewOperatorState(name, (), "broadcast", value, key)
+        return BroadcastState(self._registered(asked))
+
+    def snapshot(self, target: SnapshotTarget) -> SnapshotTask[OperatorHandle | None]:
+        """Take a snapshot: what is there now, written when the task is run."""
+        held = [(one.info, one.encoded()) for one in self._states.values()]
+        return SnapshotTask(lambda: self._written(held, target), held.clear)
+
+    def restore(self, assigned: Iterable[AssignedElements], files: StateFiles) -> None:
+        """Put elements of old subtasks in, behind what is there.
+
+        Raises:
+            SnapshotError: A file can't be read.
+        """
+        for one in assigned:
+            if one.handle.stream is None:
+                continue
+            file = open_operator_file(files.open(one.handle.stream), one.handle)
+            for info in file.states:
+                held = self._states.setdefault(
+                    info.name, _Held(info, operator_layout(info), restored=True)
+                )
+                if info.name in one.elements:
+                    _load(held, file, *one.elements[info.name])
+
+    def _written(
+        self, states: list[tuple[StateMetaInfo, list[bytes]]], target: SnapshotTarget
+    ) -> OperatorHandle | None:
+        if not states:
+            return None
+        kinds = BackendStateType.OPERATOR, BackendStateType.BROADCAST
+        lists, broadcasts = ([one for one in states if one[0].kind is kind] for kind in kinds)
+        header = OperatorHeader(
+            CURRENT_VERSION,
+            self.compressed,
+            tuple(info for info, _ in lists),
+            tuple(info for info, _ in broadcasts),
+        )
+        data, offsets = encode_operator_file(
+            header,
+            [(info, pa.array(held, pa.large_binary())) for info, held in (*lists, *broadcasts)],
+        )
+        name = str(uuid.uuid4())
+        with target.directory.open_output(name) as file:
+            file.write(data)
+        return OperatorHandle(offsets, RelativeHandle(name, len(data)))
+
+    def _registered(self, asked: NewOperatorState) -> _Held:
+        info = asked.meta_info()
+        held = self._states.get(info.name)
+        if held is None:
+            held = self._states[info.name] = _Held(info, operator_layout(info))
+        elif not same_info(held.info, info):
+            self._succeed(held, info)
+        held.restored = False
+        return held
+
+    def _succeed(self, held: _Held, info: StateMetaInfo) -> None:
+        """Let a restored state be what it is asked to be."""
+        place = f"state {info.name!r}"
+        if not held.restored:
+            raise IncompatibleError(
+                "it was asked for before, as another",
+                place=place,
+                remedy="a state keeps its mode and its types while it is used",
+            )
+        result = check_operator_state(held.info, info)
+        if not result.usable:
+            raise IncompatibleError("; ".join(map(str, result.reasons)), place=place)
+        layout = operator_layout(info)
+        if result.verdict is not Verdict.COMPATIBLE_AS_IS:
+            _migrate(held, layout)
+        held.info, held.layout = info, layout
+
+
+def _load(held: _Held, file: OperatorFile, first: int, last: int) -> None:
+    """Put elements of a file in."""
+    found = file.elements(held.info.name)
+    bounds = zip(found.starts[first:last].tolist(), found.ends[first:last].tolist(), strict=True)
+    if held.layout.key is None:
+        held.elements += [file.content[start:end].tobytes() for start, end in bounds]
+        return
+    for _ in bounds:
+        batch = held.layout.decode(file, held.info.name, 0)
+        held.entries.update(held.layout.pairs(batch))
+
+
+def _migrate(held: _Held, layout: OperatorLayout) -> None:
+    """Read everything as it was, and write it as it is to be."""
+    value = held.layout.value, layout.value
+    held.elements = [_moved(*value, one) for one in held.elements]
+    if held.layout.key is not None and layout.key is not None:
+        key = held.layout.key, layout.key
+        held.entries = {
+            _moved(*key, one): _moved(*value, other) for one, other in held.entries.items()
+        }
+
+
+def _moved(old: TypeSerializer, new: TypeSerializer, data: bytes) -> bytes:
+    return written(new, migrate_value(old, new, old.read(DataInput(data, "operator state"))))

@@ -1,0 +1,215 @@
+"""The states that a backend has: those that were asked for, and those that were restored.
+
+A restored state that nobody has asked for yet stays, with the meta info that it came with, and
+goes into the next snapshot. When it is asked for, its serializers are compared as Flink does:
+refused, taken as they are, or every value is read by the old one and written by the new one.
+
+Source: `StateSerializerProvider`, `HeapKeyedStateBackend.createState`,
+`RocksDBKeyedStateBackend.updateRestoredStateMetaInfo` and `migrateStateValues`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.backends.states.tables import Table, entries_of
+from state_core.errors import IncompatibleError, StateError
+from state_core.files.wire import DataOutput
+from state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, KeyedLayout
+from state_core.formats.layout.keyed_states import layout_of
+from state_core.formats.layout.meta_info import (
+    KeyedHeader,
+    SerializerEntry,
+    StateMetaInfo,
+    write_state_meta_info,
+)
+from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from state_core.formats.rewriting.value_migration import migrate_rows
+from state_core.formats.writing.unified_encode import StateRows, encode_rows
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries, StateKind
+from state_core.serializers.framework.compatibility import Compatibility, Verdict
+from state_core.serializers.opaque.decoders import undecoded
+
+__all__ = ["RegisteredState", "StateRegistry", "TableFactory", "same_info"]
+
+Held = TypeVar("Held")
+BATCH_ROWS = 1 << 16
+
+
+@dataclass
+class RegisteredState:
+    """One state.
+
+    Attributes:
+        info: What snapshots say of it.
+        layout: How its entries are laid out.
+        table: Where they are.
+        restored: Whether it came with a snapshot, and nobody has asked for it yet.
+    """
+
+    info: StateMetaInfo
+    layout: KeyedLayout
+    table: Table
+    restored: bool = False
+
+
+class TableFactory(Protocol):
+    """What makes tables; a backend's storage."""
+
+    def create_table(self, name: str, layout: KeyedLayout) -> Table:
+        """A table for a state, or the one that a restored instance has of that name."""
+
+
+class StateRegistry:
+    """States by name; their order is that of the header.
+
+    Args:
+        key: The key's serializer.
+        key_groups: Those of this subtask.
+        tables: Makes tables.
+        now: The time that values get whose state had no time to live before.
+    """
+
+    def __init__(
+        self, key: SerializerEntry, key_groups: KeyGroupRange, tables: TableFactory, now: Any
+    ) -> None:
+        self.key = key
+        self.key_serializer = key.snapshot.restore_serializer()
+        self.key_groups = key_groups
+        self.tables = tables
+        self.now = now
+        self.states: dict[str, RegisteredState] = {}
+
+    def __iter__(self) -> Iterator[RegisteredState]:
+        return iter(self.states.values())
+
+    @property
+    def header(self) -> KeyedHeader:
+        """What a snapshot begins with."""
+        return KeyedHeader(False, self.key, tuple(state.info for state in self))
+
+    def restore(self, info: StateMetaInfo) -> RegisteredState:
+        """The state of that meta info, as a snapshot has it; made if there is none of its name."""
+        found = self.states.get(info.name)
+        if found is None:
+            with undecoded():
+                layout = layout_of(info, self.key_serializer)
+            table = self.tables.create_table(info.name, layout)
+            found = self.states[info.name] = RegisteredState(info, layout, table, restored=True)
+        return found
+
+    def register(self, info: StateMetaInfo) -> RegisteredState:
+        """The state of that meta info, as a function asks for it.
+
+        Raises:
+            IncompatibleError: What was restored, or registered before, can't become it.
+        """
+        found = self.states.get(info.name)
+        if found is None:
+            found = self.restore(info)
+            found.restored = False
+            return found
+        if same_info(found.info, info):
+            found.restored = False
+            return found
+        return self._succeed(found, info)
+
+    def check_key(self, key: SerializerEntry) -> None:
+        """Refuse a snapshot of other keys.
+
+        Raises:
+            IncompatibleError: Its key's serializer is another.
+        """
+        self._verdict(OperatorSchema("", key.snapshot), OperatorSchema("", self.key.snapshot))
+
+    def _succeed(self, old: RegisteredState, info: StateMetaInfo) -> RegisteredState:
+        """Let a state be what it is asked to be."""
+        before = OperatorSchema("", self.key.snapshot, {info.name: old.info})
+        after = OperatorSchema("", self.key.snapshot, {info.name: info})
+        verdict = self._verdict(before, after)
+        layout = layout_of(info, self.key_serializer)
+        if verdict is not Verdict.COMPATIBLE_AS_IS:
+            # what Flink reads by a reconfigured serializer is written anew here: the same values
+            self._migrate(old, layout)
+        old.info, old.layout, old.restored = info, layout, False
+        return old
+
+    def _verdict(self, old: OperatorSchema, new: OperatorSchema) -> Verdict:
+        worst = Verdict.COMPATIBLE_AS_IS
+        for one in check_operators([old], [new]):
+            if not one.result.usable:
+                raise IncompatibleError(
+                    f"it can't be restored as it is declared: {_why(one.result)}",
+                    place=f"state {one.state!r}" if one.state else "the key",
+                    remedy="declare the type that the snapshot has, or migrate the snapshot first",
+                )
+            worst = max(worst, one.result.verdict)
+        return worst
+
+    def _migrate(self, state: RegisteredState, layout: KeyedLayout) -> None:
+        """Read every value as it was, and write it as it is to be."""
+        name = state.info.name
+        for group in range(self.key_groups.first, self.key_groups.last + 1):
+            for entries in table_entries(state.table, group):
+                try:
+                    moved = self._migrated(state, layout, entries)
+                except StateError as error:
+                    raise error.within(f"state {name!r}, key group {group}") from error
+                state.table.load(moved)
+
+    def _migrated(self, state: RegisteredState, layout: KeyedLayout, entries: Entries) -> Entries:
+        rows = StateRows(0, state.info.name, state.layout, state.layout.decode(entries))
+        old = replace(state.layout, with_ttl=layout.with_ttl)
+        if state.layout.with_ttl != layout.with_ttl:
+            rows = StateRows(0, rows.name, old, _with_times(old, rows.batch, self.now()))
+        return encode_rows(migrate_rows(rows, layout), 0)
+
+
+def same_info(one: StateMetaInfo, two: StateMetaInfo) -> bool:
+    """Whether a snapshot would say the same of both."""
+    written = []
+    for info in (one, two):
+        out = DataOutput()
+        write_state_meta_info(info, out)
+        written.append(out.to_bytes())
+    return written[0] == written[1]
+
+
+def _why(result: Compatibility) -> str:
+    reasons = [f"{one.path or 'it'}: {one.old} to {one.new}, {one.rule}" for one in result.reasons]
+    return "; ".join(reasons) or result.verdict.text
+
+
+def _with_times(layout: KeyedLayout, batch: pa.RecordBatch, now: int) -> pa.RecordBatch:
+    """The rows with times of last access, or without them."""
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    if layout.with_ttl:
+        times = pa.array(np.full(len(batch), now, np.int64))
+        if layout.kind is StateKind.LIST:
+            values = columns["value"]
+            held = pa.array(np.full(len(values.flatten()), now, np.int64))
+            times = pa.ListArray.from_arrays(values.offsets, held)
+        columns[TTL] = times
+    columns[RAW_VALUE] = pa.nulls(len(batch), pa.binary())
+    schema = layout.schema
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def table_entries(table: Table, group: int) -> Iterator[Entries]:
+    """A key group's entries, many at a time; the table may change behind them."""
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for key, value in list(table.items(group)):
+        keys.append(key)
+        values.append(value)
+        if len(keys) == BATCH_ROWS:
+            yield entries_of(0, group, keys, values)
+            keys, values = [], []
+    if keys:
+        yield entries_of(0, group, keys, values)

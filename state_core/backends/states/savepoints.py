@@ -1,0 +1,136 @@
+"""The savepoint strategy of every backend: all entries, in the unified format.
+
+Key group after key group, a run of entries is put together by kernels and goes to the file; what
+is held in memory is one run, and with compression one key group's bytes, compressed.
+
+Source: `SavepointSnapshotStrategy`, `FullSnapshotAsyncWriter` in `org.apache.flink.runtime.state`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from state_core.backends.states.snapshots import (
+    FullSnapshotResources,
+    MergedRun,
+    SnapshotTarget,
+    merge_by_key_group,
+)
+from state_core.files.compression import IDENTIFIER, compress_snappy
+from state_core.files.wire import DataOutput
+from state_core.formats.layout.meta_info import write_keyed_header
+from state_core.formats.writing.unified_encode import END_OF_KEY_GROUP
+from state_core.formats.writing.writer import KeyedPart, keyed_handle
+from state_core.kernels.copying import copy_pieces
+from state_core.kernels.encode import write_entry_heads, write_values_heads
+from state_core.model.handles import KeyGroupRange, KeyGroupsHandle
+from state_core.model.snapshot import Entries
+from state_core.serializers.framework.columns import U8Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SavepointStrategy", "encode_run"]
+
+
+@final
+class SavepointStrategy:
+    """Writes the unified format.
+
+    Args:
+        prepare: Makes the resources: all that backends differ in.
+        key_groups: Those of this subtask.
+        prefix: Bytes of the key-group prefix.
+        compressed: Whether key groups are compressed.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[], FullSnapshotResources],
+        key_groups: KeyGroupRange,
+        prefix: int,
+        *,
+        compressed: bool = False,
+    ) -> None:
+        self.prepare = prepare
+        self.key_groups = key_groups
+        self.prefix = prefix
+        self.compressed = compressed
+
+    def sync_prepare_resources(self, checkpoint_id: int) -> FullSnapshotResources:
+        """A view of all states."""
+        del checkpoint_id
+        return self.prepare()
+
+    def async_snapshot(
+        self, resources: FullSnapshotResources, target: SnapshotTarget
+    ) -> KeyGroupsHandle | None:
+        """Write a file, and say where each key group begins in it."""
+        if not resources.header.states:
+            return None
+        part = KeyedPart(str(uuid.uuid4()))
+        with target.directory.open_output(part.name) as file:
+            head = DataOutput()
+            write_keyed_header(replace(resources.header, compressed=self.compressed), head)
+            file.write(head.to_bytes())
+            part.size = len(head)
+            for merged in merge_by_key_group(resources.iterators()):
+                self._write(merged, file, part)
+        return keyed_handle(part, self.key_groups)
+
+    def _write(self, merged: MergedRun, file: pa.NativeFile, part: KeyedPart) -> None:
+        run = merged.run
+        pieces: list[Any] = []
+        if merged.new_key_group:
+            part.offsets[run.key_group] = part.size
+        if merged.new_state:
+            pieces.append(run.state_id.to_bytes(2, "big"))
+        pieces.append(encode_run(run.entries, self.prefix, last=merged.state_ends).data)
+        if merged.key_group_ends:
+            pieces.append(END_OF_KEY_GROUP)
+        if self.compressed:
+            # one stream a key group: only its first piece begins with the stream's identifier
+            whole = compress_snappy(b"".join(pieces))
+            pieces = [whole if merged.new_key_group else whole[len(IDENTIFIER) :]]
+        for piece in pieces:
+            file.write(piece)
+            part.size += len(piece)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Nothing builds on it."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Nothing was kept of it."""
+
+
+def encode_run(entries: Entries, prefix: int, *, last: bool) -> U8Array:
+    """Entries of one state and key group as they stand in a file.
+
+    Args:
+        entries: They, at least one.
+        prefix: Bytes of the key-group prefix.
+        last: Whether the flag "meta data follows" is to be set at the last of them.
+    """
+    keys = entries.key_end - entries.key_start
+    values = entries.value_end - entries.value_start
+    bounds = np.zeros(len(entries) + 1, np.int64)
+    np.cumsum(keys + values + (8 + prefix), out=bounds[1:])
+    out = np.empty(int(bounds[-1]), np.uint8)
+    flags = np.zeros(len(entries), np.uint8)
+    flags[-1] = last
+    position = bounds[:-1].copy()
+    write_entry_heads(entries.group_of.astype(np.int32), keys, prefix, flags, out, position)
+    _copy(entries, entries.key_start, entries.key_end, out, position)
+    write_values_heads(values, out, position)
+    _copy(entries, entries.value_start, entries.value_end, out, position)
+    return out
+
+
+def _copy(entries: Entries, starts: Any, ends: Any, out: U8Array, position: Any) -> None:
+    contiguous: Sequence[Any] = [np.ascontiguousarray(one) for one in (starts, ends)]
+    copy_pieces(entries.data, *contiguous, out, position)

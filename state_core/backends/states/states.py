@@ -1,0 +1,361 @@
+"""The kinds of keyed state as a function sees them: all of the current key.
+
+What Flink does at the edges is done here: nothing and null are the same to a value state, a list
+of nothing is no list, a map may hold null, adding null to a reducing or aggregating state clears
+it. Values are read and written by their serializers, so what is handed out is the caller's own.
+
+Source: `AbstractRocksDBState` and its kinds, `HeapReducingState`, `HeapAggregatingState`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from state_core.backends.states.keys import KeyContext, composite_key
+from state_core.backends.states.tables import DELIMITER, ListTable, MapTable, StateTable, ValueTable
+from state_core.declarations.functions import AggregateFunction
+from state_core.errors import EncodeError, KeyGroupError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.serializers.composite.collections import DelimitedListSerializer
+from state_core.serializers.composite.wrappers import TtlSerializer
+from state_core.serializers.framework.base import TypeSerializer
+
+__all__ = ["AggregatingState", "ListState", "MapState", "ReducingState", "State", "ValueState"]
+
+TableOf = TypeVar("TableOf", bound=StateTable)
+NOT_NULL, NULL = b"\x00", b"\x01"
+
+
+class State(Generic[TableOf]):
+    """A state of the current key, in the current namespace.
+
+    Args:
+        name: The state's.
+        context: Holds the current key.
+        layout: How entries are laid out.
+        table: Where they are.
+    """
+
+    def __init__(self, name: str, context: KeyContext, layout: KeyedLayout, table: TableOf) -> None:
+        self.name = name
+        self.context = context
+        self.layout = layout
+        self.table = table
+        self.serializer = stored_serializer(layout)
+        self.namespace: Any = None
+        self._namespace: bytes | None = None
+        self._composed_of: tuple[bytes | None, bytes | None] = (None, None)
+        self._composed = b""
+
+    def set_current_namespace(self, namespace: Any) -> None:
+        """Scope the state, by a window for instance; the namespace stays until the next."""
+        self.namespace = namespace
+        self._namespace = written(self.layout.namespace, namespace)
+
+    @property
+    def _at(self) -> tuple[int, bytes]:
+        """Key group and bytes that the entry is under."""
+        key = self.context.encoded
+        held = self._composed_of
+        if held[0] is not key or held[1] is not self._namespace:
+            if self.context.group < 0:
+                raise KeyGroupError("no key is set", place=f"state {self.name!r}")
+            if self._namespace is None:
+                self.set_current_namespace(self.namespace)
+            self._composed_of = key, self._namespace
+            self._composed = self._under(self._namespace or b"")
+        return self.context.group, self._composed
+
+    def _under(self, namespace: bytes) -> bytes:
+        return composite_key(self.context.encoded, namespace, ambiguous=self.layout.ambiguous)
+
+    def _sources(self, namespaces: Iterable[Any]) -> list[bytes]:
+        """What the current key's entries in these namespaces are under."""
+        return [self._under(written(self.layout.namespace, one)) for one in namespaces]
+
+    def _write(self, value: Any) -> bytes:
+        try:
+            return written(self.serializer, value)
+        except EncodeError as error:
+            raise error.within(f"state {self.name!r}") from error
+
+    def _read(self, data: bytes) -> Any:
+        return self.serializer.read(DataInput(data, self.name))
+
+
+class _Single(State[ValueTable]):
+    """One entry a key."""
+
+    def get_internal(self) -> Any:
+        """What is stored, as the serializer has it; None if there is nothing."""
+        data = self.table.get(*self._at)
+        return None if data is None else self._read(data)
+
+    def update_internal(self, value: Any) -> None:
+        """Store this, or nothing."""
+        if value is None:
+            self.clear()
+        else:
+            self.table.put(*self._at, self._write(value))
+
+    def clear(self) -> None:
+        """Let there be nothing."""
+        self.table.remove(*self._at)
+
+    def _merge(self, target: Any, sources: Iterable[Any], join: Callable[[Any, Any], Any]) -> None:
+        """Let the target namespace have what the sources have, and them nothing."""
+        group, _ = self._at
+        merged = None
+        for source in self._sources(sources):
+            data = self.table.get(group, source)
+            if data is not None:
+                self.table.remove(group, source)
+                held = self._read(data)
+                merged = held if merged is None else join(merged, held)
+        if merged is None:
+            return
+        (into,) = self._sources([target])
+        data = self.table.get(group, into)
+        if data is not None:
+            merged = join(merged, self._read(data))
+        if merged is None:
+            self.table.remove(group, into)
+        else:
+            self.table.put(group, into, self._write(merged))
+
+
+class ValueState(_Single):
+    """One value."""
+
+    def value(self) -> Any:
+        """The value; None if there is none."""
+        return self.get_internal()
+
+    def update(self, value: Any) -> None:
+        """Set the value; None removes it."""
+        self.update_internal(value)
+
+
+class ReducingState(_Single):
+    """One value, into which a function puts each that is added.
+
+    Args:
+        name: The state's.
+        context: Holds the current key.
+        layout: How entries are laid out.
+        table: Where they are.
+        reduce: Two values as one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        context: KeyContext,
+        layout: KeyedLayout,
+        table: ValueTable,
+        reduce: Callable[[Any, Any], Any],
+    ) -> None:
+        super().__init__(name, context, layout, table)
+        self.reduce = reduce
+
+    def get(self) -> Any:
+        """The value; None if there is none."""
+        return self.get_internal()
+
+    def add(self, value: Any) -> None:
+        """Put a value in; None clears."""
+        if value is None:
+            self.clear()
+            return
+        held = self.get_internal()
+        self.update_internal(value if held is None else self.reduce(held, value))
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        """Let the target namespace have what the sources have too, and them nothing."""
+        self._merge(target, sources, self.reduce)
+
+
+class AggregatingState(_Single):
+    """An accumulator, into which a function puts each value that is added.
+
+    Args:
+        name: The state's.
+        context: Holds the current key.
+        layout: How entries are laid out.
+        table: Where they are.
+        aggregate: The function.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        context: KeyContext,
+        layout: KeyedLayout,
+        table: ValueTable,
+        aggregate: AggregateFunction,
+    ) -> None:
+        super().__init__(name, context, layout, table)
+        self.aggregate = aggregate
+
+    def get(self) -> Any:
+        """The result of the accumulator; None if there is none."""
+        held = self.get_internal()
+        return None if held is None else self.aggregate.get_result(held)
+
+    def add(self, value: Any) -> None:
+        """Put a value in; None clears."""
+        if value is None:
+            self.clear()
+            return
+        held = self.get_internal()
+        if held is None:
+            held = self.aggregate.create_accumulator()
+        self.update_internal(self.aggregate.add(value, held))
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        """Let the target namespace have what the sources have too, and them nothing."""
+        self._merge(target, sources, self.aggregate.merge)
+
+
+class ListState(State[ListTable]):
+    """A list."""
+
+    def get(self) -> list[Any]:
+        """The elements; none if there is no list."""
+        data = self.table.get(*self._at)
+        if data is None:
+            return []
+        elements: list[Any] = DelimitedListSerializer(self.serializer).read(
+            DataInput(data, self.name)
+        )
+        return elements
+
+    def add(self, value: Any) -> None:
+        """Append an element.
+
+        Raises:
+            EncodeError: It is null.
+        """
+        self.table.append(*self._at, self._element(value))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        """Append elements."""
+        elements = self._elements(values)
+        if elements:
+            self.table.append(*self._at, elements)
+
+    def update(self, values: Iterable[Any]) -> None:
+        """Replace the list; by nothing, if there are no elements."""
+        elements = self._elements(values)
+        if elements:
+            self.table.put(*self._at, elements)
+        else:
+            self.clear()
+
+    def clear(self) -> None:
+        """Let there be nothing."""
+        self.table.remove(*self._at)
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        """Append what the sources have to what the target has, and let them have nothing."""
+        group, _ = self._at
+        (into,) = self._sources([target])
+        for source in self._sources(sources):
+            data = self.table.get(group, source)
+            if data is not None:
+                self.table.remove(group, source)
+                self.table.append(group, into, data)
+
+    def _elements(self, values: Iterable[Any]) -> bytes:
+        return DELIMITER.join([self._element(one) for one in values])
+
+    def _element(self, value: Any) -> bytes:
+        if value is None:
+            raise EncodeError("a null element, and lists have none", place=f"state {self.name!r}")
+        data = self._write(value)
+        if not data:
+            raise EncodeError(
+                f"{value!r} takes no byte, so a list could not tell it from nothing",
+                place=f"state {self.name!r}",
+            )
+        return data
+
+
+class MapState(State[MapTable]):
+    """A map. Its entries lie one by one, so a large map costs what is touched of it."""
+
+    def get(self, user_key: Any) -> Any:
+        """A key's value; None if there is none, or it is null."""
+        data = self.table.get(*self._at, self._user_key(user_key))
+        return None if data is None else self._value(data)
+
+    def put(self, user_key: Any, value: Any) -> None:
+        """Set a key's value."""
+        self.table.put(*self._at, self._user_key(user_key), self._flagged(value))
+
+    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        """Set many values, of a mapping, or of pairs where keys can't be hashed."""
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        for user_key, value in pairs:
+            self.put(user_key, value)
+
+    def remove(self, user_key: Any) -> None:
+        """Let a key have nothing."""
+        self.table.remove(*self._at, self._user_key(user_key))
+
+    def contains(self, user_key: Any) -> bool:
+        """Whether the key is there, even if its value is null."""
+        return self.table.get(*self._at, self._user_key(user_key)) is not None
+
+    def entries(self) -> Iterator[tuple[Any, Any]]:
+        """All keys and values, in no order; what is changed meanwhile does not show."""
+        held = self.table.entries(*self._at)
+        return ((self._read_key(key), self._value(data)) for key, data in held)
+
+    def keys(self) -> Iterator[Any]:
+        """All keys."""
+        return (self._read_key(key) for key, _ in self.table.entries(*self._at))
+
+    def values(self) -> Iterator[Any]:
+        """All values."""
+        return (self._value(data) for _, data in self.table.entries(*self._at))
+
+    def is_empty(self) -> bool:
+        """Whether there is no key."""
+        return self.table.is_empty(*self._at)
+
+    def clear(self) -> None:
+        """Let there be nothing."""
+        self.table.clear(*self._at)
+
+    def _user_key(self, user_key: Any) -> bytes:
+        assert self.layout.user_key is not None  # noqa: S101 - of every map
+        try:
+            return written(self.layout.user_key, user_key)
+        except EncodeError as error:
+            raise error.within(f"state {self.name!r}, user key") from error
+
+    def _read_key(self, data: bytes) -> Any:
+        assert self.layout.user_key is not None  # noqa: S101 - of every map
+        return self.layout.user_key.read(DataInput(data, self.name))
+
+    def _flagged(self, value: Any) -> bytes:
+        return NULL if value is None else NOT_NULL + self._write(value)
+
+    def _value(self, data: bytes) -> Any:
+        return None if data[:1] != NOT_NULL else self._read(data[1:])
+
+
+def stored_serializer(layout: KeyedLayout) -> TypeSerializer:
+    """Of a value, a list's element, a map's value; with its time, if it has one."""
+    assert layout.value is not None  # noqa: S101 - of all but timers
+    return TtlSerializer(layout.value) if layout.with_ttl else layout.value
+
+
+def written(serializer: TypeSerializer, value: Any) -> bytes:
+    """A value's bytes."""
+    out = DataOutput()
+    serializer.write(value, out)
+    return out.to_bytes()

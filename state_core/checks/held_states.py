@@ -1,0 +1,109 @@
+"""What a snapshot holds, as far as a declaration can be compared with it.
+
+A savepoint gives it, and so does the lake: both have the meta infos that Flink wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from state_core.formats.layout.meta_info import (
+    BackendStateType,
+    StateMetaInfo,
+    parse_key_serializer,
+    parse_state_meta_info,
+)
+from state_core.model.snapshot import Operator, Snapshot
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+
+__all__ = ["HeldOperator", "HeldState", "held_operators"]
+
+_KEYED = (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2)
+
+
+@dataclass(frozen=True)
+class HeldState:
+    """A state that a snapshot holds.
+
+    Attributes:
+        meta_info: As Flink wrote it.
+        elements: Of an operator state: elements of a list, or copies of a broadcast state.
+        state_bytes: Theirs, as stored.
+        disagreeing: Subtasks whose copy of a broadcast state is not the first one's.
+    """
+
+    meta_info: bytes
+    elements: int = 0
+    state_bytes: int = 0
+    disagreeing: tuple[int, ...] = ()
+
+    @cached_property
+    def meta(self) -> StateMetaInfo:
+        """What it says."""
+        return parse_state_meta_info(self.meta_info)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it lies in keyed state, and is no queue of timers."""
+        return self.meta.kind in _KEYED
+
+    @property
+    def form(self) -> str:
+        """What it is, in the words of declarations: `keyed value`, `UNION list`, `broadcast`."""
+        return self.meta.form
+
+    def snapshot(self, role: str) -> TypeSerializerSnapshot | None:
+        """A serializer's snapshot by its role, if it has one."""
+        entry = self.meta.serializers.get(role)
+        return None if entry is None else entry.snapshot
+
+
+@dataclass(frozen=True)
+class HeldOperator:
+    """An operator that a snapshot holds.
+
+    Attributes:
+        operator_id: 32 hex digits.
+        label: Its uid, or else its id.
+        parallelism: The number of subtasks.
+        max_parallelism: The number of key groups.
+        key_serializer: Of its keyed state, as Flink wrote it; empty if there is none.
+        states: All its states, timers included.
+    """
+
+    operator_id: str
+    label: str
+    parallelism: int
+    max_parallelism: int
+    key_serializer: bytes = b""
+    states: tuple[HeldState, ...] = field(default=(), repr=False)
+
+    @property
+    def key(self) -> TypeSerializerSnapshot | None:
+        """The snapshot of its key's serializer."""
+        if not self.key_serializer:
+            return None
+        return parse_key_serializer(self.key_serializer).snapshot
+
+
+def held_operators(snapshot: Snapshot) -> list[HeldOperator]:
+    """What a savepoint or checkpoint holds; operator states are read to be counted."""
+    return [_held(one) for one in snapshot.operators]
+
+
+def _held(operator: Operator) -> HeldOperator:
+    states = [HeldState(one.meta_info) for one in operator.keyed_states]
+    for one in operator.operator_states:
+        size = sum(len(element) for part in one.parts for element in part.encoded())
+        agree = tuple(one.disagreeing())
+        states.append(HeldState(one.meta_info, one.elements, size, agree))
+    files = operator.keyed_files
+    return HeldOperator(
+        operator.operator_id,
+        operator.label,
+        operator.parallelism,
+        operator.max_parallelism,
+        files[0].key_serializer if files else b"",
+        tuple(states),
+    )

@@ -1,0 +1,236 @@
+"""`check_snapshot`: every fault of a savepoint or checkpoint, not the first."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from state_core.checks.integrity.findings import (
+    Checked,
+    Fault,
+    FaultKind,
+    Findings,
+    Loss,
+    Place,
+    Unchecked,
+)
+from state_core.checks.integrity.keyed_entries import Keeper, examine
+from state_core.checks.integrity.keyed_sources import KeyedSource
+from state_core.checks.integrity.operators import OperatorExamined, keyed_streams, open_operator
+from state_core.errors import CorruptSnapshotError, StateError
+from state_core.files.filesystem import Directory
+from state_core.files.java_stream import read_java_stream
+from state_core.files.wire import DataInput
+from state_core.formats.metadata.checkpoint_metadata import (
+    FIRST_WITH_PROPERTIES,
+    CheckpointMetadata,
+    read_metadata,
+)
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.reader import METADATA_FILE, snapshot_directory
+from state_core.model.handles import (
+    KeyGroupRange,
+    StreamHandle,
+)
+from state_core.model.operator_ids import operator_id_of_uid
+
+__all__ = ["Examined", "IntegrityReport", "Progress", "check_snapshot", "look"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class IntegrityReport:
+    """What a check says.
+
+    Attributes:
+        location: The snapshot.
+        faults: All that is wrong.
+        unchecked: What nothing is said about.
+        checked: How much was looked at.
+    """
+
+    location: str
+    faults: tuple[Fault, ...]
+    unchecked: tuple[Unchecked, ...]
+    checked: Checked
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults
+
+
+@dataclass
+class Examined:
+    """A snapshot, looked at: what is wrong, and what can be read."""
+
+    directory: Directory
+    files: StateFiles
+    found: Findings = field(default_factory=Findings)
+    metadata: CheckpointMetadata | None = None
+    operators: list[OperatorExamined] = field(default_factory=list)
+
+    @property
+    def report(self) -> IntegrityReport:
+        """What is wrong."""
+        found = self.found
+        return IntegrityReport(
+            self.directory.uri, tuple(found.faults), tuple(found.unchecked), found.checked
+        )
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What can't be read."""
+        return self.found.losses
+
+
+def check_snapshot(
+    location: str | os.PathLike[str],
+    *,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> IntegrityReport:
+    """Read all of a snapshot, and say what is wrong with it.
+
+    Args:
+        location: Its directory, or its `_metadata` file; a path or a URI.
+        allow_external: Directories elsewhere that its handles may lead to.
+        uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
+        threads: How many; as many as there are cores by default.
+        progress: Told of finished slices of keyed state.
+
+    Raises:
+        NotASnapshotError: There is no `_metadata` there.
+    """
+    return look(location, allow_external, uids, threads=threads, progress=progress).report
+
+
+def look(
+    location: str | os.PathLike[str],
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    keeper: Callable[[KeyedSource], Keeper] | None = None,
+) -> Examined:
+    """As `check_snapshot`, with what can be read.
+
+    Args:
+        location: As there.
+        allow_external: As there.
+        uids: As there.
+        threads: As there.
+        progress: As there.
+        keeper: Gives what keeps the sound entries of one slice of one subtask's keyed state.
+    """
+    directory = snapshot_directory(location)
+    examined = Examined(directory, StateFiles(directory, tuple(allow_external)))
+    found = examined.found
+    path = directory.full(METADATA_FILE)
+    try:
+        metadata = read_metadata(directory.read(METADATA_FILE), path)
+    except StateError as error:
+        found.fault(FaultKind.METADATA, Place(), error)
+        return examined
+    examined.metadata = metadata
+    _check_metadata(metadata, path, found)
+    known = {operator_id_of_uid(uid): uid for uid in uids}
+    for state in metadata.operators:
+        label = state.uid or known.get(state.operator_id, "") or state.name or state.operator_id
+        examined.operators.append(open_operator(state, label, examined.files, found))
+    _read_entries(examined, threads or os.cpu_count() or 1, progress, keeper)
+    found.checked.files = len(set(map(_named, _streams(metadata))))
+    return examined
+
+
+def _check_metadata(metadata: CheckpointMetadata, path: str, found: Findings) -> None:
+    if metadata.version >= FIRST_WITH_PROPERTIES:
+        try:
+            read_java_stream(DataInput(metadata.properties, "checkpoint properties"))
+        except StateError as error:
+            found.fault(FaultKind.METADATA, Place(), error.within(path))
+    for operator_id, count in Counter(one.operator_id for one in metadata.operators).items():
+        if count > 1:
+            twice = CorruptSnapshotError(f"{count} operators of id {operator_id}", place=path)
+            found.fault(FaultKind.METADATA, Place(), twice)
+    for master in metadata.masters:
+        found.skip(Place(), f"state of master hook {master.name!r}, {len(master.data)} bytes")
+
+
+def _read_entries(
+    examined: Examined,
+    threads: int,
+    progress: Progress | None,
+    keeper: Callable[[KeyedSource], Keeper] | None,
+) -> None:
+    """Examine all keyed state, slice by slice."""
+    jobs: list[tuple[KeyedSource, KeyGroupRange, int | None, Keeper | None]] = []
+    timers: dict[int, OperatorExamined] = {}
+    for operator in examined.operators:
+        for index, source in operator.keyed.items():
+            for key_groups, state in source.slices():
+                kept = keeper(source) if keeper is not None else None
+                if kept is not None:
+                    operator.keepers.setdefault(index, []).append(kept)
+                jobs.append((source, key_groups, state, kept))
+        for source in operator.timers.values():
+            for key_groups, state in source.slices():
+                timers[len(jobs)] = operator
+                jobs.append((source, key_groups, state, None))
+
+    def run(job: tuple[KeyedSource, KeyGroupRange, int | None, Keeper | None]) -> Findings:
+        try:
+            return examine(*job)
+        finally:
+            if job[-1] is not None:
+                job[-1].close()
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done, found in enumerate(pool.map(run, jobs)):
+            if done in timers:
+                _note_timers(timers[done], jobs[done][0], found)
+            examined.found.add(found)
+            if progress is not None:
+                progress(done + 1, len(jobs))
+    known = {(one.where.operator, one.where.subtask) for one in examined.found.faults}
+    for source in {id(job[0]): job[0] for job in jobs}.values():
+        where = source.where
+        if source.suspect is not None and (where.operator, where.subtask) not in known:
+            examined.found.fault(FaultKind.FILE, where, source.suspect)
+
+
+def _note_timers(operator: OperatorExamined, source: KeyedSource, found: Findings) -> None:
+    """Raw state is whole or it is nothing: what is damaged of it is lost with the rest."""
+    found.losses.clear()
+    subtask = source.where.subtask
+    if not found.faults or subtask is None or subtask in operator.damaged_timers:
+        return
+    operator.damaged_timers.add(subtask)
+    found.lose(source.where, "its timers on the heap: " + found.faults[0].problem)
+
+
+# --------------------------------------------------------------------------- streams
+
+
+def _named(stream: StreamHandle) -> str:
+    return str(getattr(stream, "path", getattr(stream, "uri", ""))) or METADATA_FILE
+
+
+def _streams(metadata: CheckpointMetadata) -> list[StreamHandle]:
+    """All streams that handles name."""
+    found: list[StreamHandle | None] = []
+    for operator in metadata.operators:
+        for subtask in (operator.subtasks or {}).values():
+            held = (subtask.managed_operator, subtask.raw_operator)
+            found += [handle.stream for handle in held if handle is not None]
+            for keyed in (subtask.managed_keyed, subtask.raw_keyed):
+                found += keyed_streams(keyed) if keyed is not None else []
+            found += [one.stream for one in (*subtask.inputs, *subtask.outputs)]
+    return [one for one in found if one is not None]

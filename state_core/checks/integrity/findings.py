@@ -1,0 +1,213 @@
+"""What a check finds: faults, what could not be checked, what a salvage lost, and how much it saw.
+
+Faults of one kind that say the same of neighbouring key groups are one fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeVar
+
+from state_core.errors import StateError
+from state_core.model.handles import KeyGroupRange
+
+__all__ = [
+    "Checked",
+    "Fault",
+    "FaultKind",
+    "Findings",
+    "Loss",
+    "Place",
+    "Unchecked",
+    "what_most_say",
+]
+
+Said = TypeVar("Said")
+
+
+def what_most_say(values: Iterable[Said]) -> Said:
+    """The value that is there most often; the first of those that are as often there."""
+    held = list(values)
+    return max(held, key=held.count)
+
+
+class FaultKind(Enum):
+    """What kind of thing is wrong."""
+
+    METADATA = "metadata"
+    FILE = "file"
+    HEADER = "header"
+    RANGE = "key groups"
+    KEY_GROUP = "key group"
+    KEY = "key"
+    ENTRY = "entry"
+    OPERATOR_STATE = "operator state"
+    BROADCAST = "broadcast"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the job something is: as much of it as is known.
+
+    Attributes:
+        operator: The operator's uid, or else its name or id; empty for the whole snapshot.
+        subtask: Its index.
+        state: The state's name.
+        key_groups: The key groups.
+    """
+
+    operator: str = ""
+    subtask: int | None = None
+    state: str = ""
+    key_groups: KeyGroupRange | None = None
+
+    def __str__(self) -> str:
+        parts = [f"operator {self.operator}"] if self.operator else []
+        if self.subtask is not None:
+            parts.append(f"subtask {self.subtask}")
+        if self.state:
+            parts.append(f"state {self.state!r}")
+        if self.key_groups is not None and len(self.key_groups) == 1:
+            parts.append(f"key group {self.key_groups.first}")
+        elif self.key_groups is not None:
+            parts.append(f"key groups {self.key_groups}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong.
+
+    Attributes:
+        kind: What kind of thing.
+        where: Where in the job.
+        place: Where in which file.
+        problem: What is wrong there; of several entries, with the first.
+        remedy: What to do about it.
+        entries: How many entries or elements have it, where that is known.
+    """
+
+    kind: FaultKind
+    where: Place
+    place: str
+    problem: str
+    remedy: str
+    entries: int | None = None
+
+    def __str__(self) -> str:
+        found = StateError(self.problem, place=self.place, remedy=self.remedy)
+        return str(found.within(str(self.where)) if str(self.where) else found)
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """Something that nothing is said about, and why."""
+
+    where: Place
+    why: str
+
+    def __str__(self) -> str:
+        return str(StateError(self.why, place=str(self.where)))
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Something that a salvage did not write.
+
+    Attributes:
+        where: What it is.
+        why: Why it could not be read.
+        entries: How many entries or elements, if that is known.
+        size: At most how many bytes, as stored, if that is known.
+    """
+
+    where: Place
+    why: str
+    entries: int | None = None
+    size: int | None = None
+
+
+@dataclass
+class Checked:
+    """How much was looked at.
+
+    Attributes:
+        handles: Handles that should lead to bytes.
+        files: Files that they lead to.
+        size: The bytes of those handles.
+        key_groups: Key groups with data, of every operator.
+        entries: Entries of keyed state that are sound.
+        values: Values of them that were decoded to the last byte.
+        hashed: Keys that were hashed to their key group.
+        elements: Elements of operator state that are sound; a copy of a broadcast state is one.
+    """
+
+    handles: int = 0
+    files: int = 0
+    size: int = 0
+    key_groups: int = 0
+    entries: int = 0
+    values: int = 0
+    hashed: int = 0
+    elements: int = 0
+
+    def add(self, other: Checked) -> None:
+        """Take another's sums over."""
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)
+
+
+@dataclass
+class Findings:
+    """What was found so far."""
+
+    faults: list[Fault] = field(default_factory=list)
+    unchecked: dict[Unchecked, None] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    checked: Checked = field(default_factory=Checked)
+
+    def add(self, other: Findings) -> None:
+        """Take another's findings over."""
+        for fault in other.faults:
+            self._append(fault)
+        self.unchecked.update(other.unchecked)
+        self.losses += other.losses
+        self.checked.add(other.checked)
+
+    def fault(
+        self, kind: FaultKind, where: Place, error: StateError, entries: int | None = None
+    ) -> None:
+        """Note what an error says."""
+        remedy = error.remedy or "the file is damaged or was not copied whole: fetch it again"
+        place = error.place.removeprefix(f"state {where.state!r}").removeprefix(", ")
+        self._append(Fault(kind, where, place, error.problem, remedy, entries))
+
+    def skip(self, where: Place, why: str) -> None:
+        """Note that something is not checked."""
+        self.unchecked[Unchecked(where, why)] = None
+
+    def lose(
+        self, where: Place, why: str, *, entries: int | None = None, size: int | None = None
+    ) -> None:
+        """Note what a salvage does not get."""
+        self.losses.append(Loss(where, why, entries, size))
+
+    def _append(self, fault: Fault) -> None:
+        """Add a fault, to the last one if that says the same of the key groups before it."""
+        groups, last = fault.where.key_groups, self.faults[-1] if self.faults else None
+        before = last.where.key_groups if last is not None else None
+        if last is not None and groups is not None and before is not None:
+            joined = KeyGroupRange(before.first, groups.last)
+            where = replace(fault.where, key_groups=joined)
+            same = replace(last, where=where, entries=None) == replace(
+                fault, where=where, entries=None
+            )
+            if same and groups.first == before.last + 1:
+                count = None
+                if last.entries is not None and fault.entries is not None:
+                    count = last.entries + fault.entries
+                self.faults[-1] = replace(fault, where=where, entries=count)
+                return
+        self.faults.append(fault)

@@ -1,0 +1,225 @@
+"""Entries of keyed state, each checked: its key and value decode, and its key is where it belongs.
+
+Key groups are read many at once. Where that breaks off, they are halved until the break is in one;
+where a batch does not decode, its rows are halved likewise. So what is sound is fast, and every
+fault is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.checks.integrity.findings import FaultKind, Findings, Place
+from state_core.checks.integrity.keyed_sources import KeyedSource
+from state_core.errors import (
+    CorruptSnapshotError,
+    KeyGroupError,
+    StateError,
+    UnsupportedFormatError,
+)
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.writing.rehash import assign_key_groups
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.framework.columns import fixed_values
+
+__all__ = ["Keeper", "examine"]
+
+
+class Keeper(Protocol):
+    """What keeps sound entries."""
+
+    def mark(self) -> int:
+        """Where it stands."""
+
+    def forget(self, mark: int) -> None:
+        """Forget what was kept since a mark: it comes again."""
+
+    def keep(self, entries: Entries) -> None:
+        """Keep entries of one state."""
+
+    def close(self) -> None:
+        """Nothing more is to be kept."""
+
+
+def examine(
+    source: KeyedSource,
+    key_groups: KeyGroupRange,
+    state: int | None,
+    keeper: Keeper | None = None,
+) -> Findings:
+    """Check the entries of some key groups.
+
+    Args:
+        source: Where they lie.
+        key_groups: Which.
+        state: Of one state only, by its id; of all if None.
+        keeper: Is given the sound entries.
+    """
+    found = Findings()
+    pass_ = _Pass(source, found, keeper)
+    mark = keeper.mark() if keeper is not None else 0
+    place = replace(source.where, key_groups=key_groups)
+    if state is not None:
+        place = replace(place, state=source.header.states[state].name)
+    try:
+        for entries in source.read(key_groups, state):
+            pass_.take(entries)
+    except StateError as error:
+        if len(key_groups) > 1:
+            if keeper is not None:
+                keeper.forget(mark)
+            return _halved(source, key_groups, state, keeper)
+        if isinstance(error, UnsupportedFormatError):
+            found.skip(replace(place, subtask=None, key_groups=None), error.problem)
+        else:
+            found.fault(FaultKind.KEY_GROUP, place, error)
+        stored = source.stored(key_groups)
+        size = None
+        if stored is not None:
+            size = stored if source.header.compressed else max(0, stored - pass_.passed)
+        found.lose(place, error.problem, size=size)
+    pass_.finish()
+    return found
+
+
+def _halved(
+    source: KeyedSource,
+    key_groups: KeyGroupRange,
+    state: int | None,
+    keeper: Keeper | None,
+) -> Findings:
+    middle = (key_groups.first + key_groups.last) // 2
+    found = examine(source, KeyGroupRange(key_groups.first, middle), state, keeper)
+    found.add(examine(source, KeyGroupRange(middle + 1, key_groups.last), state, keeper))
+    return found
+
+
+@dataclass
+class _Bad:
+    """Entries of one state and key group that have the same fault."""
+
+    error: StateError
+    entries: int = 0
+    size: int = 0
+
+
+class _Pass:
+    """One reading of some key groups."""
+
+    def __init__(self, source: KeyedSource, found: Findings, keeper: Keeper | None) -> None:
+        self.source = source
+        self.found = found
+        self.keeper = keeper
+        self.bad: dict[tuple[int, int, FaultKind, str], _Bad] = {}
+        self.passed = 0
+        self.unhashed: set[int] = set()
+
+    def take(self, entries: Entries) -> None:
+        """Check entries, and hand on those that are sound."""
+        head = 8 + (2 if self.source.max_parallelism > 128 else 1)
+        self.passed += int(entries.payload_bytes().sum()) + head * len(entries)
+        for state in np.unique(entries.state_of).tolist():
+            if state in self.source.faulty:
+                continue
+            mine = entries.of_state(state)
+            layout = self.source.layouts[state]
+            sound = mine if layout is None else self._sound(state, layout, mine)
+            self.found.checked.entries += len(sound)
+            if self.keeper is not None and len(sound):
+                self.keeper.keep(sound)
+
+    def finish(self) -> None:
+        """Note what is wrong with single entries, key group for key group."""
+        for (state, group, kind, _), bad in sorted(self.bad.items(), key=_order):
+            name = self.source.header.states[state].name
+            groups = KeyGroupRange(group, group)
+            where = replace(self.source.where, state=name, key_groups=groups)
+            self.found.fault(kind, where, bad.error, bad.entries)
+            self.found.lose(where, bad.error.problem, entries=bad.entries, size=bad.size)
+
+    def _sound(self, state: int, layout: KeyedLayout, entries: Entries) -> Entries:
+        """The entries of one state that are what they should be."""
+        keep = np.ones(len(entries), bool)
+        pending = [(0, len(entries))]
+        while pending:
+            low, high = pending.pop()
+            try:
+                wrong = self._check(state, layout, entries.take(slice(low, high)))
+            except UnsupportedFormatError as error:
+                self.found.skip(self._where(state), error.problem)
+                continue
+            except StateError as error:
+                if high - low > 1:
+                    middle = (low + high) // 2
+                    pending += [(middle, high), (low, middle)]
+                    continue
+                self._note(FaultKind.ENTRY, error, entries, low)
+                keep[low] = False
+                continue
+            for row, problem in wrong:
+                place = entries.place(int(entries.key_start[low + row]))
+                said = CorruptSnapshotError(
+                    problem, place=place, remedy="the key was damaged, or moved by hand"
+                )
+                self._note(FaultKind.KEY, said, entries, low + row)
+                keep[low + row] = False
+        return entries if keep.all() else entries.take(np.flatnonzero(keep))
+
+    def _check(self, state: int, layout: KeyedLayout, entries: Entries) -> list[tuple[int, str]]:
+        """Decode entries to the last byte; the rows whose key is in a wrong key group, and why.
+
+        Raises:
+            StateError: One does not decode.
+        """
+        batch = layout.decode(entries)
+        wrong = [] if state in self.unhashed else self._misplaced(state, layout, batch)
+        stored = layout.stored_value()
+        unread = [one for one in (stored, layout.value) if isinstance(one, OpaqueSerializer)]
+        if unread:
+            what = f"values of {unread[-1].name}, which are not decoded"
+            self.found.skip(self._where(state), what)
+        elif stored is not None:
+            self.found.checked.values += len(entries)
+        return wrong
+
+    def _misplaced(
+        self, state: int, layout: KeyedLayout, batch: pa.RecordBatch
+    ) -> list[tuple[int, str]]:
+        name = self.source.header.states[state].name
+        try:
+            right = assign_key_groups(
+                StateRows(state, name, layout, batch), self.source.max_parallelism
+            )
+        except KeyGroupError as error:
+            self.unhashed.add(state)
+            self.found.skip(self._where(state), f"the key groups of its keys: {error.problem}")
+            return []
+        self.found.checked.hashed += len(batch)
+        groups = fixed_values(batch.column("key_group"), np.int32)
+        keys = batch.column("key")
+        return [
+            (row, f"key {keys[row].as_py()!r} is here, and its hash says key group {right[row]}")
+            for row in np.flatnonzero(right != groups).tolist()
+        ]
+
+    def _where(self, state: int) -> Place:
+        return Place(self.source.where.operator, None, self.source.header.states[state].name)
+
+    def _note(self, kind: FaultKind, error: StateError, entries: Entries, row: int) -> None:
+        state, group = int(entries.state_of[row]), int(entries.group_of[row])
+        said = error.problem if kind is FaultKind.ENTRY else ""
+        bad = self.bad.setdefault((state, group, kind, said), _Bad(error))
+        bad.entries += 1
+        bad.size += int(entries.take(slice(row, row + 1)).payload_bytes()[0])
+
+
+def _order(item: tuple[tuple[int, int, FaultKind, str], _Bad]) -> tuple[int, int, str]:
+    (state, group, kind, _), _ = item
+    return group, state, kind.value

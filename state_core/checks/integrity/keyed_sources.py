@@ -1,0 +1,391 @@
+"""Keyed state of one subtask opened as far as it can be: what does not fit is noted, not raised.
+
+`open_keyed` refuses a handle at its first fault; here the key groups that the fault does not touch
+are still read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from state_core.checks.integrity.findings import FaultKind, Findings, Place
+from state_core.errors import (
+    CorruptSnapshotError,
+    StateError,
+    UnknownSerializerError,
+    UnsupportedFormatError,
+)
+from state_core.files.filesystem import ByteSource
+from state_core.formats.keyed.heap_native import HeapFile
+from state_core.formats.keyed.keyed_files import (
+    RawTimersKeyedFile,
+    open_raw_timers,
+    without_changelog,
+)
+from state_core.formats.keyed.raw_timers import RawTimersFile
+from state_core.formats.keyed.rocksdb_native import RocksDBFiles
+from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile
+from state_core.formats.layout.headers import read_header
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.keyed_states import describe_state, layout_of
+from state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.model.handles import (
+    IncrementalHandle,
+    KeyedHandle,
+    KeyGroupRange,
+    KeyGroupsHandle,
+    KeyGroupsKind,
+    StreamHandle,
+    keyed_bytes,
+)
+from state_core.model.key_groups import prefix_bytes
+from state_core.model.snapshot import Entries, KeyedState
+
+__all__ = ["KeyedSource", "UnknownSource", "open_source", "open_stream_of"]
+
+SLICE_BYTES = 32 << 20
+HEAD = 4
+
+
+@dataclass(frozen=True)
+class KeyedSource:
+    """What can be read of one subtask's keyed state.
+
+    Attributes:
+        where: The operator and the subtask.
+        key_groups: Those that the handle claims, as far as there are such.
+        max_parallelism: The number of key groups.
+        header: The head of the file.
+        layouts: How each state's entries are laid out; None where that is not known.
+        reader: What reads the entries.
+        spans: Where key groups lie; empty for RocksDB, whose files don't say.
+        lengths: How many bytes each has by the offsets, of which a file may lack some.
+        faulty: The ids of states whose meta info is wrong: their entries mean nothing.
+        suspect: Something is wrong with RocksDB's files, even if no entry shows it.
+    """
+
+    where: Place
+    key_groups: KeyGroupRange
+    max_parallelism: int
+    header: KeyedHeader
+    layouts: tuple[KeyedLayout | None, ...]
+    reader: UnifiedFile | HeapFile | RawTimersFile | RocksDBFiles
+    spans: tuple[KeyGroupSpan, ...] = ()
+    lengths: dict[int, int] = field(default_factory=dict)
+    faulty: frozenset[int] = frozenset()
+    suspect: StateError | None = None
+
+    @cached_property
+    def states(self) -> dict[str, KeyedState]:
+        """Its states as others would see them, those with a layout, by name."""
+        pairs = zip(self.header.states, self.layouts, strict=True)
+        return {one.name: describe_state(one, layout) for one, layout in pairs if layout}
+
+    def without(self, name: str) -> KeyedSource:
+        """The same, and entries of one state mean nothing."""
+        ids = [index for index, one in enumerate(self.header.states) if one.name == name]
+        return replace(self, faulty=self.faulty | frozenset(ids))
+
+    def read(self, key_groups: KeyGroupRange, state: int | None) -> Iterator[Entries]:
+        """Entries of some key groups; what precedes a break comes before the error."""
+        if isinstance(self.reader, RocksDBFiles):
+            return self.reader.entries(key_groups, None if state is None else [state])
+        if isinstance(self.reader, HeapFile | RawTimersFile):
+            return self.reader.entries(key_groups)
+        return self.reader.entries(key_groups, to_the_end=True)
+
+    def slices(self) -> list[tuple[KeyGroupRange, int | None]]:
+        """Units of work: key groups, and for RocksDB one state, which has files of its own."""
+        if isinstance(self.reader, RocksDBFiles):
+            return [(self.key_groups, state) for state in range(len(self.header.states))]
+        found: list[tuple[KeyGroupRange, int | None]] = []
+        first, size = None, 0
+        for span in self.spans:
+            held = span.end - span.start
+            if first is not None and size + held > SLICE_BYTES:
+                found.append((KeyGroupRange(first, span.group - 1), None))
+                first, size = None, 0
+            first = span.group if first is None else first
+            size += held
+        if first is not None:
+            found.append((KeyGroupRange(first, self.spans[-1].group), None))
+        return found
+
+    def stored(self, key_groups: KeyGroupRange) -> int | None:
+        """The bytes of some key groups as stored; None where nothing says."""
+        if isinstance(self.reader, RocksDBFiles):
+            return None
+        return sum(length for group, length in self.lengths.items() if group in key_groups)
+
+
+@dataclass(frozen=True)
+class UnknownSource:
+    """A whole file of the unified format whose types are not known: it can be carried as it is."""
+
+    handle: KeyGroupsHandle
+
+
+def open_source(
+    handle: KeyedHandle, files: StateFiles, max_parallelism: int, where: Place, found: Findings
+) -> KeyedSource | UnknownSource | None:
+    """Open one keyed handle; None if nothing can be read of it, or nothing is behind it."""
+    handle = without_changelog(handle) or handle
+    if not isinstance(handle, KeyGroupsHandle | IncrementalHandle):
+        found.skip(where, "keyed state of the changelog backend, whose latest changes lie in a log")
+        _lose_all(handle, where, found, "the changelog backend's log is not read")
+        return None
+    claimed = handle.key_groups
+    within = claimed.intersection(KeyGroupRange(0, max_parallelism - 1))
+    if within != claimed and len(claimed):
+        error = CorruptSnapshotError(
+            f"key groups {claimed} claimed, and there are {max_parallelism}",
+            remedy="`_metadata` is damaged: fetch it again",
+        )
+        found.fault(FaultKind.RANGE, where, error)
+    if isinstance(handle, IncrementalHandle):
+        return _open_rocksdb(handle, files, max_parallelism, where, within, found)
+    return _open_key_groups(handle, files, max_parallelism, where, within, found)
+
+
+def open_timers(
+    handle: KeyedHandle | None,
+    files: StateFiles,
+    max_parallelism: int,
+    where: Place,
+    found: Findings,
+) -> KeyedSource | None:
+    """Open raw keyed state that is timers; None if the operator sets none.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    opened = open_raw_timers(handle, files)
+    if not isinstance(opened, RawTimersKeyedFile):
+        return None
+    within = opened.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
+    spans = tuple(one for one in opened.file.spans if one.group in within)
+    lengths = {one.group: one.end - one.start for one in spans}
+    layouts, faulty = _layouts(opened.header, opened.name, where, found)
+    return KeyedSource(
+        where, within, max_parallelism, opened.header, layouts, opened.file, spans, lengths, faulty
+    )
+
+
+def open_stream_of(
+    stream: StreamHandle, files: StateFiles, where: Place, found: Findings
+) -> ByteSource | None:
+    """The bytes of a handle, or what there is of them; what is missing is noted."""
+    found.checked.handles += 1
+    found.checked.size += stream.size
+    try:
+        return files.open(stream)
+    except UnsupportedFormatError as error:
+        found.skip(where, error.problem)
+        return None
+    except StateError as error:
+        found.fault(FaultKind.FILE, where, error)
+    try:
+        return files.open(stream, whole=False)
+    except StateError:
+        return None
+
+
+def _lose_all(handle: KeyedHandle, where: Place, found: Findings, why: str) -> None:
+    place = replace(where, key_groups=handle.key_groups)
+    found.lose(place, why, size=keyed_bytes(handle))
+
+
+def _header(
+    source: ByteSource, end: int, where: Place, found: Findings
+) -> KeyedHeader | StateError:
+    """The head of a file, or why there is none."""
+    try:
+        return read_header(source, end, read_keyed_header)
+    except UnknownSerializerError as error:
+        found.skip(where, f"{error.problem}; {error.remedy}" if error.remedy else error.problem)
+        return error
+    except StateError as error:
+        found.fault(FaultKind.HEADER, where, error)
+        return error
+
+
+def _layouts(
+    header: KeyedHeader, name: str, where: Place, found: Findings
+) -> tuple[tuple[KeyedLayout | None, ...], frozenset[int]]:
+    """How each state's entries are laid out, and the ids of those that can't be right."""
+    layouts: list[KeyedLayout | None] = []
+    faulty = set()
+    for index, state in enumerate(header.states):
+        layout = None
+        place = replace(where, state=state.name)
+        try:
+            key = header.key_serializer.snapshot.restore_serializer()
+            layout = layout_of(state, key)
+            describe_state(state, layout)
+        except UnsupportedFormatError as error:
+            found.skip(replace(place, subtask=None), error.problem)
+            layout = None
+        except StateError as error:
+            said = CorruptSnapshotError(error.problem, place=name, remedy=error.remedy)
+            found.fault(FaultKind.HEADER, place, said)
+            found.lose(place, error.problem)
+            faulty.add(index)
+            layout = None
+        layouts.append(layout)
+    return tuple(layouts), frozenset(faulty)
+
+
+# --------------------------------------------------------------------------- files of key groups
+
+
+def _open_key_groups(
+    handle: KeyGroupsHandle,
+    files: StateFiles,
+    max_parallelism: int,
+    where: Place,
+    within: KeyGroupRange,
+    found: Findings,
+) -> KeyedSource | UnknownSource | None:
+    if handle.stream is None:
+        return None
+    source = open_stream_of(handle.stream, files, where, found)
+    if source is None:
+        _lose_all(handle, where, found, "its file can't be opened")
+        return None
+    begin = min((at for at in handle.offsets if at > 0), default=source.size)
+    header = _header(source, begin, where, found)
+    if isinstance(header, StateError):
+        whole = source.size == handle.stream.size and within == handle.key_groups
+        savepoint = handle.kind is KeyGroupsKind.SAVEPOINT
+        if isinstance(header, UnknownSerializerError) and whole and savepoint:
+            return UnknownSource(handle)
+        _lose_all(handle, where, found, header.problem)
+        return None
+    listed, lengths = _spans(handle, header, source, where, found)
+    spans = tuple(one for one in listed if one.group in within)
+    layouts, faulty = _layouts(header, source.name, where, found)
+    heap = handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans)
+    reader: UnifiedFile | HeapFile
+    if heap:
+        known = tuple(one for one in layouts if one is not None)
+        if len(known) < len(layouts):
+            why = "a state in it has a layout that is not known, and what follows can't be found"
+            found.skip(where, why)
+            _lose_all(handle, where, found, why)
+            return None
+        reader = HeapFile(source, header, known, spans)
+    else:
+        reader = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
+    return KeyedSource(
+        where, within, max_parallelism, header, layouts, reader, spans, lengths, faulty
+    )
+
+
+def _spans(
+    handle: KeyGroupsHandle,
+    header: KeyedHeader,
+    source: ByteSource,
+    where: Place,
+    found: Findings,
+) -> tuple[list[KeyGroupSpan], dict[int, int]]:
+    """Key groups and their bytes, and how many those should be; what leads to none is noted."""
+    size = source.size
+    declared = max(size, 0 if handle.stream is None else handle.stream.size)
+    bounds = sorted({at for at in handle.offsets if header.size <= at < declared} | {declared})
+    behind = dict(pairwise(bounds))
+    lengths = {
+        handle.first + i: behind[at] - at for i, at in enumerate(handle.offsets) if at in behind
+    }
+    spans: list[KeyGroupSpan] = []
+    for index, at in enumerate(handle.offsets):
+        group = handle.first + index
+        place = replace(where, key_groups=KeyGroupRange(group, group))
+        if at == 0:
+            continue
+        if at in behind and at < size:
+            spans.append(KeyGroupSpan(group, at, min(behind[at], size)))
+            continue
+        problem = f"its offset {at} lies outside the file's {size} bytes"
+        if at in behind:
+            problem = "all of it lies behind the end of the file"
+        elif 0 < at < header.size:
+            problem = f"its offset {at} lies inside the header of {header.size} bytes"
+        error = CorruptSnapshotError(
+            problem,
+            place=source.name,
+            remedy="`_metadata` and this file do not belong together, or one is damaged",
+        )
+        found.fault(FaultKind.RANGE, place, error)
+        found.lose(place, problem, size=lengths.get(group))
+    return spans, lengths
+
+
+def _is_heap(source: ByteSource, handle: KeyGroupsHandle, spans: tuple[KeyGroupSpan, ...]) -> bool:
+    """Whether key groups begin with their number, as only the heap backend writes them.
+
+    Most must: a damaged one does not make the file another.
+    """
+    right, head = 0, np.empty(HEAD, np.uint8)
+    for one in spans:
+        if one.end - one.start >= HEAD:
+            source.read_into(one.start, head)
+            right += int.from_bytes(head.tobytes(), "big") == one.group
+    empty = sum(at == 0 for at in handle.offsets)
+    return 2 * right > len(spans) and 2 * empty < len(handle.offsets)
+
+
+# --------------------------------------------------------------------------- RocksDB
+
+
+def _open_rocksdb(
+    handle: IncrementalHandle,
+    files: StateFiles,
+    max_parallelism: int,
+    where: Place,
+    within: KeyGroupRange,
+    found: Findings,
+) -> KeyedSource | None:
+    if handle.meta is None:
+        return None
+    before = len(found.faults)
+    meta = open_stream_of(handle.meta, files, where, found)
+    listed = [(name, one) for name, one in (*handle.shared, *handle.private) if one is not None]
+    opened = [(name, open_stream_of(one, files, where, found)) for name, one in listed]
+    if meta is None:
+        _lose_all(handle, where, found, "its meta file can't be opened")
+        return None
+    header = _header(meta, meta.size, where, found)
+    if isinstance(header, StateError):
+        _lose_all(handle, where, found, header.problem)
+        return None
+    layouts, faulty = _layouts(header, meta.name, where, found)
+    held = tuple((name, one) for name, one in opened if one is not None)
+    name = f"{meta.name} (RocksDB, {len(held)} files)"
+    prefix = prefix_bytes(max_parallelism)
+    database = RocksDBFiles(name, header, held, within, prefix)
+    suspect = None
+    try:
+        if held:
+            database.open()
+    except StateError as error:
+        suspect = error
+    try:
+        if suspect is not None:
+            database = RocksDBFiles(name, header, held, within, prefix, lenient=True)
+            database.open()
+    except StateError as error:
+        if len(found.faults) == before:  # else it is known what is missing
+            found.fault(FaultKind.FILE, where, error)
+        _lose_all(handle, where, found, error.problem)
+        return None
+    if len(found.faults) > before:
+        suspect = None
+    return KeyedSource(
+        where, within, max_parallelism, header, layouts, database, faulty=faulty, suspect=suspect
+    )

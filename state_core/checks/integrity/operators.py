@@ -1,0 +1,227 @@
+"""An operator of a snapshot, opened to be checked: what can be said before entries are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from state_core.checks.integrity.findings import FaultKind, Findings, Place, what_most_say
+from state_core.checks.integrity.keyed_entries import Keeper
+from state_core.checks.integrity.keyed_sources import (
+    KeyedSource,
+    UnknownSource,
+    open_source,
+    open_stream_of,
+    open_timers,
+)
+from state_core.checks.integrity.operator_parts import OperatorPart, examine_operator_states
+from state_core.errors import CorruptSnapshotError, KeyGroupError, StateError
+from state_core.formats.keyed.keyed_files import is_timers
+from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.model.handles import (
+    ChangelogByteHandle,
+    ChangelogFileHandle,
+    ChangelogHandle,
+    EmptySegmentHandle,
+    IncrementalHandle,
+    KeyedHandle,
+    KeyGroupRange,
+    KeyGroupsHandle,
+    StreamHandle,
+)
+from state_core.model.key_groups import check_parallelism, key_group_ranges
+
+__all__ = ["OperatorExamined", "keyed_streams", "open_operator"]
+
+
+@dataclass
+class OperatorExamined:
+    """What can be read of one operator.
+
+    Attributes:
+        state: What `_metadata` says of it.
+        label: How it is called.
+        broken: Why nothing of it can be; empty if something can.
+        keyed: Its keyed state, by subtask.
+        parts: Its operator state.
+        unknown: Its keyed state of types that are not known, by subtask.
+        keepers: What kept the sound entries, by subtask.
+        timers: Its raw keyed state that is timers, by subtask.
+        damaged_timers: The subtasks in which something is wrong with it.
+    """
+
+    state: OperatorState
+    label: str
+    broken: str = ""
+    keyed: dict[int, KeyedSource] = field(default_factory=dict)
+    parts: list[OperatorPart] = field(default_factory=list)
+    unknown: dict[int, KeyGroupsHandle] = field(default_factory=dict)
+    keepers: dict[int, list[Keeper]] = field(default_factory=dict)
+    timers: dict[int, KeyedSource] = field(default_factory=dict)
+    damaged_timers: set[int] = field(default_factory=set)
+
+
+def open_operator(
+    state: OperatorState, label: str, files: StateFiles, found: Findings
+) -> OperatorExamined:
+    """Open all of an operator, and check what needs no reading of entries."""
+    operator = OperatorExamined(state, label)
+    try:
+        check_parallelism(state.max_parallelism, state.parallelism)
+    except KeyGroupError as error:
+        found.fault(FaultKind.METADATA, Place(label), error)
+        operator.broken = error.problem
+        return operator
+    if state.coordinator is not None:
+        found.skip(Place(label), f"state of its coordinator, {state.coordinator.size} bytes")
+    for index, subtask in sorted((state.subtasks or {}).items()):
+        where = Place(label, index)
+        timers = _open_timers(operator, index, subtask, files, found)
+        _open_opaque(replace(subtask, raw_keyed=None) if timers else subtask, files, where, found)
+        if subtask.managed_keyed is None:
+            continue
+        source = open_source(subtask.managed_keyed, files, state.max_parallelism, where, found)
+        if isinstance(source, UnknownSource):
+            operator.unknown[index] = source.handle
+        elif source is not None:
+            operator.keyed[index] = source
+            found.checked.key_groups += len(source.spans) or len(source.key_groups)
+    _check_coverage(operator, found)
+    _check_types(operator, found)
+    operator.parts = examine_operator_states(state, label, files, found)
+    return operator
+
+
+def _open_timers(
+    operator: OperatorExamined,
+    index: int,
+    subtask: SubtaskState,
+    files: StateFiles,
+    found: Findings,
+) -> bool:
+    """Open raw keyed state if it is timers, which RocksDB jobs may keep on the heap; whether so."""
+    where, handle = Place(operator.label, index), subtask.raw_keyed
+    try:
+        if not is_timers(handle, files):
+            return False
+    except StateError:
+        return False  # it is noted as of any raw state
+    for stream in keyed_streams(handle) if handle is not None else ():
+        if stream is not None:
+            open_stream_of(stream, files, where, found)
+    try:
+        source = open_timers(handle, files, operator.state.max_parallelism, where, found)
+    except StateError as error:
+        found.fault(FaultKind.HEADER, where, error)
+        found.lose(where, f"its timers on the heap: {error.problem}")
+        operator.damaged_timers.add(index)
+        return True
+    if source is not None:
+        operator.timers[index] = source
+    return True
+
+
+def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: Findings) -> None:
+    """Raw state and in-flight buffers: only that their bytes are there can be said."""
+    raw = subtask.raw_operator
+    streams = [("raw operator state", None if raw is None else raw.stream)]
+    if subtask.raw_keyed is not None:
+        streams += [("raw keyed state", one) for one in keyed_streams(subtask.raw_keyed)]
+    channels = (*subtask.inputs, *subtask.outputs)
+    streams += [("in-flight buffers", one.stream) for one in channels]
+    for what, stream in streams:
+        if stream is None or isinstance(stream, EmptySegmentHandle):
+            continue
+        before = len(found.faults)
+        open_stream_of(stream, files, where, found)
+        if len(found.faults) > before:
+            found.lose(where, f"{what}: {found.faults[-1].problem}", size=stream.size)
+        else:
+            found.skip(replace(where, subtask=None), f"{what}, which only the job can read")
+
+
+def _check_coverage(operator: OperatorExamined, found: Findings) -> None:
+    """Every key group is in one handle, and that is its subtask's."""
+    state = operator.state
+    ranges = key_group_ranges(state.max_parallelism, state.parallelism)
+    owner: dict[int, int] = {}
+    claims: list[tuple[int, KeyGroupRange]] = []
+    for index, subtask in sorted((state.subtasks or {}).items()):
+        handle = subtask.managed_keyed
+        if handle is not None and not isinstance(handle, ChangelogByteHandle | ChangelogFileHandle):
+            within = handle.key_groups.intersection(KeyGroupRange(0, state.max_parallelism - 1))
+            claims.append((index, within))
+    for index, claimed in claims:
+        twice: dict[int, list[int]] = {}
+        for group in range(claimed.first, claimed.last + 1):
+            if group in owner:
+                twice.setdefault(owner[group], []).append(group)
+            owner.setdefault(group, index)
+        for other, groups in twice.items():
+            place = Place(operator.label, index, "", KeyGroupRange(groups[0], groups[-1]))
+            error = CorruptSnapshotError(
+                f"in the handle of subtask {other} too",
+                remedy="`_metadata` is damaged: fetch it again",
+            )
+            found.fault(FaultKind.RANGE, place, error)
+    for index, claimed in claims:
+        mine = ranges[index]
+        missing = [group for group in range(mine.first, mine.last + 1) if group not in owner]
+        for first, last in _runs(missing):
+            place = Place(operator.label, index, "", KeyGroupRange(first, last))
+            error = CorruptSnapshotError(
+                f"in no handle: the subtask's holds {claimed}",
+                remedy="`_metadata` is damaged: fetch it again",
+            )
+            found.fault(FaultKind.RANGE, place, error)
+    present = {index for index, _ in claims}
+    for index in range(state.parallelism) if claims else ():
+        left = (state.subtasks or {}).get(index)
+        if index not in present and not (left is not None and left.finished):
+            place = Place(operator.label, index, "", ranges[index])
+            found.skip(place, "the subtask left no keyed state, as one does that never used any")
+
+
+def _runs(groups: Sequence[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as first and last of those that follow each other."""
+    runs: list[tuple[int, int]] = []
+    for group in groups:
+        if runs and runs[-1][1] == group - 1:
+            runs[-1] = runs[-1][0], group
+        else:
+            runs.append((group, group))
+    return runs
+
+
+def _check_types(operator: OperatorExamined, found: Findings) -> None:
+    """Note states that two subtasks wrote with different types."""
+    names = {name: None for source in operator.keyed.values() for name in source.states}
+    for name in names:
+        said = {i: one.states[name] for i, one in operator.keyed.items() if name in one.states}
+        right = what_most_say(said.values())
+        for index, state in said.items():
+            if state == right:
+                continue
+            where = Place(operator.label, index, name)
+            error = CorruptSnapshotError(
+                "another type than in another subtask",
+                remedy="let the job take a new savepoint, which writes all subtasks alike",
+            )
+            found.fault(FaultKind.HEADER, where, error)
+            found.lose(where, error.problem)
+            operator.keyed[index] = operator.keyed[index].without(name)
+
+
+def keyed_streams(handle: KeyedHandle) -> list[StreamHandle | None]:
+    """The streams behind a keyed handle."""
+    if isinstance(handle, KeyGroupsHandle):
+        return [handle.stream]
+    if isinstance(handle, IncrementalHandle):
+        return [handle.meta, *(one for _, one in (*handle.shared, *handle.private))]
+    if isinstance(handle, ChangelogHandle):
+        nested = (*handle.materialized, *handle.changes)
+        return [stream for one in nested if one is not None for stream in keyed_streams(one)]
+    if isinstance(handle, ChangelogFileHandle):
+        return [one for _, one in handle.streams]
+    return []

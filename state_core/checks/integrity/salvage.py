@@ -1,0 +1,240 @@
+"""`salvage_snapshot`: what can be read of a damaged snapshot, as a savepoint that is sound.
+
+Entries keep their bytes: nothing is decoded and encoded again. What is lost is listed, and what was
+not checked (raw state, in-flight buffers, a coordinator's) is carried.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from state_core.checks.integrity.checking import (
+    Examined,
+    IntegrityReport,
+    Progress,
+    look,
+)
+from state_core.checks.integrity.findings import Findings, Loss, Place
+from state_core.checks.integrity.keyed_sources import KeyedSource
+from state_core.checks.integrity.operators import OperatorExamined
+from state_core.checks.integrity.salvaged_states import salvage_keyed, salvage_operator_states
+from state_core.checks.integrity.spilled import EntrySpill
+from state_core.errors import StateError
+from state_core.formats.metadata.checkpoint_metadata import (
+    FIRST_WITH_COORDINATOR,
+    OperatorState,
+    SubtaskState,
+)
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.writing.writer import SavepointDirectory
+from state_core.model.handles import (
+    ChannelHandle,
+    InlineHandle,
+    KeyGroupRange,
+    KeyGroupsHandle,
+    RelativeHandle,
+    StreamHandle,
+)
+from state_core.model.key_groups import prefix_bytes
+
+__all__ = ["SalvageReport", "salvage_snapshot"]
+
+COPY_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class SalvageReport:
+    """What became of a damaged snapshot.
+
+    Attributes:
+        integrity: What was wrong with it.
+        path: The new savepoint; None if `_metadata` can't be read, and with it nothing.
+        lost: What is not in it.
+        entries: Entries of keyed state that are.
+        elements: Elements of operator state that are; a copy of a broadcast state is one.
+    """
+
+    integrity: IntegrityReport
+    path: str | None
+    lost: tuple[Loss, ...] = ()
+    entries: int = 0
+    elements: int = 0
+
+
+def salvage_snapshot(
+    location: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> SalvageReport:
+    """Check a snapshot, and write all that can be read of it as a canonical savepoint.
+
+    Args:
+        location: The snapshot's directory, or its `_metadata` file.
+        to: A directory that is not there yet.
+        allow_external: Directories elsewhere that its handles may lead to.
+        uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
+        threads: How many; as many as there are cores by default.
+        progress: Told of finished slices of keyed state.
+
+    Raises:
+        NotASnapshotError: There is no `_metadata` there.
+        SnapshotError: There is something in the target already, or it can't be written.
+    """
+    target = SavepointDirectory(to)
+
+    def keeper(source: KeyedSource) -> EntrySpill:
+        return EntrySpill(target.directory, prefix_bytes(source.max_parallelism))
+
+    try:
+        examined = look(
+            location, allow_external, uids, threads=threads, progress=progress, keeper=keeper
+        )
+        if examined.metadata is None:
+            target.abandon()
+            return SalvageReport(examined.report, None)
+        work = _Salvage(examined, target)
+        metadata = replace(
+            examined.metadata,
+            version=max(examined.metadata.version, FIRST_WITH_COORDINATOR),
+            operators=work.operators(),
+        )
+        path = target.commit(metadata)
+    except BaseException:
+        target.abandon()
+        raise
+    lost = tuple(_merged(examined.losses))
+    return SalvageReport(examined.report, path, lost, work.entries, work.elements)
+
+
+class _Salvage:
+    def __init__(self, examined: Examined, target: SavepointDirectory) -> None:
+        self.examined = examined
+        self.target = target
+        self.found: Findings = examined.found
+        self.entries = self.elements = 0
+        self.copied: dict[StreamHandle, StreamHandle] = {}
+
+    def operators(self) -> list[OperatorState]:
+        """Every operator, each id once."""
+        made: dict[str, OperatorState] = {}
+        for one in self.examined.operators:
+            if one.broken:
+                self.found.lose(Place(one.label), one.broken)
+            elif one.state.operator_id in made:
+                self.found.lose(Place(one.label), "another operator has its id")
+            else:
+                made[one.state.operator_id] = self._operator(one)
+        return list(made.values())
+
+    def _operator(self, one: OperatorExamined) -> OperatorState:
+        """What can be read of an operator."""
+        if one.state.subtasks is None:
+            return one.state
+        subtasks = {
+            index: self._carried(
+                Place(one.label, index), subtask, damaged_timers=index in one.damaged_timers
+            )
+            for index, subtask in one.state.subtasks.items()
+        }
+        keyed, entries = salvage_keyed(one, self.target, self.found)
+        for index, handle in keyed.items():
+            subtasks.setdefault(index, SubtaskState()).managed_keyed = handle
+        held, elements = salvage_operator_states(one, self.target, self.found)
+        for index, operator_handle in held.items():
+            subtasks.setdefault(index, SubtaskState()).managed_operator = operator_handle
+        for index, handle in one.unknown.items():
+            copied = replace(handle, stream=self._copy(handle.stream))
+            subtasks[index].managed_keyed = copied
+        for part in one.parts:
+            if part.unknown:
+                stream = self._copy(part.handle.stream)
+                carried = replace(part.handle, stream=stream, merged_dirs=None)
+                subtasks[part.subtask].managed_operator = carried
+        self.entries += entries
+        self.elements += elements
+        return replace(one.state, subtasks=subtasks)
+
+    def _carried(
+        self, where: Place, subtask: SubtaskState, *, damaged_timers: bool
+    ) -> SubtaskState:
+        """What is not looked into, as it is; keyed and operator state come later."""
+        made = SubtaskState(finished=subtask.finished)
+        raw = subtask.raw_operator
+        raw_keyed = None if damaged_timers else subtask.raw_keyed
+        if raw is not None:
+            stream = self._copy(raw.stream)
+            made.raw_operator = replace(raw, stream=stream, merged_dirs=None) if stream else None
+        if isinstance(raw_keyed, KeyGroupsHandle):
+            stream = self._copy(raw_keyed.stream)
+            made.raw_keyed = replace(raw_keyed, stream=stream) if stream else None
+        elif raw_keyed is not None:
+            self.found.lose(where, f"raw keyed state in a {type(raw_keyed).__name__}")
+        made.inputs = self._channels(subtask.inputs)
+        made.outputs = self._channels(subtask.outputs)
+        return made
+
+    def _channels(self, channels: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:
+        copied = [replace(one, stream=self._copy(one.stream)) for one in channels]
+        return tuple(one for one in copied if one.stream is not None)
+
+    def _copy(self, stream: StreamHandle | None) -> StreamHandle | None:
+        """A stream's bytes in the new savepoint; None if they are not there, which is noted."""
+        if stream is None or isinstance(stream, InlineHandle):
+            return stream
+        if stream not in self.copied:
+            made = _copied(stream, self.examined.files, self.target)
+            if made is None:
+                return None
+            self.copied[stream] = made
+        return self.copied[stream]
+
+
+def _copied(
+    stream: StreamHandle, files: StateFiles, target: SavepointDirectory
+) -> RelativeHandle | None:
+    try:
+        source = files.open(stream)
+    except StateError:
+        return None
+    name = str(uuid.uuid4())
+    with target.directory.open_output(name) as out:
+        for at in range(0, source.size, COPY_BYTES):
+            block = np.empty(min(COPY_BYTES, source.size - at), np.uint8)
+            source.read_into(at, block)
+            out.write(block.data)
+    return RelativeHandle(name, source.size)
+
+
+def _merged(losses: list[Loss]) -> list[Loss]:
+    """Losses that say the same of key groups that follow each other, as one."""
+    merged: list[Loss] = []
+    for loss in losses:
+        last = merged[-1] if merged else None
+        mine, before = loss.where.key_groups, last.where.key_groups if last is not None else None
+        if last is None or mine is None or before is None:
+            merged.append(loss)
+            continue
+        where = replace(loss.where, key_groups=before)
+        if (where, loss.why) != (last.where, last.why) or mine.first != before.last + 1:
+            merged.append(loss)
+            continue
+        merged[-1] = Loss(
+            replace(where, key_groups=KeyGroupRange(before.first, mine.last)),
+            loss.why,
+            _sum(last.entries, loss.entries),
+            _sum(last.size, loss.size),
+        )
+    return merged
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

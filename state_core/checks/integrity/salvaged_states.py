@@ -1,0 +1,169 @@
+"""The states of one operator in a salvaged savepoint: files of what was sound."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from state_core.checks.integrity.findings import Findings, Loss, Place
+from state_core.checks.integrity.operator_parts import OperatorPart
+from state_core.checks.integrity.operators import OperatorExamined
+from state_core.checks.integrity.spilled import EntrySpill
+from state_core.formats.layout.meta_info import KeyedHeader, StateMetaInfo
+from state_core.formats.operator_state.operator_file import OperatorHeader
+from state_core.formats.operator_state.operator_states import encode_operator_file
+from state_core.formats.writing.spills import Spill, gathered_groups
+from state_core.formats.writing.writer import SavepointDirectory, keyed_handle, write_keyed_part
+from state_core.model.handles import KeyGroupsHandle, OperatorHandle, RelativeHandle
+from state_core.model.key_groups import key_group_ranges
+
+__all__ = ["salvage_keyed", "salvage_operator_states"]
+
+
+def salvage_keyed(
+    operator: OperatorExamined, target: SavepointDirectory, found: Findings
+) -> tuple[dict[int, KeyGroupsHandle], int]:
+    """Write an operator's keyed state; the handles by subtask, and how many entries they hold.
+
+    Every subtask gets the key groups that Flink looks for in its handle, wherever they were.
+    """
+    if not operator.keyed:
+        return {}, 0
+    header, ids = _merged_header(operator)
+    chosen = _chosen(operator, found)
+    spills: list[Spill] = []
+    for index, keepers in operator.keepers.items():
+        for one in keepers:
+            if isinstance(one, EntrySpill):
+                held = one.spill(ids[index], chosen[index])
+                spills += [] if held is None else [held]
+    handles = {}
+    ranges = key_group_ranges(operator.state.max_parallelism, operator.state.parallelism)
+    left = operator.state.subtasks or {}
+    for index, key_groups in enumerate(ranges):
+        mine = [cut for one in spills if len((cut := one.within(key_groups)).runs)]
+        had = index in left and left[index].managed_keyed is not None
+        had = had and index not in operator.unknown
+        if not mine and not had:
+            continue
+        part = write_keyed_part(
+            target.directory,
+            header,
+            gathered_groups(target.directory, mine) if mine else (),
+            compressed=header.compressed,
+        )
+        handles[index] = keyed_handle(part, key_groups)
+    for keepers in operator.keepers.values():
+        for one in keepers:
+            if isinstance(one, EntrySpill):
+                one.delete()
+    return handles, sum(one.entries for one in spills)
+
+
+def _merged_header(operator: OperatorExamined) -> tuple[KeyedHeader, dict[int, list[int]]]:
+    """One header for all subtasks, and what each one's ids of states become; -1 leaves one out."""
+    infos: dict[str, StateMetaInfo] = {}
+    ids: dict[int, list[int]] = {}
+    for index, source in operator.keyed.items():
+        mine = []
+        for state_id, info in enumerate(source.header.states):
+            if state_id in source.faulty:
+                mine.append(-1)
+                continue
+            infos.setdefault(info.name, info)
+            mine.append(list(infos).index(info.name))
+        ids[index] = mine
+    headers = [one.header for one in operator.keyed.values()]
+    compressed = any(one.compressed for one in headers)
+    return replace(headers[0], compressed=compressed, states=tuple(infos.values())), ids
+
+
+def _chosen(operator: OperatorExamined, found: Findings) -> dict[int, set[int]]:
+    """Whose copy of each key group is taken: that of the subtask that Flink would ask."""
+    ranges = key_group_ranges(operator.state.max_parallelism, operator.state.parallelism)
+    owner: dict[int, int] = {}
+    for index, source in operator.keyed.items():
+        for group in range(source.key_groups.first, source.key_groups.last + 1):
+            if group not in owner or group in ranges[index]:
+                owner[group] = index
+    chosen: dict[int, set[int]] = {index: set() for index in operator.keyed}
+    for group, index in owner.items():
+        chosen[index].add(group)
+    for index, source in operator.keyed.items():
+        twice = len(source.key_groups) - len(chosen[index])
+        if twice:
+            why = f"{twice} of its key groups are in another subtask's handle, and taken from there"
+            found.lose(Place(operator.label, index), why)
+    return chosen
+
+
+# --------------------------------------------------------------------------- operator state
+
+
+def salvage_operator_states(
+    operator: OperatorExamined, target: SavepointDirectory, found: Findings
+) -> tuple[dict[int, OperatorHandle], int]:
+    """Write an operator's operator state; the handles by subtask, and how many elements.
+
+    A subtask whose copy of a broadcast state is damaged gets another's: nothing of it is lost.
+    """
+    copies: dict[str, bytes] = {}
+    for part in operator.parts:
+        for name in part.copies:
+            for copy in part.elements.get(name, [])[:1]:
+                copies.setdefault(name, copy)
+    headers = [part.header for part in operator.parts if part.header is not None]
+    types: dict[str, StateMetaInfo] = {}
+    for part in operator.parts:
+        if part.header is not None:
+            for info in (*part.header.lists, *part.header.broadcasts):
+                if info.name not in part.faulty:
+                    types.setdefault(info.name, info)
+    handles, count = {}, 0
+    for part in operator.parts:
+        header = part.header
+        if header is None and not part.unknown and copies:
+            header = headers[0]
+        if header is None:
+            continue
+        header = replace(
+            header,
+            lists=tuple(types[info.name] for info in header.lists if info.name in types),
+            broadcasts=tuple(types[info.name] for info in header.broadcasts if info.name in types),
+        )
+        states = [(info, _elements(part, info, copies)) for info in _kept(part, header, copies)]
+        for info, elements in states:
+            if info.name in copies and elements:
+                place = Place(operator.label, part.subtask, info.name)
+                found.losses[:] = [one for one in found.losses if not _is_copy(one, place)]
+        data, offsets = encode_operator_file(
+            header, [(info, pa.array(held, pa.large_binary())) for info, held in states]
+        )
+        name = str(uuid.uuid4())
+        with target.directory.open_output(name) as out:
+            out.write(data)
+        handles[part.subtask] = OperatorHandle(offsets, RelativeHandle(name, len(data)))
+        count += sum(len(held) for _, held in states)
+    return handles, count
+
+
+def _kept(
+    part: OperatorPart, header: OperatorHeader, copies: dict[str, bytes]
+) -> Iterator[StateMetaInfo]:
+    """The states that a subtask has, and those of which it gets another's copy."""
+    for info in (*header.lists, *header.broadcasts):
+        if info.name in part.handle.states or info.name in copies:
+            yield info
+
+
+def _elements(part: OperatorPart, info: StateMetaInfo, copies: dict[str, bytes]) -> list[bytes]:
+    held = part.elements.get(info.name, [])
+    return [copies[info.name]] if info.name in copies and not held else held
+
+
+def _is_copy(loss: Loss, place: Place) -> bool:
+    """Whether what was lost is one subtask's copy of a broadcast state."""
+    return loss.where == place

@@ -1,0 +1,100 @@
+"""Sound entries on their way into a new savepoint: their bytes in a spill file, as they are."""
+
+from __future__ import annotations
+
+import uuid
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.files.filesystem import Directory
+from state_core.formats.writing.spills import FILE, GROUP, STATE, Spill, runs_of
+from state_core.kernels.copying import copy_pieces
+from state_core.kernels.encode import write_entry_heads, write_values_heads
+from state_core.model.snapshot import Entries
+from state_core.serializers.framework.columns import U8Array
+
+__all__ = ["EntrySpill"]
+
+LENGTH = 4
+
+
+class EntrySpill:
+    """Keeps entries in a file of its own, which is there once something was kept.
+
+    Args:
+        directory: Where the file is to be.
+        prefix: Bytes of the key-group prefix.
+    """
+
+    def __init__(self, directory: Directory, prefix: int) -> None:
+        self.directory = directory
+        self.prefix = prefix
+        self.name = f"{uuid.uuid4()}.spill"
+        self._file: pa.NativeFile | None = None
+        self._runs: list[npt.NDArray[np.int64]] = []
+        self._size = 0
+
+    def mark(self) -> int:
+        """How many runs were kept."""
+        return len(self._runs)
+
+    def forget(self, mark: int) -> None:
+        """Forget later runs; their bytes stay in the file, and nothing leads to them."""
+        del self._runs[mark:]
+
+    def keep(self, entries: Entries) -> None:
+        """Append entries of one state."""
+        if self._file is None:
+            self._file = self.directory.open_output(self.name)
+        written = _as_they_are(entries, self.prefix)
+        self._file.write(written.data.data)
+        self._runs.append(runs_of(written, LENGTH + self.prefix, self._size))
+        self._size += len(written.data)
+
+    def close(self) -> None:
+        """Nothing more is to be kept."""
+        if self._file is not None:
+            self._file.close()
+
+    def spill(self, ids: list[int], groups: set[int]) -> Spill | None:
+        """What was kept of some key groups, under other ids of its states; -1 leaves one out."""
+        if not self._runs:
+            return None
+        runs = np.concatenate(self._runs)
+        runs[:, STATE] = np.array(ids, np.int64)[runs[:, STATE]]
+        kept = (runs[:, STATE] >= 0) & np.isin(runs[:, GROUP], list(groups))
+        assert runs.shape[1] == FILE  # noqa: S101 - the columns of a spill
+        return Spill(self.name, runs[kept], self.prefix)
+
+    def delete(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            self.directory.delete(self.name)
+
+
+def _as_they_are(entries: Entries, prefix: int) -> Entries:
+    """The entries one behind the other, as a savepoint has them but for flags and marks."""
+    keys = entries.key_end - entries.key_start
+    values = entries.value_end - entries.value_start
+    sizes = keys + values + (2 * LENGTH + prefix)
+    behind = np.cumsum(sizes)
+    position = behind - sizes
+    key_start = position + (LENGTH + prefix)
+    out: U8Array = np.empty(int(behind[-1]), np.uint8)
+    no_flags = np.zeros(len(entries), np.uint8)
+    write_entry_heads(entries.group_of.astype(np.int32), keys, prefix, no_flags, out, position)
+    copy_pieces(entries.data, _own(entries.key_start), _own(entries.key_end), out, position)
+    write_values_heads(values, out, position)
+    copy_pieces(entries.data, _own(entries.value_start), _own(entries.value_end), out, position)
+    key_end = key_start + keys
+    return Entries(
+        out, entries.state_of, entries.group_of, key_start, key_end, key_end + LENGTH, behind,
+        entries.place,
+    )  # fmt: skip
+
+
+def _own(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Positions as kernels want them: in one piece."""
+    return np.ascontiguousarray(positions)

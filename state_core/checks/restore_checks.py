@@ -1,0 +1,333 @@
+"""Would a declared job restore from this snapshot, and with what it should have?
+
+`state_core.checks.legality` holds a job against the rules alone; this holds it against what a savepoint or
+the lake has. What Flink refuses is a fault, and so is what it accepts and loses: a state that
+begins empty because it lies elsewhere. What it accepts and may surprise is a warning.
+
+Source: `DefaultOperatorStateBackend` (modes, compatibility), `StateAssignmentOperation`
+(parallelism, operators that are gone); keyed state as in `state_core.formats.layout.state_compatibility`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from state_core.checks.held_states import HeldOperator, HeldState
+from state_core.declarations.findings import Finding, Severity
+from state_core.declarations.jobs import JobDeclaration, OperatorDeclaration, StreamKind
+from state_core.declarations.states import (
+    AggregatingStateDeclaration,
+    BroadcastStateDeclaration,
+    ListStateDeclaration,
+    MapStateDeclaration,
+    RedistributionMode,
+    RedistributionStrategy,
+    ReducingStateDeclaration,
+    StateDeclaration,
+    ValueStateDeclaration,
+)
+from state_core.declarations.type_descriptors import TypeDescriptor
+from state_core.formats.layout.meta_info import (
+    NAMESPACE_SERIALIZER,
+    USER_KEY_SERIALIZER,
+    VALUE_SERIALIZER,
+    BackendStateType,
+    StateMetaInfo,
+    serializer_entry,
+)
+from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from state_core.formats.writing.new_states import NewKeyedState, NewOperatorState
+from state_core.model.operator_ids import operator_id_of_uid
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Compatibility, Verdict
+from state_core.serializers.type_spec import parse_type
+
+__all__ = ["check_restore"]
+
+UNION_LIMIT = 256 << 20
+VOID_NAMESPACE = "VoidNamespace"
+_LISTS = ("SPLIT list", "UNION list")
+_LOST = "Flink looks for it elsewhere, and the state begins empty"
+
+
+def check_restore(
+    job: JobDeclaration,
+    held: Iterable[HeldOperator],
+    *,
+    allow_missing: bool = False,
+    union_limit: int = UNION_LIMIT,
+) -> list[Finding]:
+    """Everything to be said of a job that is to restore a snapshot.
+
+    Args:
+        job: What is declared.
+        held: What the snapshot holds.
+        allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
+        union_limit: From how many bytes in all subtasks a UNION list deserves a warning.
+    """
+    found = {one.operator_id: one for one in held}
+    findings: list[Finding] = []
+    for operator in job.operators:
+        before = found.pop(operator_id_of_uid(operator.uid), None)
+        if before is not None:
+            findings += _Check(operator, before, union_limit).findings()
+        elif operator.declared:
+            problem = "the snapshot has no state of it, and it begins with none"
+            remedy = "if it should, look for another uid"
+            severity = Severity.WARNING
+            findings.append(
+                Finding(severity, "new_operator", operator.uid, problem, remedy, operator.function)
+            )
+    return findings + [_gone(one, allow_missing) for one in found.values() if one.states]
+
+
+def _gone(operator: HeldOperator, allowed: bool) -> Finding:
+    names = ", ".join(repr(one.meta.name) for one in operator.states)
+    return Finding(
+        Severity.WARNING if allowed else Severity.FAULT,
+        "missing_operator",
+        operator.label,
+        f"the job has no such operator, and the snapshot has its states {names}",
+        "declare it, or restore with --allowNonRestoredState, which drops them",
+    )
+
+
+@dataclass(frozen=True)
+class _Check:
+    """One operator, declared and held."""
+
+    operator: OperatorDeclaration
+    held: HeldOperator
+    union_limit: int
+
+    def findings(self) -> Iterator[Finding]:
+        """All, of the whole first."""
+        yield from self.parallelism()
+        yield from self.key()
+        declared = {one.name: one for one, _ in self.operator.declared}
+        by_name: dict[str, list[HeldState]] = {}
+        for state in self.held.states:
+            by_name.setdefault(state.meta.name, []).append(state)
+        for name, one in declared.items():
+            yield from self.state(one, by_name.get(name, []))
+        for name, several in by_name.items():
+            if name not in declared:
+                for state in several:
+                    yield from self.undeclared(name, state)
+
+    def parallelism(self) -> Iterator[Finding]:
+        """The number of key groups never changes."""
+        count, groups = self.operator.parallelism, self.held.max_parallelism
+        if count is not None and count > groups:
+            problem = f"a parallelism of {count}, and the snapshot has {groups} key groups"
+            yield self.fault("parallelism", problem, f"make it {groups} at most, or rehash")
+        declared = self.operator.max_parallelism
+        if declared is not None and declared != groups:
+            problem = f"a maximum parallelism of {declared}, and the snapshot's is {groups}"
+            yield self.fault("max_parallelism", problem, f"leave it at {groups}, or rehash")
+
+    def key(self) -> Iterator[Finding]:
+        """Entries are found by the bytes of their key."""
+        before, after = self.held.key, self.operator.key_type
+        if before is None or StreamKind.KEYED not in self.operator.inputs:
+            return
+        if after is None:
+            problem = f"the key's type is not declared, and not compared with {before.type_name}"
+            yield self.warning("key", problem, "declare the operator's key")
+            return
+        (result,) = check_operators(
+            [OperatorSchema("", before)], [OperatorSchema("", after.snapshot())]
+        )
+        yield from self.judged("key", result.result, "write the state anew, by its new key")
+
+    def state(self, declared: StateDeclaration, held: list[HeldState]) -> Iterator[Finding]:
+        """One declared state against those of its name."""
+        form = _form(declared)
+        same = [one for one in held if one.form in (form, "keyed unknown")]
+        same = [one for one in same if one.keyed == form.startswith("keyed")]
+        if same:
+            yield from self.same(declared, same[0])
+        elif held:
+            yield self.changed(declared, held[0], form)
+        else:
+            problem = f"the snapshot has no {form} state of that name, and it begins empty"
+            yield self.warning(
+                "new_state", problem, "if it should not, look for its name", declared
+            )
+
+    def changed(self, declared: StateDeclaration, held: HeldState, form: str) -> Finding:
+        """Another kind, another redistribution, or another place altogether."""
+        problem = f"{held.form} state in the snapshot, declared as {form} state"
+        remedy = f"declare it as {held.form} state, or give the new one another name"
+        if held.keyed and form.startswith("keyed"):
+            return self.fault("kind", f"{problem}: a state keeps its kind", remedy, declared)
+        if held.form in _LISTS and form in _LISTS:
+            how = held.form.removesuffix(" list")
+            remedy = f"redistribute_by {how}, or give the new one another name"
+            return self.fault("redistribution", f"{problem}: Flink refuses", remedy, declared)
+        return self.fault("redistribution", f"{problem}: {_LOST}", remedy, declared)
+
+    def same(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
+        """Types, and what is special to a kind."""
+        remedy = "declare the type that it has, or migrate the state first"
+        yield from self.judged("type", self.types(declared, held), remedy, declared)
+        if held.form == "UNION list":
+            yield from self.union(declared, held)
+        if held.disagreeing:
+            who = ", ".join(map(str, held.disagreeing))
+            problem = f"its copies differ, those of the subtasks {who} from the first"
+            remedy = "let one subtask's copy count: the broadcast side wrote unlike things"
+            yield self.warning("identical", problem, remedy, declared)
+
+    def types(self, declared: StateDeclaration, held: HeldState) -> Compatibility:
+        """What the serializers say."""
+        name = declared.name
+        if held.keyed:
+            key = self.held.key or parse_type("Void")
+            old = OperatorSchema("", key, {name: held.meta})
+            new = OperatorSchema("", key, {name: _keyed_meta(declared, held, key)})
+        else:
+            old = OperatorSchema("", None, operator_states={name: held.meta})
+            new = OperatorSchema("", None, operator_states={name: _operator_meta(declared)})
+        (*_, found) = check_operators([old], [new])
+        return found.result
+
+    def union(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
+        """Every subtask is given all elements."""
+        count = self.operator.parallelism or self.held.parallelism
+        whole = held.state_bytes * count
+        if count > 1 and whole >= self.union_limit:
+            problem = (
+                f"{held.elements:,} elements of {_size(held.state_bytes)} go to each of {count}"
+                f" subtasks: {held.elements * count:,} elements of {_size(whole)} on restore"
+            )
+            remedy = "keep what a subtask needs and drop the rest, or use SPLIT"
+            yield self.warning("union_memory", problem, remedy, declared)
+
+    def undeclared(self, name: str, held: HeldState) -> Iterator[Finding]:
+        """A state that nobody declares; timers never are."""
+        if held.meta.kind is BackendStateType.PRIORITY_QUEUE:
+            return
+        keyed = {StreamKind.KEYED, StreamKind.GLOBAL} & set(self.operator.inputs)
+        if held.keyed and not keyed:
+            problem = f"{held.form} state over {self.operator.streams}: nothing restores it"
+            fate = "the next savepoint is without it"
+        else:
+            problem = f"{held.form} state that is not declared"
+            fate = "it is restored and kept, and nobody reads it"
+        yield Finding(
+            Severity.WARNING,
+            "extra_state",
+            self.operator.uid,
+            f"{problem}; {fate}",
+            "declare it, or drop it from the snapshot",
+            self.operator.function,
+            name,
+        )
+
+    def judged(
+        self, rule: str, result: Compatibility, remedy: str, state: StateDeclaration | None = None
+    ) -> Iterator[Finding]:
+        """A verdict of serializers as a finding."""
+        reasons = "; ".join(map(str, result.reasons))
+        if result.verdict is Verdict.INCOMPATIBLE:
+            yield self.fault(rule, reasons, remedy, state)
+        elif result.verdict is Verdict.UNKNOWN:
+            yield self.warning(rule, f"not to be told from here: {reasons}", "", state)
+        elif result.verdict is Verdict.COMPATIBLE_AFTER_MIGRATION:
+            yield self.warning(rule, f"migrated on restore: {reasons}", "", state)
+
+    def fault(
+        self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
+    ) -> Finding:
+        """What stops the restore, or loses state."""
+        return self._finding(Severity.FAULT, rule, problem, remedy, state)
+
+    def warning(
+        self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
+    ) -> Finding:
+        """What deserves a look."""
+        return self._finding(Severity.WARNING, rule, problem, remedy, state)
+
+    def _finding(
+        self,
+        severity: Severity,
+        rule: str,
+        problem: str,
+        remedy: str,
+        state: StateDeclaration | None,
+    ) -> Finding:
+        name = "" if state is None else state.name
+        own = self.operator
+        return Finding(severity, rule, own.uid, problem, remedy, own.function, name, own.streams)
+
+
+def _form(declared: StateDeclaration) -> str:
+    """As `HeldState.form` has it."""
+    if isinstance(declared, BroadcastStateDeclaration):
+        return "broadcast"
+    moves = declared.redistribution_mode is RedistributionMode.REDISTRIBUTABLE
+    if isinstance(declared, ListStateDeclaration) and moves:
+        split = declared.redistribution_strategy is RedistributionStrategy.SPLIT
+        return "SPLIT list" if split else "UNION list"
+    return f"keyed {declared.kind}"
+
+
+def _value_type(declared: StateDeclaration) -> TypeDescriptor:
+    """Of what is stored: a list's element, a map's value, an accumulator."""
+    if isinstance(declared, AggregatingStateDeclaration):
+        return declared.accumulator_type
+    if isinstance(declared, MapStateDeclaration | BroadcastStateDeclaration):
+        return declared.value_type
+    known = ValueStateDeclaration | ListStateDeclaration | ReducingStateDeclaration
+    assert isinstance(declared, known)  # noqa: S101 - there are no other kinds
+    return declared.type
+
+
+def _operator_meta(declared: StateDeclaration) -> StateMetaInfo:
+    """What a job with this declaration of operator state would register."""
+    if isinstance(declared, BroadcastStateDeclaration):
+        mode, key = "broadcast", declared.key_type.snapshot()
+        return NewOperatorState(
+            declared.name, (), mode, _value_type(declared).snapshot(), key
+        ).meta_info()
+    mode = _form(declared).removesuffix(" list").lower()
+    return NewOperatorState(declared.name, (), mode, _value_type(declared).snapshot()).meta_info()
+
+
+def _keyed_meta(
+    declared: StateDeclaration, held: HeldState, key: TypeSerializerSnapshot
+) -> StateMetaInfo:
+    """What a job with this declaration would register, in the form of the held one."""
+    user_key = declared.key_type.snapshot() if isinstance(declared, MapStateDeclaration) else ""
+    made = NewKeyedState(
+        declared.name,
+        (),
+        declared.kind,
+        _value_type(declared).snapshot(),
+        user_key,
+        VOID_NAMESPACE,
+        declared.ttl is not None,
+    ).meta_info(key)
+    if held.meta.kind is not BackendStateType.KEY_VALUE_V2 or declared.kind not in {"list", "map"}:
+        return made
+    # a state of version 2 registers the element, or value and user key, each on its own
+    whole = made.serializers[VALUE_SERIALIZER].snapshot
+    nested: tuple[TypeSerializerSnapshot, ...] = getattr(whole, "nested", ())
+    entries = {
+        VALUE_SERIALIZER: serializer_entry(nested[-1]),
+        NAMESPACE_SERIALIZER: made.serializers[NAMESPACE_SERIALIZER],
+    }
+    if declared.kind == "map":
+        entries[USER_KEY_SERIALIZER] = serializer_entry(nested[0])
+    return StateMetaInfo(made.name, held.meta.kind, made.options, entries)
+
+
+def _size(count: int) -> str:
+    """Bytes, rounded for people."""
+    amount, unit = float(count), 0
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    while amount >= 1024 and unit < len(units) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.0f} {units[unit]}" if unit == 0 else f"{amount:.1f} {units[unit]}"

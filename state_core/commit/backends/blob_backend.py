@@ -1,0 +1,350 @@
+"""The blob store backend: every commit sends the files that the one before did not.
+
+`snapshot` does nothing: the local checkpoint is the snapshot. `upload` compares its files with the
+index of the commit before, sends what is new, and then the new index, whose blob id is the marker.
+`clean_up` makes the commit's blobs permanent, and removes what only snapshots need that retention
+does not keep. `restore` gets every file of the index, and checks size and checksum of each.
+
+What no snapshot in the retained chain names, and no upload under way may still need, is removed at
+the first clean-up after a start: so nothing that any crash left stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from urllib.parse import quote
+
+from state_core.commit.backends.blob_store import BlobStore, folder_of
+from state_core.commit.contract.futures import all_of, done, mapped, then
+from state_core.commit.contract.interfaces import (
+    StateBackendAdmin,
+    StateBackendFactory,
+    TaskBackupManager,
+    TaskContext,
+    TaskRestoreManager,
+)
+from state_core.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    Checkpoint,
+    CheckpointId,
+    CheckpointV2,
+)
+from state_core.commit.records.snapshot_index import (
+    DirIndex,
+    FileBlob,
+    FileIndex,
+    FileMetadata,
+    SnapshotIndex,
+    SnapshotMetadata,
+    present_files,
+    reachable_blobs,
+    read_snapshot_index,
+    removed_blobs,
+    successor,
+    write_snapshot_index,
+)
+from state_core.commit.stores.local_disk import join
+from state_core.commit.stores.task_stores import CHECKPOINT_FILE
+from state_core.errors import CommitError, DeletedBlobError, StateError
+
+__all__ = ["BlobStoreBackend", "garbage", "read_index"]
+
+LOG = logging.getLogger(__name__)
+THREADS = 8
+INDEX_NAME = "snapshot-index"
+
+
+def garbage(
+    blobs: Iterable[str], needed: Iterable[str], expiring: Mapping[str, int], now: int
+) -> list[str]:
+    """The blobs that may go: nobody needs them, and no upload may still name them.
+
+    Args:
+        blobs: All that there are.
+        needed: By the snapshots that are kept.
+        expiring: Folders of uploads that are in no record yet, and when they expire.
+        now: In milliseconds since 1970.
+    """
+    kept = set(needed)
+    return [one for one in blobs if one not in kept and expiring.get(folder_of(one), now) <= now]
+
+
+def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
+    """The snapshot index that a marker names.
+
+    Raises:
+        DeletedBlobError: It is no longer there.
+        CheckpointRecordError: It is none.
+    """
+    return read_snapshot_index(b"".join(blobs.get(marker)), f"blob {marker}")
+
+
+class BlobStoreBackend(StateBackendFactory):
+    """Files of stores as blobs.
+
+    Args:
+        blobs: Where they go.
+        keep: How many snapshots of each store stay, the last one included.
+        threads: How many files of a store are got at once.
+    """
+
+    name = BLOB_STORE_FACTORY
+    needs_files = True
+
+    def __init__(self, blobs: BlobStore, keep: int = 1, threads: int = THREADS) -> None:
+        if keep < 1:
+            raise CommitError(f"{keep} snapshots can't be kept", remedy="keep 1 or more")
+        self.blobs = blobs
+        self.keep = keep
+        self.threads = threads
+
+    def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
+        """Sends these stores' new files."""
+        return _Backup(self, context, stores)
+
+    def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
+        """Gets these stores' files."""
+        return _Restore(self, context, stores)
+
+    def admin(self) -> StateBackendAdmin:
+        """Checks that blobs can be put, got and removed."""
+        return _Admin(self.blobs)
+
+
+def _indexes(
+    blobs: BlobStore, checkpoint: Checkpoint | None, stores: Iterable[str]
+) -> dict[str, tuple[str, SnapshotIndex]]:
+    """The index that a checkpoint names for each store, with its blob id."""
+    if not isinstance(checkpoint, CheckpointV2):
+        return {}
+    markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
+    named = {store: markers[store] for store in stores if store in markers}
+    return {store: (marker, read_index(blobs, marker)) for store, marker in named.items()}
+
+
+class _Backup(TaskBackupManager):
+    def __init__(
+        self, backend: BlobStoreBackend, context: TaskContext, stores: Iterable[str]
+    ) -> None:
+        super().__init__(context, stores)
+        self._blobs = backend.blobs
+        self._keep = backend.keep
+        self._previous: dict[str, tuple[str, SnapshotIndex]] = {}
+        # files whose content was read in this process: those that never change need no second look
+        self._seen: dict[str, dict[str, FileIndex]] = {}
+        self._swept: set[str] = set()
+
+    def _init(self, checkpoint: Checkpoint | None) -> None:
+        try:
+            self._previous = _indexes(self._blobs, checkpoint, self.stores)
+        except DeletedBlobError as error:
+            # restored from elsewhere: the next upload sends everything
+            LOG.warning("task %s: %s", self.context.task, error)
+
+    def _snapshot(self, checkpoint: CheckpointId) -> dict[str, str]:
+        return {}
+
+    def _upload(
+        self, checkpoint: CheckpointId, markers: Mapping[str, str]
+    ) -> Future[dict[str, str]]:
+        def send(store: str) -> Future[str]:
+            return then(self.context.pool, done(None), lambda _: self._send(store, checkpoint))
+
+        sent = all_of([send(store) for store in self.stores])
+        return mapped(sent, lambda found: dict(zip(self.stores, found, strict=True)))
+
+    def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
+        def tidy(store: str, marker: str) -> Future[None]:
+            return then(self.context.pool, done(None), lambda _: self._tidy(store, marker))
+
+        return mapped(all_of([tidy(*one) for one in markers.items()]), lambda _: None)
+
+    def _prefix(self, store: str) -> str:
+        context = self.context
+        job = f"{context.job_name}-{context.job_id}"
+        return "/".join(
+            f"{kind}={quote(name, safe='')}"
+            for kind, name in (("job", job), ("task", context.task), ("store", store))
+        )
+
+    def _send(self, store: str, checkpoint: CheckpointId) -> str:
+        context = self.context
+        marker, before = self._previous.get(store, (None, None))
+        old = before.directory if before else DirIndex()
+        known = dict(present_files(old))
+        folder = join(self._prefix(store), str(checkpoint))
+        source = context.stores.directory(store, checkpoint)
+        seen: dict[str, FileIndex] = {}
+        for path, size in context.stores.disk.files(source):
+            if path != CHECKPOINT_FILE:
+                seen[path] = self._file(store, folder, join(source, path), path, size, known)
+        metadata = SnapshotMetadata(
+            checkpoint, context.job_name, context.job_id, context.task, store
+        )
+        index = SnapshotIndex(context.millis, metadata, successor(seen, old), marker)
+        blob = self._blobs.put(folder, INDEX_NAME, [write_snapshot_index(index)])
+        self._previous[store] = (blob, index)
+        self._seen[store] = seen
+        return blob
+
+    def _file(
+        self,
+        store: str,
+        folder: str,
+        local: str,
+        path: str,
+        size: int,
+        known: Mapping[str, FileIndex],
+    ) -> FileIndex:
+        """A file's index: the one before if the content is the same, else it is sent."""
+        context = self.context
+        before = known.get(path)
+        if before is not None and before.metadata.size == size:
+            immutable = context.stores.specs[store].immutable(path)
+            looked_at = immutable and self._seen.get(store, {}).get(path) is before
+            if looked_at or self._checksum(local) == before.checksum:
+                context.measures.add("files_saved")
+                context.measures.add("bytes_saved", size)
+                return before
+        checksum = sent = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal checksum, sent
+            for piece in context.stores.disk.chunks(local):
+                checksum = zlib.crc32(piece, checksum)
+                sent += len(piece)
+                yield piece
+
+        name = path.rpartition("/")[2]
+        blob = self._blobs.put(folder, name, counted())
+        context.measures.add("files_sent")
+        context.measures.add("bytes_sent", sent)
+        found = context.stores.disk.attributes(local)
+        metadata = FileMetadata(
+            found.created, found.modified, sent, found.owner, found.group, found.permissions
+        )
+        return FileIndex(name, (FileBlob(blob),), metadata, checksum)
+
+    def _checksum(self, local: str) -> int:
+        checksum = 0
+        for piece in self.context.stores.disk.chunks(local):
+            checksum = zlib.crc32(piece, checksum)
+        return checksum
+
+    def _tidy(self, store: str, marker: str) -> None:
+        chain = list(self._chain(store, marker))
+        needed = set(reachable_blobs(chain[0][1].directory)) | {marker}
+        prefix = self._prefix(store)
+        expiring = self._blobs.expiring(prefix)
+        for folder in sorted({folder_of(blob) for blob in needed} & set(expiring)):
+            self._blobs.make_permanent(folder)
+        oldest = chain[-1][1]
+        for blob in removed_blobs(oldest.directory):
+            self._blobs.delete(blob)
+        if oldest.previous is not None:
+            self._blobs.delete(oldest.previous)
+        if store not in self._swept:
+            for blob, index in chain:
+                needed |= {blob, *reachable_blobs(index.directory)}
+            left = garbage(
+                self._blobs.list(prefix), needed, self._blobs.expiring(prefix), self.context.millis
+            )
+            for blob in left:
+                self._blobs.delete(blob)
+            for folder in {folder_of(blob) for blob in left} & set(expiring):
+                self._blobs.make_permanent(folder)  # nothing is left there to expire
+            self._swept.add(store)
+
+    def _chain(self, store: str, marker: str) -> Iterator[tuple[str, SnapshotIndex]]:
+        """The snapshots to keep, the last one first."""
+        current = self._previous.get(store)
+        found = current if current and current[0] == marker else None
+        blob: str | None = marker
+        for place in range(self._keep):
+            if blob is None:
+                return
+            try:
+                index = found[1] if found and place == 0 else read_index(self._blobs, blob)
+            except DeletedBlobError:
+                if place == 0:
+                    raise
+                return
+            yield blob, index
+            blob = index.previous
+
+
+class _Restore(TaskRestoreManager):
+    def __init__(
+        self, backend: BlobStoreBackend, context: TaskContext, stores: Iterable[str]
+    ) -> None:
+        super().__init__(context, stores)
+        self._blobs = backend.blobs
+        self._threads = backend.threads
+        self._indexes: dict[str, tuple[str, SnapshotIndex]] = {}
+
+    def _init(self, checkpoint: Checkpoint | None) -> None:
+        self._indexes = _indexes(self._blobs, checkpoint, self.stores)
+
+    def _restore(self, store: str) -> None:
+        if store not in self._indexes:
+            return
+        target = self.context.stores.directory(store)
+
+        def get(path: str, file: FileIndex) -> None:
+            self.context.stores.disk.create(join(target, path), self._content(path, file))
+            self.context.measures.add("bytes_restored", file.metadata.size)
+
+        files = list(present_files(self._indexes[store][1].directory))
+        if self._threads == 1:
+            for one in files:
+                get(*one)
+            return
+        with ThreadPoolExecutor(self._threads) as pool:
+            getting = [pool.submit(get, *one) for one in files]
+            try:
+                for ended in getting:
+                    ended.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _content(self, path: str, file: FileIndex) -> Iterator[bytes]:
+        checksum = size = 0
+        for part in sorted(file.blobs, key=lambda one: one.offset):
+            if part.offset != size:
+                raise CommitError(f"{path}: its blobs have a gap at {size}", place=part.id)
+            for piece in self._blobs.get(part.id):
+                self._check()
+                checksum = zlib.crc32(piece, checksum)
+                size += len(piece)
+                yield piece
+        if (size, checksum) != (file.metadata.size, file.checksum):
+            raise CommitError(
+                f"{path} is not what was uploaded: {size} bytes with checksum {checksum}, not "
+                f"{file.metadata.size} with {file.checksum}",
+                place=", ".join(one.id for one in file.blobs),
+                remedy="the blob is damaged: restore from another backend",
+            )
+
+
+class _Admin(StateBackendAdmin):
+    PROBE = "probe"
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+
+    def create_resources(self) -> None:
+        return
+
+    def validate_resources(self) -> None:
+        try:
+            blob = self._blobs.put(self.PROBE, "probe", [b"probe"])
+            found = b"".join(self._blobs.get(blob))
+            self._blobs.delete(blob)
+            self._blobs.make_permanent(self.PROBE)
+        except (StateError, OSError) as error:
+            raise CommitError(f"the blob store can't be used: {error}") from error
+        if found != b"probe":
+            raise CommitError("the blob store does not return what was put there")

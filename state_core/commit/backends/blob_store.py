@@ -1,0 +1,206 @@
+"""Where blobs lie: put, got and deleted by ids that the store makes.
+
+What is put belongs to a folder, one for each commit of a store, and expires with it unless the
+folder is made permanent. So what a crash leaves behind goes away by itself, and what the checkpoint
+log names stays.
+
+::
+
+    blobs/<folder>/<unique>-<name>      a blob; its id is the path below `blobs`
+    expiring/<folder>                   when the folder expires, in milliseconds since 1970; written
+                                        before its first blob, removed to make it permanent
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from state_core.commit.records.clocks import now_millis
+from state_core.commit.stores.local_disk import join
+from state_core.errors import DeletedBlobError, MissingFileError
+from state_core.files.filesystem import Directory
+
+__all__ = ["BlobStore", "FileSystemBlobStore", "MemoryBlobStore", "deleted", "folder_of"]
+
+THIRTY_DAYS_MS = 30 * 24 * 3600 * 1000
+CHUNK = 1 << 20
+_BLOBS = "blobs"
+_EXPIRING = "expiring"
+
+
+class BlobStore(Protocol):
+    """Blobs in folders; folders and ids are paths."""
+
+    def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
+        """Store a blob in a folder that expires; the blob's id.
+
+        Raises:
+            StateError: It is not stored, or not whole.
+        """
+
+    def get(self, blob: str) -> Iterator[bytes]:
+        """A blob piece by piece, of at most a mebibyte each.
+
+        Raises:
+            DeletedBlobError: It is no longer there.
+        """
+
+    def delete(self, blob: str) -> None:
+        """Remove a blob; nothing happens if there is none."""
+
+    def make_permanent(self, folder: str) -> None:
+        """A folder no longer expires; nothing happens if it never does."""
+
+    def expiring(self, prefix: str) -> dict[str, int]:
+        """The folders below a prefix that expire, and when: in milliseconds since 1970."""
+
+    def list(self, prefix: str) -> list[str]:
+        """The ids of all blobs in folders below a prefix."""
+
+
+def folder_of(blob: str) -> str:
+    """The folder that a blob is in."""
+    return blob.rpartition("/")[0]
+
+
+def deleted(blob: str) -> DeletedBlobError:
+    """The error of a blob that is not there."""
+    return DeletedBlobError(
+        f"blob {blob} is no longer there: retention removed it after a later commit, it expired, "
+        "or someone deleted it",
+        remedy="restore from the last record of the checkpoint log, or from another backend that "
+        "has a marker in it (`stores.<store>.restore.factory`)",
+    )
+
+
+class MemoryBlobStore:
+    """A blob store that lives as long as its process.
+
+    Args:
+        clock: Milliseconds since 1970.
+        ttl: Milliseconds after which a folder expires.
+    """
+
+    def __init__(self, clock: Callable[[], int] = now_millis, ttl: int = THIRTY_DAYS_MS) -> None:
+        self.clock = clock
+        self.ttl = ttl
+        self.blobs: dict[str, bytes] = {}
+        self.folders: dict[str, int] = {}
+        self._count = 0
+
+    def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
+        """Store a blob."""
+        self.folders.setdefault(folder, self.clock() + self.ttl)
+        self._count += 1
+        blob = join(folder, f"{self._count}-{name}")
+        self.blobs[blob] = b"".join(chunks)
+        return blob
+
+    def get(self, blob: str) -> Iterator[bytes]:
+        """A blob in pieces."""
+        if blob not in self.blobs:
+            raise deleted(blob)
+        data = self.blobs[blob]
+        for at in range(0, len(data), CHUNK):
+            yield data[at : at + CHUNK]
+
+    def delete(self, blob: str) -> None:
+        """Remove a blob."""
+        self.blobs.pop(blob, None)
+
+    def make_permanent(self, folder: str) -> None:
+        """A folder no longer expires."""
+        self.folders.pop(folder, None)
+
+    def expiring(self, prefix: str) -> dict[str, int]:
+        """The folders that expire."""
+        return {one: at for one, at in self.folders.items() if one.startswith(f"{prefix}/")}
+
+    def list(self, prefix: str) -> list[str]:
+        """The ids of all blobs."""
+        return [one for one in self.blobs if one.startswith(f"{prefix}/")]
+
+
+class FileSystemBlobStore:
+    """A blob store in a directory of any file system: local, S3, HDFS.
+
+    Args:
+        directory: Where.
+        clock: Milliseconds since 1970.
+        ttl: Milliseconds after which a folder expires.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        clock: Callable[[], int] = now_millis,
+        ttl: int = THIRTY_DAYS_MS,
+    ) -> None:
+        self.directory = directory
+        self.clock = clock
+        self.ttl = ttl
+        self._begun: set[str] = set()
+
+    def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
+        """Store a blob."""
+        if folder not in self._begun:
+            self.directory.write(join(_EXPIRING, folder), str(self.clock() + self.ttl).encode())
+            self._begun.add(folder)
+        blob = join(folder, f"{uuid.uuid4().hex[:16]}-{name}")
+        path = join(_BLOBS, blob)
+        with self.directory.open_output(path) as file:
+            for piece in chunks:
+                file.write(piece)
+        if self.directory.local:
+            handle = os.open(self.directory.full(path), os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        return blob
+
+    def get(self, blob: str) -> Iterator[bytes]:
+        """A blob in pieces."""
+        path = join(_BLOBS, blob)
+        try:
+            with self.directory.filesystem.open_input_stream(self.directory.full(path)) as file:
+                while piece := file.read(CHUNK):
+                    yield piece
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) or not self.directory.is_file(path):
+                raise deleted(blob) from error
+            raise
+
+    def delete(self, blob: str) -> None:
+        """Remove a blob."""
+        self.directory.delete(join(_BLOBS, blob))
+
+    def make_permanent(self, folder: str) -> None:
+        """A folder no longer expires."""
+        self.directory.delete(join(_EXPIRING, folder))
+        self._begun.discard(folder)
+
+    def expiring(self, prefix: str) -> dict[str, int]:
+        """The folders that expire."""
+        found = {}
+        for path, _ in self.directory.files_below(join(_EXPIRING, prefix)):
+            when = b"" if path.endswith(".part") else self._read(path)
+            if when.isdigit():
+                found[path.partition("/")[2]] = int(when)
+        return found
+
+    def list(self, prefix: str) -> list[str]:
+        """The ids of all blobs."""
+        found = self.directory.files_below(join(_BLOBS, prefix))
+        return [path.partition("/")[2] for path, _ in found]
+
+    def _read(self, path: str) -> bytes:
+        try:
+            return self.directory.read(path)
+        except MissingFileError:
+            if self.directory.is_file(path):
+                raise  # it can't be read: what is not known to have expired must not be removed
+            return b""

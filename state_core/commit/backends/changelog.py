@@ -1,0 +1,370 @@
+"""Changelogs: of each store a log of every put and delete, which outlives the task's host.
+
+`Changelog` is one partition. Offsets count up and never come again; a compaction leaves gaps. What
+was appended is there for good when `flush` returns, and may or may not be before.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, Protocol
+
+from state_core.commit.records.records import SystemStreamPartition
+from state_core.errors import CheckpointRecordError
+
+__all__ = [
+    "Change",
+    "Changelog",
+    "Changelogs",
+    "EmbeddedChangelogs",
+    "FileChangelogs",
+    "MemoryChangelogs",
+    "no_matter",
+]
+
+BATCH_BYTES = 1 << 18
+SEGMENT_BYTES = 1 << 26
+_BATCH = struct.Struct(">IIQ")  # checksum of what follows, bytes of changes, first offset
+_CHANGE = struct.Struct(">IIi")  # offset behind the first, length of key, of value: -1 if deleted
+
+
+def no_matter() -> None:
+    """Waiting that nobody ends."""
+
+
+class Change(NamedTuple):
+    """One put, or a delete."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+class Changelog(Protocol):
+    """One partition of a changelog; one task writes it."""
+
+    def append(self, key: bytes, value: bytes | None) -> None:
+        """Add a put, or a delete."""
+
+    def flush(self) -> None:
+        """Make sure of all that was appended."""
+
+    def newest(self) -> int | None:
+        """The offset of the last change that is there for good; None if there never was one."""
+
+    def read(
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+    ) -> Iterator[Change]:
+        """The changes from one offset to another, both included; to the newest without an end.
+
+        Args:
+            start: The first offset.
+            end: The last one.
+            waiting: Called twice a second while nothing comes; may raise to end that.
+        """
+
+    def compact(self, end: int) -> None:
+        """Forget changes that a later one of their key replaces, both at or before an offset.
+
+        From then on the log says what the state was at this offset and at later ones.
+        """
+
+    def close(self) -> None:
+        """Let go of it, without flushing."""
+
+
+class Changelogs(Protocol):
+    """All partitions of all changelogs.
+
+    Attributes:
+        compaction_lag: Milliseconds after which a log may compact by itself what lies before a
+            marker; None if it never does.
+    """
+
+    compaction_lag: int | None
+
+    def open(self, partition: SystemStreamPartition) -> Changelog:
+        """One of them."""
+
+    def create(self, stream: str, partitions: int) -> None:
+        """Make a stream, if it is not there."""
+
+    def validate(self, stream: str, partitions: int) -> None:
+        """Check that a stream has as many partitions.
+
+        Raises:
+            CommitError: It has not.
+        """
+
+
+class EmbeddedChangelogs:
+    """A partition is made when it is opened, and compacted only when that is asked for."""
+
+    compaction_lag: int | None = None
+
+    def create(self, stream: str, partitions: int) -> None:
+        """Nothing has to be made."""
+
+    def validate(self, stream: str, partitions: int) -> None:
+        """Everything is there."""
+
+
+class MemoryChangelogs(EmbeddedChangelogs):
+    """Changelogs that live as long as their process.
+
+    Attributes:
+        changes: What was flushed, by partition.
+    """
+
+    def __init__(self) -> None:
+        self.changes: dict[SystemStreamPartition, list[Change]] = {}
+        self.ends: dict[SystemStreamPartition, int] = {}
+
+    def open(self, partition: SystemStreamPartition) -> Changelog:
+        """A writer with a buffer of its own."""
+        return _MemoryChangelog(self, partition)
+
+
+class _MemoryChangelog:
+    def __init__(self, owner: MemoryChangelogs, partition: SystemStreamPartition) -> None:
+        self._owner = owner
+        self._partition = partition
+        self._changes = owner.changes.setdefault(partition, [])
+        self._buffer: list[tuple[bytes, bytes | None]] = []
+
+    def append(self, key: bytes, value: bytes | None) -> None:
+        self._buffer.append((key, value))
+
+    def flush(self) -> None:
+        at = self._owner.ends.get(self._partition, 0)
+        for offset, (key, value) in enumerate(self._buffer, at):
+            self._changes.append(Change(offset, key, value))
+        self._owner.ends[self._partition] = at + len(self._buffer)
+        self._buffer.clear()
+
+    def newest(self) -> int | None:
+        end = self._owner.ends.get(self._partition, 0)
+        return end - 1 if end else None
+
+    def read(
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+    ) -> Iterator[Change]:
+        for change in list(self._changes):
+            if change.offset >= start and (end is None or change.offset <= end):
+                yield change
+
+    def compact(self, end: int) -> None:
+        self._changes[:] = _compacted(self._changes, end)
+
+    def close(self) -> None:
+        self._buffer.clear()
+
+
+class FileChangelogs(EmbeddedChangelogs):
+    """The embedded changelogs: files below a directory that outlives the host, such as a mount.
+
+    A partition is a directory of segments, each named by its first offset; only the last one is
+    appended to. A batch has a checksum, so that what a crash cut off is seen, and cut off for good
+    when the partition is opened again.
+
+    Args:
+        root: The directory.
+        segment_bytes: After so many, a new segment is begun.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.root = Path(root)
+        self.segment_bytes = segment_bytes
+
+    def open(self, partition: SystemStreamPartition) -> Changelog:
+        """A partition's segments."""
+        folder = f"system={partition.system}", f"stream={partition.stream}"
+        return _FileChangelog(
+            self.root.joinpath(*folder, str(partition.partition)), self.segment_bytes
+        )
+
+
+class _FileChangelog:
+    def __init__(self, directory: Path, segment_bytes: int) -> None:
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._lock = Lock()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._segments = sorted(directory.glob("*.log"))
+        self._buffer = bytearray()
+        self._first = self._next = 0
+        self._file: int | None = None
+        if self._segments:
+            last = self._segments[-1]
+            self._next = int(last.stem)
+            whole = deque(_batches(last, [last]), maxlen=1)
+            for _, first, data in whole:
+                self._next = list(_changes(first, data))[-1].offset + 1
+            os.truncate(last, whole[0][0] if whole else 0)
+        self._flushed = self._next
+        self._first = self._next
+
+    def append(self, key: bytes, value: bytes | None) -> None:
+        length = -1 if value is None else len(value)
+        self._buffer += _CHANGE.pack(self._next - self._first, len(key), length)
+        self._buffer += key
+        if value:
+            self._buffer += value
+        self._next += 1
+        if len(self._buffer) >= BATCH_BYTES:
+            self._write()
+
+    def flush(self) -> None:
+        self._write()
+        if self._file is not None:
+            os.fsync(self._file)
+        self._flushed = self._next
+
+    def newest(self) -> int | None:
+        return self._flushed - 1 if self._flushed else None
+
+    def read(
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+    ) -> Iterator[Change]:
+        with self._lock:
+            segments = list(self._segments)
+        behind = [*(int(one.stem) for one in segments[1:]), None]
+        for segment, following in zip(segments, behind, strict=False):
+            if following is not None and following <= start:
+                continue
+            for change in _from(segment, segments[-1:], start):
+                if end is not None and change.offset > end:
+                    return
+                if change.offset >= start:
+                    yield change
+
+    def compact(self, end: int) -> None:
+        """Whole segments alone, and never the one that is appended to."""
+        with self._lock:
+            sealed = [
+                one
+                for one, following in zip(self._segments, self._segments[1:], strict=False)
+                if int(following.stem) <= end + 1
+            ]
+        if len(sealed) < 2:
+            return
+        changes = [one for path in sealed for one in _from(path, [], 0)]
+        kept = _compacted(changes, end)
+        part = sealed[0].with_suffix(".part")
+        with part.open("wb") as file:
+            for at in range(0, len(kept), 1000):
+                file.write(_encoded(kept[at : at + 1000]))
+            file.flush()
+            os.fsync(file.fileno())
+        # a crash from here on leaves changes twice, in their order: the state is the same
+        part.replace(sealed[0])
+        with self._lock:
+            self._segments = [one for one in self._segments if one not in sealed[1:]]
+        for gone in sealed[1:]:
+            gone.unlink()
+
+    def close(self) -> None:
+        self._buffer.clear()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _write(self) -> None:
+        if not self._buffer:
+            return
+        if self._file is None:
+            self._open()
+        elif os.fstat(self._file).st_size >= self._segment_bytes:
+            os.fsync(self._file)
+            os.close(self._file)
+            self._open(new=True)
+        assert self._file is not None  # noqa: S101 - for the type checker
+        rest = memoryview(_batch(self._first, bytes(self._buffer)))
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self._buffer.clear()
+        self._first = self._next
+
+    def _open(self, *, new: bool = False) -> None:
+        with self._lock:
+            if new or not self._segments:
+                self._segments.append(self._directory / f"{self._first:020}.log")
+        self._file = os.open(self._segments[-1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+
+def _compacted(changes: list[Change], end: int) -> list[Change]:
+    last = {change.key: change.offset for change in changes if change.offset <= end}
+    return [
+        change
+        for change in changes
+        if change.offset > end or (last[change.key] == change.offset and change.value is not None)
+    ]
+
+
+def _batch(first: int, data: bytes) -> bytes:
+    rest = _BATCH.pack(0, len(data), first)[4:] + data
+    return struct.pack(">I", zlib.crc32(rest)) + rest
+
+
+def _encoded(changes: list[Change]) -> bytes:
+    first = changes[0].offset
+    data = bytearray()
+    for offset, key, value in changes:
+        data += _CHANGE.pack(offset - first, len(key), -1 if value is None else len(value))
+        data += key
+        data += value or b""
+    return _batch(first, bytes(data))
+
+
+def _from(path: Path, last: list[Path], start: int) -> Iterator[Change]:
+    """The changes of a segment; batches that end before an offset are not taken apart."""
+    held: tuple[int, bytes] | None = None
+    for _, first, data in _batches(path, last):
+        if held is not None and first > start:
+            yield from _changes(*held)
+        held = first, data
+    if held is not None:
+        yield from _changes(*held)
+
+
+def _batches(path: Path, last: list[Path]) -> Iterator[tuple[int, int, bytes]]:
+    """The batches of a segment: where each ends, its first offset, its changes.
+
+    A last segment may be cut off.
+
+    Raises:
+        CheckpointRecordError: Another segment is.
+    """
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:  # it was compacted away meanwhile: its changes were read before
+        return
+    with file:
+        end = 0
+        while head := file.read(_BATCH.size):
+            data = b""
+            if len(head) == _BATCH.size:
+                checksum, length, first = _BATCH.unpack(head)
+                data = file.read(min(length, path.stat().st_size))
+            if not data or zlib.crc32(data, zlib.crc32(head[4:])) != checksum:
+                if path in last:
+                    return
+                raise CheckpointRecordError("a batch is damaged", place=f"{path}, offset {end}")
+            end += _BATCH.size + length
+            yield end, first, data
+
+
+def _changes(first: int, data: bytes) -> Iterator[Change]:
+    at, size, head = 0, len(data), _CHANGE.size
+    while at < size:
+        offset, keys, values = _CHANGE.unpack_from(data, at)
+        middle = at + head + keys
+        at = middle + max(0, values)
+        value = None if values < 0 else data[middle:at]
+        yield Change(first + offset, data[middle - keys : middle], value)

@@ -1,0 +1,270 @@
+"""The changelog backend: what is put and deleted is appended at once; a commit flushes it.
+
+`snapshot` flushes, while nothing is processed, and the marker is the offset of the last change:
+`upload` has nothing left to do. `restore` applies the changes up to the marker, to an empty store.
+
+Behind the marker there are changes of work that was never committed. They can't be cut off a log
+such as Kafka's, so they are undone: when a backup begins, each key that they touched is appended
+once more, as it is in the restored store. So the log is again what the store is, and the next
+marker stands for that; also if the store was restored from elsewhere, as when a changelog is added
+to a store that a blob store has (then every key that differs is appended).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+
+from state_core.commit.backends.changelog import Change, Changelog, Changelogs
+from state_core.commit.contract.futures import done, then
+from state_core.commit.contract.interfaces import (
+    StateBackendAdmin,
+    StateBackendFactory,
+    TaskBackupManager,
+    TaskContext,
+    TaskRestoreManager,
+)
+from state_core.commit.records.records import (
+    CHANGELOG_FACTORY,
+    ChangelogMarker,
+    Checkpoint,
+    CheckpointId,
+)
+from state_core.commit.records.serdes import (
+    changelog_markers,
+    read_changelog_marker,
+    upgrade,
+    write_changelog_marker,
+)
+from state_core.commit.stores.local_disk import CHUNK
+from state_core.errors import CommitError
+
+__all__ = ["ChangelogBackend", "undoing"]
+
+LOG = logging.getLogger(__name__)
+
+COMPACT_EVERY = 1_000_000
+CHANGES = 4096
+
+
+def undoing(
+    changes: Iterable[Change], held: Mapping[bytes, bytes | None]
+) -> Iterable[tuple[bytes, bytes | None]]:
+    """What is to be appended to a log, so that it says what a store holds.
+
+    Args:
+        changes: That may say otherwise.
+        held: What the store holds, for each key of the changes; others are appended if they have a
+            value.
+    """
+    said = {change.key: change.value for change in changes}
+    return [
+        (key, value)
+        for key, value in sorted(held.items())
+        if (key in said and said[key] != value) or (key not in said and value is not None)
+    ]
+
+
+class ChangelogBackend(StateBackendFactory):
+    """Changes of stores, appended to logs.
+
+    Args:
+        changelogs: The logs.
+        transactional: Whether a restore ends at the checkpoint; else it ends with the log, and has
+            what was processed after the checkpoint too.
+        retain_existing: Whether a store without a marker is made of the whole log; else it starts
+            empty, and the log is undone.
+        compact_every: Changes after which the log is compacted up to the committed marker.
+        streams: Streams that the admin makes and checks, with their numbers of partitions.
+    """
+
+    name = CHANGELOG_FACTORY
+
+    def __init__(
+        self,
+        changelogs: Changelogs,
+        *,
+        transactional: bool = True,
+        retain_existing: bool = True,
+        compact_every: int = COMPACT_EVERY,
+        streams: Mapping[str, int] | None = None,
+    ) -> None:
+        self.changelogs = changelogs
+        self.exact = transactional
+        self.retain_existing = retain_existing
+        self.compact_every = compact_every
+        self.streams = dict(streams or {})
+
+    def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
+        """Appends what these stores are told."""
+        return _Backup(self, context, stores)
+
+    def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
+        """Applies the changes of these stores."""
+        return _Restore(self, context, stores)
+
+    def admin(self) -> StateBackendAdmin:
+        """Makes and checks the streams."""
+        return _Admin(self)
+
+
+def _markers(context: TaskContext, checkpoint: Checkpoint | None) -> dict[str, ChangelogMarker]:
+    if checkpoint is None:
+        return {}
+    return changelog_markers(upgrade(checkpoint, context.changelogs))
+
+
+def _reaches(log: Changelog, marker: ChangelogMarker) -> bool:
+    if marker.offset is None:
+        return True
+    newest = log.newest()
+    return newest is not None and int(marker.offset) <= newest
+
+
+class _Backup(TaskBackupManager):
+    def __init__(
+        self, backend: ChangelogBackend, context: TaskContext, stores: Iterable[str]
+    ) -> None:
+        super().__init__(context, stores)
+        self._backend = backend
+        self._logs: dict[str, Changelog] = {}
+        self._compacted: dict[str, int] = {}
+
+    def _init(self, checkpoint: Checkpoint | None) -> None:
+        markers = _markers(self.context, checkpoint)
+        for name in self.stores:
+            partition = self.context.changelogs[name]
+            log = self._logs[name] = self._backend.changelogs.open(partition)
+            store = self.context.stores.open(name)
+            marker = markers.get(name)
+            held: dict[bytes, bytes | None]
+            if marker and marker.changelog == partition and _reaches(log, marker):
+                start = 0 if marker.offset is None else int(marker.offset) + 1
+                changes = list(log.read(start))
+                held = {change.key: store.get(change.key) for change in changes}
+            else:
+                changes = list(log.read())
+                held = {change.key: None for change in changes}
+                held.update(store.items())
+            for key, value in undoing(changes, held):
+                log.append(key, value)
+            log.flush()
+            self._compacted[name] = log.newest() or 0
+            store.subscribe(log.append)
+
+    def _snapshot(self, checkpoint: CheckpointId) -> dict[str, str]:
+        markers = {}
+        for name, log in self._logs.items():
+            log.flush()
+            newest = log.newest()
+            offset = None if newest is None else str(newest)
+            marker = ChangelogMarker(self.context.changelogs[name], offset)
+            markers[name] = write_changelog_marker(marker)
+        return markers
+
+    def _upload(
+        self, checkpoint: CheckpointId, markers: Mapping[str, str]
+    ) -> Future[dict[str, str]]:
+        return done(dict(markers))
+
+    def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
+        ends = {name: read_changelog_marker(marker) for name, marker in markers.items()}
+        due = {
+            name: int(marker.offset)
+            for name, marker in ends.items()
+            if marker.offset is not None
+            and marker.changelog == self.context.changelogs[name]
+            and int(marker.offset) - self._compacted[name] >= self._backend.compact_every
+        }
+
+        def compact(_: None) -> None:
+            for name, end in due.items():
+                self._logs[name].compact(end)
+                self._compacted[name] = end
+
+        return then(self.context.pool, done(None), compact) if due else done(None)
+
+    def _close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+
+
+class _Restore(TaskRestoreManager):
+    def __init__(
+        self, backend: ChangelogBackend, context: TaskContext, stores: Iterable[str]
+    ) -> None:
+        super().__init__(context, stores)
+        self._backend = backend
+        self._markers: dict[str, ChangelogMarker] = {}
+        self._logs: dict[str, Changelog] = {}
+        self._aged = False
+
+    def _init(self, checkpoint: Checkpoint | None) -> None:
+        self._markers = _markers(self.context, checkpoint)
+        lag = self._backend.changelogs.compaction_lag
+        if checkpoint is not None and lag is not None:
+            at = upgrade(checkpoint, self.context.changelogs).id.millis
+            self._aged = (self.context.millis - at) * 10 > lag * 9
+        for name in self.stores:
+            marker = self._markers.get(name)
+            partition = marker.changelog if marker else self.context.changelogs[name]
+            log = self._logs[name] = self._backend.changelogs.open(partition)
+            if marker and not _reaches(log, marker):
+                raise CommitError(
+                    f"the changelog of store {name!r} ends at {log.newest()}, before the "
+                    f"checkpoint's {marker.offset}",
+                    place=str(partition),
+                    remedy="it was made anew: restore from another backend, or drop the checkpoint",
+                )
+
+    def _restore(self, store: str) -> None:
+        marker = self._markers.get(store)
+        end: int | None = None
+        if marker and self._backend.exact:
+            if marker.offset is None:
+                return
+            end = int(marker.offset)
+            newest = self._logs[store].newest()
+            if self._aged and newest is not None and newest > end:
+                LOG.warning(
+                    "task %s: the changelog of store %r may be compacted before %d by now: it is "
+                    "restored to its end, with what was processed after the checkpoint",
+                    self.context.task,
+                    store,
+                    end,
+                )
+                end = None
+        elif marker is None and not self._backend.retain_existing:
+            return
+        opened = self.context.stores.open(store)
+        count = size = 0
+        held: dict[bytes, bytes | None] = {}
+        for _, key, value in self._logs[store].read(0, end, self._check):
+            held[key] = value
+            count += 1
+            size += len(key) + len(value or b"")
+            if size >= CHUNK or len(held) >= CHANGES:
+                self._check()
+                opened.apply_all(held)
+                held, size = {}, 0
+        self._check()
+        opened.apply_all(held)
+        self.context.measures.add("changes_restored", count)
+
+    def _close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+
+
+class _Admin(StateBackendAdmin):
+    def __init__(self, backend: ChangelogBackend) -> None:
+        self._backend = backend
+
+    def create_resources(self) -> None:
+        for stream, partitions in self._backend.streams.items():
+            self._backend.changelogs.create(stream, partitions)
+
+    def validate_resources(self) -> None:
+        for stream, partitions in self._backend.streams.items():
+            self._backend.changelogs.validate(stream, partitions)

@@ -1,0 +1,372 @@
+"""Kafka for checkpoints and changelogs: topics as Samza has them, so that either finds the other's.
+
+The checkpoint topic has one partition, and a changelog as many as there are tasks; both are
+compacted. Kafka compacts when it likes, also what lies before a marker if a key was written again
+behind it; not before `min.compaction.lag.ms`, so that long a checkpoint is restored exactly.
+
+Spec: SEP-28; `confluent-kafka` is needed here alone, and comes with the extra `kafka`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from threading import Lock
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from state_core.commit.backends.changelog import Change, Changelog, no_matter
+from state_core.commit.records.checkpoint_log import LogRecord
+from state_core.commit.records.records import SystemStreamPartition
+from state_core.errors import CommitError
+
+__all__ = ["KafkaChangelogs", "KafkaCheckpointLog", "KafkaCluster"]
+
+SECONDS = 60.0
+FETCHED = 1000
+FOUR_HOURS_MS = 4 * 3600 * 1000
+PAUSE = 0.05
+LOOK = 0.5
+# what brokers say of a topic that was made a moment ago, or of one whose leader has just changed
+_SOON = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_UNKNOWN = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - its name
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - its name
+    }
+)
+_REMEDY = "see whether the brokers are up and the topic's leader is known, and restart the task"
+
+
+class KafkaCluster:
+    """A cluster, and how it is spoken to.
+
+    Args:
+        servers: `host:port`, several with commas between.
+        options: More settings of librdkafka's, such as those of security.
+        patience: Seconds to wait for any answer.
+    """
+
+    def __init__(
+        self, servers: str, options: Mapping[str, Any] | None = None, patience: float = SECONDS
+    ) -> None:
+        self.options = {"bootstrap.servers": servers, **(options or {})}
+        self.patience = patience
+
+    def producer(self) -> Producer:
+        """One whose records are kept in order, and acknowledged by all replicas in sync."""
+        milliseconds = int(self.patience * 1000)
+        return Producer(
+            {
+                **self.options,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": milliseconds,
+            }
+        )
+
+    def create(self, topic: str, partitions: int, compaction_lag: int = FOUR_HOURS_MS) -> None:
+        """Make a compacted topic, if it is not there.
+
+        Args:
+            topic: Its name.
+            partitions: How many it has.
+            compaction_lag: Milliseconds for which nothing is compacted.
+
+        Raises:
+            CommitError: It can't be made.
+        """
+        config = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(compaction_lag)}
+        wanted = NewTopic(topic, num_partitions=partitions, config=config)
+        admin = AdminClient(self.options)  # what it began ends with it
+        try:
+            admin.create_topics([wanted])[topic].result(self.patience)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self.failed(topic, error) from error
+        except FutureTimeoutError as error:
+            raise self.failed(topic, "no answer in time") from error
+        for number in range(partitions):  # it is there before every broker knows of it
+            self.ends(topic, number, _SOON | _UNKNOWN)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has; 0 if it is not there.
+
+        Raises:
+            CommitError: Nobody answers.
+        """
+        try:
+            found = AdminClient(self.options).list_topics(topic, self.patience).topics[topic]
+        except KafkaException as error:
+            raise self.failed(topic, error) from error
+        return 0 if found.error is not None else len(found.partitions)
+
+    def ends(self, topic: str, partition: int, passing: frozenset[int] = _SOON) -> tuple[int, int]:
+        """The first offset of a partition, and the one behind its last.
+
+        Args:
+            topic: Its topic.
+            partition: Its number.
+            passing: Codes of errors that are waited out.
+
+        Raises:
+            CommitError: Nobody answers, or there is no such partition.
+        """
+        consumer = self._consumer()
+        wanted = TopicPartition(topic, partition)
+        begun = time.monotonic()
+        try:
+            while True:
+                try:
+                    found = consumer.get_watermark_offsets(wanted, timeout=self.patience)
+                except KafkaException as error:
+                    late = time.monotonic() - begun > self.patience
+                    if late or error.args[0].code() not in passing:
+                        raise self.failed(topic, error) from error
+                    time.sleep(PAUSE)
+                    continue
+                if found is None:
+                    raise self.failed(topic, "no answer in time")
+                return int(found[0]), int(found[1])
+        finally:
+            consumer.close()
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        waiting: Callable[[], None] = no_matter,
+    ) -> Iterator[Message]:
+        """The records from one offset to another, both included, as far as they are there.
+
+        Args:
+            topic: The topic.
+            partition: Its number.
+            start: The first offset.
+            end: The last one.
+            waiting: Called twice a second while nothing comes; may raise to end that.
+
+        Raises:
+            CommitError: The partition can't be read.
+        """
+        first, behind = self.ends(topic, partition)
+        last = min(end, behind - 1)
+        if max(start, first) > last:
+            return
+        consumer = self._consumer()
+        try:
+            consumer.assign([TopicPartition(topic, partition, max(start, first))])
+            while True:
+                first_one = self._first(consumer, topic, waiting)
+                # `consume` alone would wait for as many as it is asked for
+                for message in (first_one, *consumer.consume(FETCHED, 0)):
+                    error = message.error()
+                    if error is not None:
+                        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
+                            return
+                        raise self.failed(topic, error)
+                    offset = message.offset()
+                    if offset is not None and offset > last:
+                        return
+                    yield message
+                    if offset == last:
+                        return
+        except KafkaException as error:
+            raise self.failed(topic, error) from error
+        finally:
+            consumer.close()
+
+    def _first(self, consumer: Consumer, topic: str, waiting: Callable[[], None]) -> Message:
+        begun = time.monotonic()
+        while True:
+            found = consumer.poll(LOOK)
+            if found is not None:
+                return found
+            waiting()
+            if time.monotonic() - begun > self.patience:
+                raise self.failed(topic, "no record in time")
+
+    def failed(self, topic: str, why: object) -> CommitError:
+        """The error of a topic that can't be used."""
+        return CommitError(f"Kafka fails: {why}", place=f"topic {topic}", remedy=_REMEDY)
+
+    def _consumer(self) -> Consumer:
+        # a group is asked for by the client's library, and never joined
+        return Consumer(
+            {
+                **self.options,
+                "group.id": "statelake",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+            }
+        )
+
+
+class _Sender:
+    """A producer that remembers what went wrong, and where the last record went."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str, partition: int) -> None:
+        self.newest: int | None = None
+        self._cluster = cluster
+        self._topic = topic
+        self._partition = partition
+        self._producer = cluster.producer()
+        self._error: object = None
+
+    def send(self, key: bytes, value: bytes | None) -> None:
+        while not self._taken(key, value):
+            self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        left = self._producer.flush(self._cluster.patience)
+        if left or self._error is not None:
+            why = self._error or f"{left} records are not acknowledged in time"
+            raise self._cluster.failed(self._topic, why)
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._producer.flush(0)
+
+    def _taken(self, key: bytes, value: bytes | None) -> bool:
+        try:
+            self._producer.produce(
+                self._topic, value, key, self._partition, on_delivery=self._delivered
+            )
+        except BufferError:  # more is under way than the client holds
+            return False
+        return True
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._error = self._error or error
+            return
+        offset = message.offset()
+        if offset is not None and offset >= (self.newest or 0):
+            self.newest = offset
+
+
+class KafkaCheckpointLog:
+    """A checkpoint log that is a topic of one partition.
+
+    Args:
+        cluster: Where.
+        topic: Such as `__samza_checkpoint_ver_1_for_job_1`.
+    """
+
+    def __init__(self, cluster: KafkaCluster, topic: str) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self._lock = Lock()
+        self._sender: _Sender | None = None
+
+    def create(self) -> None:
+        """Make the topic, if it is not there."""
+        self.cluster.create(self.topic, 1, compaction_lag=0)
+
+    def append(self, key: bytes, message: bytes) -> None:
+        """Add a record, and wait until all replicas in sync have it.
+
+        Raises:
+            CommitError: It may be there, or not.
+        """
+        with self._lock:  # the tasks of a container append at once
+            sender = self._sender or _Sender(self.cluster, self.topic, 0)
+            self._sender = None  # one that failed is not used again
+            sender.send(key, message)
+            sender.flush()
+            self._sender = sender
+
+    def read(self, after: int = -1) -> Iterator[LogRecord]:
+        """The records behind an offset."""
+        for message in self.cluster.read(self.topic, 0, after + 1, 2**63 - 1):
+            key, value, offset = message.key(), message.value(), message.offset()
+            if value is not None and offset is not None:
+                at = message.timestamp()[1]
+                yield LogRecord(offset, bytes(key or b""), bytes(value), at)
+
+
+class KafkaChangelogs:
+    """Changelogs that are topics: the stream is the topic, the partition the task's.
+
+    Args:
+        cluster: Where.
+        compaction_lag: Milliseconds for which topics that are made here keep everything.
+    """
+
+    def __init__(self, cluster: KafkaCluster, compaction_lag: int = FOUR_HOURS_MS) -> None:
+        self.cluster = cluster
+        self.compaction_lag: int | None = compaction_lag
+
+    def open(self, partition: SystemStreamPartition) -> Changelog:
+        """One partition, with a producer of its own."""
+        return _KafkaChangelog(self.cluster, partition)
+
+    def create(self, stream: str, partitions: int) -> None:
+        """Make a topic, if it is not there."""
+        self.cluster.create(stream, partitions, self.compaction_lag or 0)
+
+    def validate(self, stream: str, partitions: int) -> None:
+        """Check that a topic has a partition for each task.
+
+        Raises:
+            CommitError: It has not.
+        """
+        found = self.cluster.partitions(stream)
+        if found != partitions:
+            raise CommitError(
+                f"it has {found} partitions, and {partitions} are needed",
+                place=f"topic {stream}",
+                remedy="a changelog has a partition for each task, for good: make it anew",
+            )
+
+
+class _KafkaChangelog:
+    def __init__(self, cluster: KafkaCluster, partition: SystemStreamPartition) -> None:
+        self._cluster = cluster
+        self._topic = partition.stream
+        self._partition = partition.partition
+        self._sender: _Sender | None = None
+
+    def append(self, key: bytes, value: bytes | None) -> None:
+        if self._sender is None:
+            self._sender = _Sender(self._cluster, self._topic, self._partition)
+        self._sender.send(key, value)
+
+    def flush(self) -> None:
+        if self._sender is not None:
+            self._sender.flush()
+
+    def newest(self) -> int | None:
+        if self._sender is not None and self._sender.newest is not None:
+            return self._sender.newest
+        end = self._cluster.ends(self._topic, self._partition)[1]
+        return end - 1 if end else None
+
+    def read(
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+    ) -> Iterator[Change]:
+        last = self.newest() if end is None else end
+        if last is None:
+            return
+        for message in self._cluster.read(self._topic, self._partition, start, last, waiting):
+            key, value, offset = message.key(), message.value(), message.offset()
+            if key is not None and offset is not None:
+                yield Change(offset, bytes(key), None if value is None else bytes(value))
+
+    def compact(self, end: int) -> None:
+        """Kafka does it by itself."""
+
+    def close(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None

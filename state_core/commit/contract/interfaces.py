@@ -1,0 +1,311 @@
+"""What a state backend is: a factory of three parts, and the order in which each is called.
+
+::
+
+    TaskRestoreManager   init(checkpoint) → restore() → close()
+    TaskBackupManager    init(checkpoint) → ( snapshot(id) → upload(id, markers) → clean_up(...) )*
+                                          → close()
+    StateBackendAdmin    create_resources(), validate_resources(): by the job, before any task
+
+`init` of a backup comes when the task's stores are restored. `snapshot` runs while nothing is
+processed and must be quick; `upload` runs beside processing, and is over before the next
+`snapshot`. `clean_up` follows when the record is in the log; it may come again for the same
+checkpoint, also at the next start, and then changes nothing more. It may come first: a crash
+between record and clean-up leaves that to the next start.
+
+The methods without an underscore hold that order: a backend fills in those with one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from state_core.commit.contract.futures import Pool, wait_for
+from state_core.commit.contract.measures import CommitMeasures
+from state_core.commit.records.clocks import now_nanos
+from state_core.commit.records.records import Checkpoint, CheckpointId, SystemStreamPartition
+from state_core.commit.stores.task_stores import TaskStores
+from state_core.errors import CommitOrderError, RestoreInterruptedError
+
+__all__ = [
+    "StateBackendAdmin",
+    "StateBackendFactory",
+    "TaskBackupManager",
+    "TaskContext",
+    "TaskRestoreManager",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """All that a backend needs to know of the task that it works for.
+
+    Attributes:
+        job_name: Of the job.
+        job_id: Of its instance.
+        task: The task's name.
+        stores: Its stores on this host.
+        pool: Runs what is done beside processing.
+        wait: Waits so many seconds for a result of the pool, or raises TimeoutError.
+        clock: Nanoseconds since 1970.
+        changelogs: The partition that a store's changes are appended to, for those that have one.
+        measures: Where bytes and times are counted.
+    """
+
+    job_name: str
+    job_id: str
+    task: str
+    stores: TaskStores
+    pool: Pool
+    wait: Callable[[Future[Any], float], None] = wait_for
+    clock: Callable[[], int] = now_nanos
+    changelogs: Mapping[str, SystemStreamPartition] = field(default_factory=dict)
+    measures: CommitMeasures = field(default_factory=CommitMeasures)
+
+    @property
+    def millis(self) -> int:
+        """The time in milliseconds since 1970."""
+        return self.clock() // 1_000_000
+
+
+class TaskBackupManager(ABC):
+    """Backs up some stores of one task; the module's docstring has the order of calls.
+
+    Args:
+        context: The task.
+        stores: The names of the stores that this backend backs up.
+    """
+
+    def __init__(self, context: TaskContext, stores: Iterable[str]) -> None:
+        self.context = context
+        self.stores = tuple(stores)
+        self._state = "new"
+        self._snapshot_id: CheckpointId | None = None
+        self._uploading: Future[dict[str, str]] | None = None
+
+    def init(self, checkpoint: Checkpoint | None) -> None:
+        """Begin.
+
+        Args:
+            checkpoint: What the task's stores were restored to; None if there is none.
+
+        Raises:
+            CommitOrderError: This is not the first call.
+        """
+        self._expect("init", "new")
+        self._init(checkpoint)
+        self._state = "ready"
+
+    def snapshot(self, checkpoint: CheckpointId) -> dict[str, str]:
+        """Fix what is to be uploaded, while nothing is processed.
+
+        Args:
+            checkpoint: Of this commit. The stores are flushed, and local checkpoints made.
+
+        Returns:
+            Markers for `upload`, by store.
+
+        Raises:
+            CommitOrderError: It was not initialized, or an upload has not ended.
+        """
+        self._expect("snapshot", "ready")
+        if self._uploading is not None and not self._uploading.done():
+            raise self._out_of_order("snapshot", "the upload before it has not ended")
+        markers = self._snapshot(checkpoint)
+        self._snapshot_id = checkpoint
+        return markers
+
+    def upload(
+        self, checkpoint: CheckpointId, markers: Mapping[str, str]
+    ) -> Future[dict[str, str]]:
+        """Store what was fixed, beside processing.
+
+        Args:
+            checkpoint: Of this commit.
+            markers: What `snapshot` returned.
+
+        Returns:
+            The markers to restore from, by store, once everything is stored for good.
+
+        Raises:
+            CommitOrderError: There was no snapshot of this checkpoint, or it was uploaded.
+        """
+        self._expect("upload", "ready")
+        if self._snapshot_id != checkpoint:
+            raise self._out_of_order("upload", f"there is no snapshot of {checkpoint}")
+        self._snapshot_id = None
+        self._uploading = self._upload(checkpoint, markers)
+        return self._uploading
+
+    def clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
+        """Remove what only checkpoints before this one need; any number of times.
+
+        Args:
+            checkpoint: Of the last record in the log.
+            markers: This backend's in that record, by store.
+
+        Raises:
+            CommitOrderError: It was not initialized, or an upload has not ended.
+        """
+        self._expect("clean_up", "ready")
+        if self._uploading is not None and not self._uploading.done():
+            raise self._out_of_order("clean_up", "the upload has not ended")
+        ours = {store: marker for store, marker in markers.items() if store in self.stores}
+        return self._clean_up(checkpoint, ours)
+
+    def close(self) -> None:
+        """Let go of everything; any number of times."""
+        if self._state != "closed":
+            self._state = "closed"
+            self._close()
+
+    @abstractmethod
+    def _init(self, checkpoint: Checkpoint | None) -> None: ...
+
+    @abstractmethod
+    def _snapshot(self, checkpoint: CheckpointId) -> dict[str, str]: ...
+
+    @abstractmethod
+    def _upload(
+        self, checkpoint: CheckpointId, markers: Mapping[str, str]
+    ) -> Future[dict[str, str]]: ...
+
+    @abstractmethod
+    def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]: ...
+
+    def _close(self) -> None:
+        return
+
+    def _expect(self, call: str, state: str) -> None:
+        if self._state != state:
+            raise self._out_of_order(call, f"it is {self._state}")
+
+    def _out_of_order(self, call: str, problem: str) -> CommitOrderError:
+        return CommitOrderError(
+            f"`{call}` was called, but {problem}",
+            place=f"{type(self).__name__} of task {self.context.task}",
+            remedy="the order is init, then snapshot, upload and clean_up, and close at last",
+        )
+
+
+class TaskRestoreManager(ABC):
+    """Restores some stores of one task; the module's docstring has the order of calls.
+
+    Args:
+        context: The task.
+        stores: The names of the stores to restore.
+    """
+
+    def __init__(self, context: TaskContext, stores: Iterable[str]) -> None:
+        self.context = context
+        self.stores = tuple(stores)
+        self._state = "new"
+        self._stopped = Event()
+
+    def init(self, checkpoint: Checkpoint | None) -> None:
+        """Find out what is to be restored, from where.
+
+        Raises:
+            CommitOrderError: This is not the first call.
+            CommitError: The checkpoint's markers lead nowhere.
+        """
+        self._expect("init", "new")
+        self._init(checkpoint)
+        self._state = "ready"
+
+    def restore(self) -> None:
+        """Make the stores what they were at the checkpoint, whatever is there now.
+
+        Raises:
+            CommitOrderError: `init` was not called, or this was called before.
+            RestoreInterruptedError: `interrupt` was called; the stores are to be restored anew.
+        """
+        self._expect("restore", "ready")
+        self._state = "restored"
+        for store in self.stores:
+            self._check()
+            self.context.stores.discard(store)
+            self._restore(store)
+
+    def interrupt(self) -> None:
+        """End a restore within a second, from any thread."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Let go of everything; any number of times."""
+        if self._state != "closed":
+            self._state = "closed"
+            self._close()
+
+    @abstractmethod
+    def _init(self, checkpoint: Checkpoint | None) -> None: ...
+
+    @abstractmethod
+    def _restore(self, store: str) -> None:
+        """Fill one store, which is empty; call `_check` at least once a mebibyte."""
+
+    def _close(self) -> None:
+        return
+
+    def _check(self) -> None:
+        if self._stopped.is_set():
+            raise RestoreInterruptedError(
+                "the restore was interrupted",
+                place=f"task {self.context.task}",
+                remedy="start the task again: a restore begins anew",
+            )
+
+    def _expect(self, call: str, state: str) -> None:
+        if self._state != state:
+            raise CommitOrderError(
+                f"`{call}` was called, but it is {self._state}",
+                place=f"{type(self).__name__} of task {self.context.task}",
+                remedy="the order is init, restore, close",
+            )
+
+
+class StateBackendAdmin(ABC):
+    """Makes and checks what a job's tasks share in a backend."""
+
+    @abstractmethod
+    def create_resources(self) -> None:
+        """Make what is not there yet; any number of times."""
+
+    @abstractmethod
+    def validate_resources(self) -> None:
+        """Check that it is there and fits.
+
+        Raises:
+            CommitError: It is not, or does not.
+        """
+
+
+class StateBackendFactory(ABC):
+    """Makes the parts of one backend.
+
+    Attributes:
+        name: Under which markers of this backend stand in records.
+        exact: Whether a restore is exactly of the checkpoint; else of some time after it.
+        needs_files: Whether only persistent stores can be backed up.
+    """
+
+    name: str
+    exact: bool = True
+    needs_files: bool = False
+
+    @abstractmethod
+    def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
+        """Backs up these stores of a task."""
+
+    @abstractmethod
+    def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
+        """Restores these stores of a task."""
+
+    @abstractmethod
+    def admin(self) -> StateBackendAdmin:
+        """Makes and checks the job's resources."""

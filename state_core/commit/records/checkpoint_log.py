@@ -1,0 +1,167 @@
+"""Where the records of checkpoints go: a log that is appended to and read from its start.
+
+Whoever else keeps one (a Delta table, a Kafka topic) says what `CheckpointLog` says. Keys and
+messages are bytes here: what they mean is `checkpoint_reading`'s matter.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import Protocol
+
+from state_core.commit.records.clocks import now_millis
+from state_core.errors import CheckpointRecordError, MissingFileError
+from state_core.files.filesystem import Directory
+
+__all__ = ["CheckpointLog", "FileCheckpointLog", "LogRecord", "MemoryCheckpointLog"]
+
+_HEAD = struct.Struct(">IQI")  # checksum of what follows, append time, length of the key
+_SUFFIX = ".record"
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record of a log.
+
+    Attributes:
+        offset: Its place; later records have greater ones.
+        key: As `serdes.write_key` makes it.
+        message: The checkpoint.
+        appended_at: When, in milliseconds since 1970.
+    """
+
+    offset: int
+    key: bytes
+    message: bytes
+    appended_at: int
+
+
+class CheckpointLog(Protocol):
+    """A log of records: of each key the last one counts, and older ones may be gone."""
+
+    def append(self, key: bytes, message: bytes) -> None:
+        """Add a record. When this returns, the record is there for good.
+
+        Raises:
+            StateError: It may be there, or not.
+        """
+
+    def read(self, after: int = -1) -> Iterable[LogRecord]:
+        """The records behind an offset, in their order."""
+
+
+class MemoryCheckpointLog:
+    """A log that lives as long as its process: for tests, and jobs that need no restart."""
+
+    def __init__(self, clock: Callable[[], int] = now_millis) -> None:
+        self.clock = clock
+        self.records: list[LogRecord] = []
+
+    def append(self, key: bytes, message: bytes) -> None:
+        """Add a record."""
+        self.records.append(LogRecord(len(self.records), key, message, self.clock()))
+
+    def read(self, after: int = -1) -> Iterator[LogRecord]:
+        """The records behind an offset."""
+        yield from self.records[after + 1 :]
+
+
+class FileCheckpointLog:
+    """A log on any file system: a file for each record, which appears whole or not at all.
+
+    No file is ever appended to, as object stores can't. Writers of several processes take the same
+    number at worst, and neither's record is lost: names end in who wrote.
+
+    Args:
+        directory: Where the records lie.
+        clock: Milliseconds since 1970.
+        keep: From so many records on, those are removed that a later one of their key replaced;
+            again when the log is as long as twice what was left, and so many more.
+    """
+
+    def __init__(
+        self, directory: Directory, clock: Callable[[], int] = now_millis, keep: int = 1000
+    ) -> None:
+        self.directory = directory
+        self.clock = clock
+        self.keep = keep
+        self._writer = uuid.uuid4().hex[:12]
+        self._lock = Lock()
+        self._kept = 0
+
+    def append(self, key: bytes, message: bytes) -> None:
+        """Add a record."""
+        rest = _HEAD.pack(0, self.clock(), len(key))[4:] + key + message
+        data = struct.pack(">I", zlib.crc32(rest)) + rest
+        with self._lock:  # the tasks of a container append at once
+            names = self._names()
+            number = self._offset(names[-1]) + 1 if names else 0
+            self.directory.write(f"{number:020}-{self._writer}{_SUFFIX}", data)
+            if len(names) >= 2 * self._kept + self.keep:
+                self.compact()
+
+    def read(self, after: int = -1) -> Iterator[LogRecord]:
+        """The records behind an offset.
+
+        Raises:
+            CheckpointRecordError: A file is damaged.
+        """
+        done = after
+        for name in self._names():
+            offset = self._offset(name)
+            if offset <= after:
+                continue
+            try:
+                record = self._record(name, offset)
+            except MissingFileError:
+                if self.directory.is_file(name):
+                    raise
+                # a later record replaced it since the names were listed: they are listed again
+                yield from self.read(done)
+                return
+            yield record
+            done = offset
+
+    def compact(self) -> None:
+        """Remove every record that a later one of its key replaced."""
+        last: dict[bytes, str] = {}
+        for name in self._names():
+            try:
+                key = self._record(name, 0).key
+            except MissingFileError:
+                if self.directory.is_file(name):
+                    raise
+                continue  # another writer removed it at this moment
+            if key in last:
+                self.directory.delete(last[key])
+            last[key] = name
+        self._kept = len(last)
+
+    def _names(self) -> list[str]:
+        return [one for one in self.directory.names() if one.endswith(_SUFFIX)]
+
+    def _offset(self, name: str) -> int:
+        number = name.partition("-")[0]
+        if not number.isdigit():
+            raise CheckpointRecordError(
+                "no record's name", place=self.directory.full(name), remedy="remove the file"
+            )
+        return int(number)
+
+    def _record(self, name: str, offset: int) -> LogRecord:
+        data = self.directory.read(name)
+        if len(data) >= _HEAD.size:
+            checksum, at, length = _HEAD.unpack_from(data)
+            if zlib.crc32(memoryview(data)[4:]) == checksum:
+                middle = _HEAD.size + length
+                return LogRecord(offset, data[_HEAD.size : middle], data[middle:], at)
+        raise CheckpointRecordError(
+            "the record is damaged",
+            place=self.directory.full(name),
+            remedy="restore the file, or remove it to go back to the record before",
+        )

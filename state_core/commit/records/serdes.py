@@ -1,0 +1,267 @@
+"""Checkpoints and their keys as Samza 1.8's JSON, byte for byte where its own order is fixed.
+
+Fields that are not known are skipped, as Samza does: a later release may have more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from state_core.commit.records.records import (
+    CHANGELOG_FACTORY,
+    ChangelogMarker,
+    Checkpoint,
+    CheckpointId,
+    CheckpointLogKey,
+    CheckpointV1,
+    CheckpointV2,
+    SystemStreamPartition,
+    as_v1,
+    as_v2,
+)
+from state_core.errors import CheckpointRecordError
+
+__all__ = [
+    "changelog_markers",
+    "downgrade",
+    "json_object",
+    "read_changelog_marker",
+    "read_checkpoint_v1",
+    "read_checkpoint_v2",
+    "read_key",
+    "to_json",
+    "upgrade",
+    "well_formed",
+    "write_changelog_marker",
+    "write_checkpoint_v1",
+    "write_checkpoint_v2",
+    "write_key",
+]
+
+MARKER_VERSION = 1
+_T = TypeVar("_T")
+
+
+def to_json(value: object) -> bytes:
+    """As Jackson writes it: no spaces, and other scripts as they are."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def json_object(data: bytes | str, what: str) -> dict[str, Any]:
+    """The object that bytes are.
+
+    Raises:
+        CheckpointRecordError: They are something else.
+    """
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointRecordError(f"no JSON: {error}", place=what) from error
+    if not isinstance(found, dict):
+        raise CheckpointRecordError("no JSON object", place=what)
+    return found
+
+
+def well_formed(what: str, build: Callable[[], _T]) -> _T:
+    """What a record says, if it has the fields and types that it should.
+
+    Raises:
+        CheckpointRecordError: It has not.
+    """
+    try:
+        return build()
+    except CheckpointRecordError as error:
+        raise error.within(what) from error
+    except KeyError as error:
+        raise CheckpointRecordError(f"field {error} is missing", place=what) from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CheckpointRecordError(f"a field is no such value: {error}", place=what) from error
+
+
+def write_key(key: CheckpointLogKey) -> bytes:
+    """The key of a record."""
+    return to_json(
+        {
+            "systemstreampartition-grouper-factory": key.grouper,
+            "taskName": key.task,
+            "type": key.type,
+        }
+    )
+
+
+def read_key(data: bytes) -> CheckpointLogKey:
+    """The key of a record.
+
+    Raises:
+        CheckpointRecordError: The bytes are none.
+    """
+    what = "the key of a checkpoint record"
+    found = json_object(data, what)
+    return well_formed(
+        what,
+        lambda: CheckpointLogKey(
+            _text(found["systemstreampartition-grouper-factory"]),
+            _text(found["taskName"]),
+            _text(found["type"]),
+        ),
+    )
+
+
+def write_checkpoint_v1(checkpoint: CheckpointV1) -> bytes:
+    """A record of version 1."""
+    return to_json(
+        {
+            str(partition): {
+                "system": partition.system,
+                "partition": str(partition.partition),
+                "offset": offset,
+                "stream": partition.stream,
+            }
+            for partition, offset in checkpoint.offsets.items()
+        }
+    )
+
+
+def read_checkpoint_v1(data: bytes) -> CheckpointV1:
+    """A record of version 1.
+
+    Raises:
+        CheckpointRecordError: The bytes are none.
+    """
+    what = "a checkpoint record of version 1"
+    found = json_object(data, what)
+
+    def build() -> CheckpointV1:
+        offsets = {
+            SystemStreamPartition(
+                _text(one["system"]), _text(one["stream"]), int(_text(one["partition"]))
+            ): None if one["offset"] is None else _text(one["offset"])
+            for one in found.values()
+        }
+        return CheckpointV1(offsets)
+
+    return well_formed(what, build)
+
+
+def write_checkpoint_v2(checkpoint: CheckpointV2) -> bytes:
+    """A record of version 2."""
+    offsets = checkpoint.input_offsets.items()
+    return to_json(
+        {
+            "checkpoint-id": str(checkpoint.id),
+            "input-offsets": {f"{p.system}.{p.stream}.{p.partition}": at for p, at in offsets},
+            "state-checkpoint-markers": {
+                factory: dict(stores) for factory, stores in checkpoint.markers.items()
+            },
+            "version": CheckpointV2.version,
+        }
+    )
+
+
+def read_checkpoint_v2(data: bytes) -> CheckpointV2:
+    """A record of version 2.
+
+    Raises:
+        CheckpointRecordError: The bytes are none.
+    """
+    what = "a checkpoint record of version 2"
+    found = json_object(data, what)
+
+    def build() -> CheckpointV2:
+        inputs: Mapping[str, Any] = found["input-offsets"]
+        markers: Mapping[str, Mapping[str, Any]] = found["state-checkpoint-markers"]
+        return CheckpointV2(
+            CheckpointId.parse(_text(found["checkpoint-id"])),
+            {_partition(name): _text(offset) for name, offset in inputs.items()},
+            {
+                factory: {store: _text(marker) for store, marker in stores.items()}
+                for factory, stores in markers.items()
+            },
+        )
+
+    return well_formed(what, build)
+
+
+def write_changelog_marker(marker: ChangelogMarker) -> str:
+    """The marker of a changelog, as it stands in a record of version 2."""
+    changelog = marker.changelog
+    written = {
+        "version": MARKER_VERSION,
+        "changelog-ssp": {
+            "system": changelog.system,
+            "partition": changelog.partition,
+            "stream": changelog.stream,
+            "keyBucket": changelog.key_bucket,
+        },
+        "changelog-offset": marker.offset,
+    }
+    return to_json(written).decode("utf-8")
+
+
+def read_changelog_marker(text: str) -> ChangelogMarker:
+    """The marker of a changelog.
+
+    Raises:
+        CheckpointRecordError: The text is none.
+    """
+    what = "the marker of a changelog"
+    found = json_object(text, what)
+
+    def build() -> ChangelogMarker:
+        changelog = found["changelog-ssp"]
+        offset = found["changelog-offset"]
+        return ChangelogMarker(
+            SystemStreamPartition(
+                _text(changelog["system"]),
+                _text(changelog["stream"]),
+                int(changelog["partition"]),
+                int(changelog.get("keyBucket", -1)),
+            ),
+            None if offset is None else _text(offset),
+        )
+
+    return well_formed(what, build)
+
+
+def changelog_markers(checkpoint: CheckpointV2) -> dict[str, ChangelogMarker]:
+    """The changelogs' markers of a checkpoint, by store."""
+    written = checkpoint.markers.get(CHANGELOG_FACTORY, {})
+    return {store: read_changelog_marker(marker) for store, marker in written.items()}
+
+
+def downgrade(checkpoint: CheckpointV2) -> CheckpointV1:
+    """A checkpoint as version 1 has it."""
+    return as_v1(checkpoint, changelog_markers(checkpoint))
+
+
+def upgrade(
+    checkpoint: Checkpoint, changelogs: Mapping[str, SystemStreamPartition]
+) -> CheckpointV2:
+    """A checkpoint as version 2 has it, whichever it is of.
+
+    Args:
+        checkpoint: In either version.
+        changelogs: The changelog of each store that has one.
+    """
+    if isinstance(checkpoint, CheckpointV2):
+        return checkpoint
+    identifier, inputs, ends = as_v2(checkpoint, changelogs)
+    markers = {store: write_changelog_marker(marker) for store, marker in ends.items()}
+    return CheckpointV2(identifier, inputs, {CHANGELOG_FACTORY: markers} if markers else {})
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _partition(name: str) -> SystemStreamPartition:
+    # a topic may have dots, a system has none
+    system, _, rest = name.partition(".")
+    stream, separator, partition = rest.rpartition(".")
+    if not separator:
+        raise ValueError(f"{name!r} is not system.stream.partition")
+    return SystemStreamPartition(system, stream, int(partition))

@@ -1,0 +1,205 @@
+"""Stores of keys and values that a task works on, as far as a commit needs to know them.
+
+`MemoryStore` has no files: only a changelog or the memory backend can back it up. `SegmentStore` is
+the embedded persistent one: everything in memory, every change since the last flush in one more
+file, and after some files one new file of all. Its files never change, so a local checkpoint is a
+few hard links, and an upload sends the new ones alone; as with RocksDB, which `RocksDbStore` is.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from state_core.commit.stores.local_disk import LocalDisk, join
+from state_core.errors import CorruptSnapshotError, MissingFileError
+
+__all__ = ["KeyValueStore", "MemoryStore", "PersistentStore", "SegmentStore"]
+
+_LENGTHS = struct.Struct(">Ii")  # of the key, and of the value: -1 for a deletion
+MANIFEST = "SEGMENTS"
+MAX_SEGMENTS = 8
+
+
+class KeyValueStore(ABC):
+    """Bytes by bytes."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[bytes, bytes | None], None]] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set a key's value, and tell whoever listens."""
+        self.apply(key, value)
+        for listener in self._listeners:
+            listener(key, value)
+
+    def delete(self, key: bytes) -> None:
+        """Remove a key, and tell whoever listens."""
+        self.apply(key, None)
+        for listener in self._listeners:
+            listener(key, None)
+
+    def subscribe(self, listener: Callable[[bytes, bytes | None], None]) -> None:
+        """Be told of every put, and of every delete with None, after it is done."""
+        self._listeners.append(listener)
+
+    @abstractmethod
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Set or remove a key without telling anybody: for restores."""
+
+    def apply_all(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Set some keys, and remove those without a value, without telling anybody."""
+        for key, value in changes.items():
+            self.apply(key, value)
+
+    @abstractmethod
+    def get(self, key: bytes) -> bytes | None:
+        """A key's value."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[bytes, bytes]]:
+        """Every key with its value, sorted by key."""
+
+    def flush(self) -> None:  # noqa: B027 - a store without files has nothing to do
+        """Bring to disk what is only in memory."""
+
+    def close(self) -> None:  # noqa: B027 - the same
+        """Let go of files."""
+
+
+class PersistentStore(KeyValueStore):
+    """A store that has its content in a directory."""
+
+    @abstractmethod
+    def checkpoint(self, target: str) -> None:
+        """Put the content, as it was flushed, into a new directory of the same disk."""
+
+
+class MemoryStore(KeyValueStore):
+    """A store without files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values: dict[bytes, bytes] = {}
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Set or remove a key."""
+        if value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
+
+    def get(self, key: bytes) -> bytes | None:
+        """A key's value."""
+        return self._values.get(key)
+
+    def items(self) -> Iterable[tuple[bytes, bytes]]:
+        """Every key with its value."""
+        return sorted(self._values.items())
+
+
+class SegmentStore(PersistentStore):
+    """A store of immutable files, read into memory when it is opened.
+
+    Args:
+        disk: Where it lies.
+        path: Its directory; made at the first flush.
+        max_segments: After so many files, all are replaced by one.
+
+    Raises:
+        CorruptSnapshotError: A file is damaged.
+        MissingFileError: A file is not there.
+    """
+
+    def __init__(self, disk: LocalDisk, path: str, max_segments: int = MAX_SEGMENTS) -> None:
+        super().__init__()
+        self._disk = disk
+        self._path = path
+        self._max = max_segments
+        self._values: dict[bytes, bytes] = {}
+        self._changed: set[bytes] = set()
+        self._segments: list[tuple[str, int]] = []
+        self._next = 1
+        self._open()
+
+    @staticmethod
+    def immutable(name: str) -> bool:
+        """Whether a file of this name never changes: segments and the list of them."""
+        return name.endswith(".seg") or name == MANIFEST
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Set or remove a key."""
+        if value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
+        self._changed.add(key)
+
+    def get(self, key: bytes) -> bytes | None:
+        """A key's value."""
+        return self._values.get(key)
+
+    def items(self) -> Iterable[tuple[bytes, bytes]]:
+        """Every key with its value."""
+        return sorted(self._values.items())
+
+    def flush(self) -> None:
+        """Write what changed since the last flush as one more file, or all as the only one."""
+        if not self._changed and self._segments:
+            return
+        full = len(self._segments) >= self._max
+        keys = sorted(self._values if full else self._changed)
+        data = b"".join(_frame(key, self._values.get(key)) for key in keys)
+        name = f"{self._next:06}.seg"
+        self._disk.write(join(self._path, name), data)
+        segments = [*([] if full else self._segments), (name, zlib.crc32(data))]
+        listed = {"segments": segments, "next": self._next + 1}
+        self._disk.write(join(self._path, MANIFEST), json.dumps(listed).encode())
+        # only now: a flush that failed is made again, with all that it had to write
+        gone = self._segments if full else []
+        self._segments, self._next = segments, self._next + 1
+        self._changed.clear()
+        for old, _ in gone:
+            self._disk.remove(join(self._path, old))
+
+    def checkpoint(self, target: str) -> None:
+        """Link every file into a new directory."""
+        for name in [*(name for name, _ in self._segments), MANIFEST]:
+            self._disk.link(join(self._path, name), join(target, name))
+
+    def _open(self) -> None:
+        try:
+            listed = json.loads(self._disk.read(join(self._path, MANIFEST)))
+        except MissingFileError:
+            return
+        self._next = listed["next"]
+        for name, checksum in listed["segments"]:
+            data = self._disk.read(join(self._path, name))
+            if zlib.crc32(data) != checksum:
+                raise CorruptSnapshotError("damaged", place=join(self._path, name))
+            self._segments.append((name, checksum))
+            for key, value in _frames(data):
+                if value is None:
+                    self._values.pop(key, None)
+                else:
+                    self._values[key] = value
+
+
+def _frame(key: bytes, value: bytes | None) -> bytes:
+    if value is None:
+        return _LENGTHS.pack(len(key), -1) + key
+    return _LENGTHS.pack(len(key), len(value)) + key + value
+
+
+def _frames(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    at = 0
+    while at < len(data):
+        key_length, length = _LENGTHS.unpack_from(data, at)
+        at += _LENGTHS.size
+        key = data[at : at + key_length]
+        at += key_length
+        yield key, None if length < 0 else data[at : at + length]
+        at += max(0, length)

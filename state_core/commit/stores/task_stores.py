@@ -1,0 +1,162 @@
+"""The stores of one task with their directories: the one worked on, and those of checkpoints.
+
+::
+
+    <store>/task=<task>/current                  what the task works on
+    <store>/task=<task>/<checkpoint id>          a local checkpoint: never changes
+    <store>/task=<task>/<checkpoint id>/CHECKPOINT-V2    its record, written after the uploads and
+                                                 before the record goes to the log
+
+`current` is ahead of every checkpoint, so a restart never uses it: it is made anew, of a checkpoint
+that the log knows or of what a backend has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from state_core.commit.records.records import CheckpointId, CheckpointV2
+from state_core.commit.records.serdes import read_checkpoint_v2, write_checkpoint_v2
+from state_core.commit.stores.local_disk import LocalDisk, join
+from state_core.commit.stores.stores import (
+    KeyValueStore,
+    MemoryStore,
+    PersistentStore,
+    SegmentStore,
+)
+from state_core.errors import CheckpointRecordError, CommitError, MissingFileError
+
+__all__ = ["CHECKPOINT_FILE", "StoreSpec", "TaskStores"]
+
+CHECKPOINT_FILE = "CHECKPOINT-V2"
+_ID = re.compile(r"\d+-\d+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """How a store is opened.
+
+    Attributes:
+        name: As settings have it.
+        open: Makes it of a disk and a directory; the directory may be empty or not be there.
+        persistent: Whether it keeps its content there.
+        immutable: Which of its files never change, so that they may be linked.
+    """
+
+    name: str
+    open: Callable[[LocalDisk, str], KeyValueStore]
+    persistent: bool = True
+    immutable: Callable[[str], bool] = lambda _: False
+
+    @classmethod
+    def in_memory(cls, name: str) -> StoreSpec:
+        """A store without files."""
+        return cls(name, lambda *_: MemoryStore(), persistent=False)
+
+    @classmethod
+    def segments(cls, name: str) -> StoreSpec:
+        """The embedded persistent store."""
+        return cls(name, SegmentStore, immutable=SegmentStore.immutable)
+
+
+class TaskStores:
+    """What a commit and a restore do to a task's stores on this host.
+
+    Args:
+        disk: The host's.
+        task: The task's name.
+        specs: Its stores.
+    """
+
+    def __init__(self, disk: LocalDisk, task: str, specs: Iterable[StoreSpec]) -> None:
+        self.disk = disk
+        self.task = task
+        self.specs = {spec.name: spec for spec in specs}
+        self._open: dict[str, KeyValueStore] = {}
+        self._folder = f"task={quote(task, safe='')}"
+
+    @property
+    def names(self) -> list[str]:
+        """Of all stores."""
+        return list(self.specs)
+
+    @property
+    def persistent(self) -> list[str]:
+        """Names of those with files."""
+        return [name for name, spec in self.specs.items() if spec.persistent]
+
+    def directory(self, store: str, checkpoint: CheckpointId | None = None) -> str:
+        """Where a store, or one of its local checkpoints, lies."""
+        last = "current" if checkpoint is None else str(checkpoint)
+        return join(store, self._folder, last)
+
+    def open(self, store: str) -> KeyValueStore:
+        """A store to work on; the same one until it is closed or discarded."""
+        if store not in self._open:
+            self._open[store] = self.specs[store].open(self.disk, self.directory(store))
+        return self._open[store]
+
+    def flush(self) -> None:
+        """Bring every store's changes to disk."""
+        for store in self.names:
+            self.open(store).flush()
+
+    def checkpoint(self, checkpoint: CheckpointId) -> None:
+        """Make a local checkpoint of every persistent store, as it was flushed."""
+        for name in self.persistent:
+            store = self.open(name)
+            if not isinstance(store, PersistentStore):
+                raise CommitError(f"store {name!r} is declared persistent, and has no files")
+            store.checkpoint(self.directory(name, checkpoint))
+
+    def mark(self, checkpoint: CheckpointV2) -> None:
+        """Say in every local checkpoint which record it belongs to: from now on it may be used."""
+        for name in self.persistent:
+            path = join(self.directory(name, checkpoint.id), CHECKPOINT_FILE)
+            self.disk.write(path, write_checkpoint_v2(checkpoint))
+
+    def marked(self, store: str) -> set[CheckpointId]:
+        """The checkpoints that are here whole."""
+        return {one for one in self._checkpoints(store) if self._is_marked(store, one)}
+
+    def adopt(self, store: str, checkpoint: CheckpointId) -> None:
+        """Work on from a local checkpoint, which stays as it is."""
+        self.discard(store)
+        source, target = self.directory(store, checkpoint), self.directory(store)
+        self.disk.link_tree(source, target, self.specs[store].immutable)
+        self.disk.remove(join(target, CHECKPOINT_FILE))
+
+    def discard(self, store: str) -> None:
+        """Forget what a store holds, but for its local checkpoints."""
+        opened = self._open.pop(store, None)
+        if opened is not None:
+            opened.close()
+        self.disk.remove(self.directory(store))
+
+    def drop_checkpoints(self, keep: CheckpointId | None) -> None:
+        """Remove every local checkpoint but one."""
+        for store in self.persistent:
+            for one in self._checkpoints(store):
+                if one != keep:
+                    # the mark goes first: what a crash leaves of the rest must not look whole
+                    self.disk.remove(join(self.directory(store, one), CHECKPOINT_FILE))
+                    self.disk.remove(self.directory(store, one))
+
+    def close(self) -> None:
+        """Let go of every store."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def _is_marked(self, store: str, checkpoint: CheckpointId) -> bool:
+        try:
+            data = self.disk.read(join(self.directory(store, checkpoint), CHECKPOINT_FILE))
+            return read_checkpoint_v2(data).id == checkpoint
+        except (MissingFileError, CheckpointRecordError):
+            return False
+
+    def _checkpoints(self, store: str) -> list[CheckpointId]:
+        parent = self.directory(store).rpartition("/")[0]
+        return [CheckpointId.parse(n) for n in self.disk.names(parent) if _ID.fullmatch(n)]

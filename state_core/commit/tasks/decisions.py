@@ -1,0 +1,137 @@
+"""What a commit and a restore decide, as functions of what is known and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from state_core.commit.records.records import CheckpointId, CheckpointV2, StateCheckpointMarkers
+
+__all__ = [
+    "CommitDecision",
+    "RestoreDecision",
+    "RestoreSource",
+    "decide_commit",
+    "decide_restore",
+    "is_due",
+    "merged",
+    "pool_size",
+]
+
+MAX_POOL = 64
+
+
+class CommitDecision(Enum):
+    """What becomes of a commit that is asked for."""
+
+    START = "start"
+    SKIP = "skip"
+    BLOCK = "block"
+
+
+class RestoreSource(Enum):
+    """Where a store's content comes from."""
+
+    LOCAL = "the local checkpoint"
+    MARKER = "a marker of the record"
+    BOOTSTRAP = "the whole changelog"
+    EMPTY = "nothing: it starts empty"
+    LOST = "nowhere: only backends that are not configured have it"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreDecision:
+    """How one store is restored.
+
+    Attributes:
+        source: Where from.
+        factory: The backend that does it; None if none has to.
+        error: What is to be logged as an ERROR; empty if all is as configured.
+    """
+
+    source: RestoreSource
+    factory: str | None = None
+    error: str = ""
+
+
+def pool_size(tasks: int) -> int:
+    """The threads of a container's commit pool."""
+    return max(1, min(tasks, MAX_POOL))
+
+
+def is_due(now: int, last: int, interval: int) -> bool:
+    """Whether the next commit is to be asked for.
+
+    Args:
+        now: In milliseconds.
+        last: When the last one was asked for.
+        interval: `task.commit.ms`; below 0 means never.
+    """
+    return interval >= 0 and now - last >= interval
+
+
+def decide_commit(started: int | None, now: int, max_delay: int) -> CommitDecision:
+    """Whether a commit begins, is skipped, or waits for the one before, and processing with it.
+
+    Args:
+        started: When the commit began that has not ended, in milliseconds; None if all have.
+        now: In milliseconds.
+        max_delay: `task.max.commit.delay`.
+    """
+    if started is None:
+        return CommitDecision.START
+    return CommitDecision.SKIP if now - started <= max_delay else CommitDecision.BLOCK
+
+
+def merged(markers: Mapping[str, Mapping[str, str]]) -> StateCheckpointMarkers:
+    """The markers of all backends in one record; backends without stores have no place in it."""
+    return {factory: dict(stores) for factory, stores in markers.items() if stores}
+
+
+def decide_restore(
+    store: str,
+    checkpoint: CheckpointV2 | None,
+    local: Collection[CheckpointId],
+    wanted: str | None,
+    known: Sequence[str],
+    bootstrap: str | None,
+    *,
+    exact: bool = True,
+) -> RestoreDecision:
+    """How a store is restored to a checkpoint.
+
+    Args:
+        store: The store's name.
+        checkpoint: The last one in the log.
+        local: The ids of the store's whole local checkpoints. An id that the log does not have is
+            of a commit that ended between the two, and never counts.
+        wanted: The backend of `stores.<store>.restore.factory`; None if nothing backs it up.
+        known: Backends that can be asked, in the order of asking.
+        bootstrap: The backend that has the store's changelog; None if it has none.
+        exact: Whether the wanted backend restores a checkpoint exactly; else local ones don't do.
+    """
+    if checkpoint is not None and exact and checkpoint.id in local:
+        return RestoreDecision(RestoreSource.LOCAL, wanted)
+    markers = {} if checkpoint is None else checkpoint.markers
+    having = [factory for factory, stores in markers.items() if store in stores]
+    if wanted in having and wanted in known:
+        return RestoreDecision(RestoreSource.MARKER, wanted)
+    missing = f"the last checkpoint has no marker of {wanted} for store {store!r}"
+    for factory in known:
+        if factory in having:
+            return RestoreDecision(
+                RestoreSource.MARKER, factory, f"{missing}: it is restored from {factory}"
+            )
+    if having:
+        return RestoreDecision(
+            RestoreSource.LOST, None, f"{missing}, but of {', '.join(sorted(having))}"
+        )
+    error = "" if checkpoint is None or wanted is None else missing
+    if bootstrap is not None:
+        if error:
+            error += ": it is made of the whole changelog"
+        return RestoreDecision(RestoreSource.BOOTSTRAP, bootstrap, error)
+    if error:
+        error += ": it starts empty"
+    return RestoreDecision(RestoreSource.EMPTY, None, error)

@@ -1,0 +1,152 @@
+"""The settings of commits, by the names that a job's configuration has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from state_core.commit.backends.memory_backend import MEMORY_FACTORY
+from state_core.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+    LAKE_FACTORY,
+    SystemStreamPartition,
+)
+from state_core.errors import CommitError
+
+__all__ = ["CommitSettings", "StoreSettings"]
+
+SHORT_NAMES = {
+    "blob_store": BLOB_STORE_FACTORY,
+    "changelog": CHANGELOG_FACTORY,
+    "lake": LAKE_FACTORY,
+    "memory": MEMORY_FACTORY,
+}
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Of one store.
+
+    Attributes:
+        backup: `stores.<store>.backup.factories`: where every commit goes.
+        restore: `stores.<store>.restore.factory`: from where it is restored; by default the first
+            of the others.
+        changelog: `stores.<store>.changelog`, as `system.stream`.
+    """
+
+    backup: tuple[str, ...] = ()
+    restore: str | None = None
+    changelog: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSettings:
+    """Of a job.
+
+    Attributes:
+        commit_ms: `task.commit.ms`: from one commit to the next.
+        max_commit_delay: `task.max.commit.delay`: so long a commit may be under way before the next
+            one waits for it, and processing with it.
+        commit_timeout: `task.commit.timeout.ms`: so long it waits.
+        read_versions: `checkpoint.read.versions`, the most wanted first.
+        write_versions: `checkpoint.write.versions`, in the order of writing.
+        stores: Of each store.
+    """
+
+    commit_ms: int = MINUTE_MS
+    max_commit_delay: int = MINUTE_MS
+    commit_timeout: int = 30 * MINUTE_MS
+    read_versions: tuple[int, ...] = (2, 1)
+    write_versions: tuple[int, ...] = (2,)
+    stores: Mapping[str, StoreSettings] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, config: Mapping[str, str], stores: Iterable[str]) -> CommitSettings:
+        """The settings of a job's configuration; what is of no concern here is skipped.
+
+        Args:
+            config: Names with their values.
+            stores: The names of the job's stores.
+
+        Raises:
+            CommitError: A value can't be.
+        """
+        reader, default = _Reader(config), cls()
+        return cls(
+            reader.number("task.commit.ms", default.commit_ms),
+            reader.number("task.max.commit.delay", default.max_commit_delay),
+            reader.number("task.commit.timeout.ms", default.commit_timeout),
+            reader.numbers("checkpoint.read.versions", default.read_versions),
+            reader.numbers("checkpoint.write.versions", default.write_versions),
+            {store: reader.store(store) for store in stores},
+        )
+
+    def changelogs(self, partition: int) -> dict[str, SystemStreamPartition]:
+        """The changelog of each store of a task.
+
+        Args:
+            partition: The task's, in every changelog.
+        """
+        return {
+            name: SystemStreamPartition(*one.changelog, partition)
+            for name, one in self.stores.items()
+            if one.changelog is not None
+        }
+
+    def backed_up_by(self, factory: str) -> list[str]:
+        """The stores that a backend backs up."""
+        return [name for name, one in self.stores.items() if factory in one.backup]
+
+    @property
+    def factories(self) -> list[str]:
+        """Every backend that backs up a store."""
+        return list(dict.fromkeys(name for one in self.stores.values() for name in one.backup))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    config: Mapping[str, str]
+
+    def list(self, name: str) -> list[str]:
+        """The parts of a value between commas."""
+        return [one.strip() for one in self.config.get(name, "").split(",") if one.strip()]
+
+    def number(self, name: str, default: int) -> int:
+        """A whole number."""
+        text = self.config.get(name, str(default))
+        try:
+            return int(text)
+        except ValueError as error:
+            raise CommitError(f"{name}={text!r} is no number") from error
+
+    def numbers(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        """Some whole numbers."""
+        found = self.list(name)
+        if not all(one.isdecimal() for one in found):
+            raise CommitError(f"{name}={self.config[name]!r}: versions are numbers")
+        return tuple(map(int, found)) or default
+
+    def store(self, store: str) -> StoreSettings:
+        """A store's settings."""
+        prefix = f"stores.{store}"
+        stream = self.config.get(f"{prefix}.changelog")
+        changelog = None
+        if stream is not None:
+            system, separator, topic = stream.partition(".")
+            if not separator or not system or not topic:
+                raise CommitError(f"{prefix}.changelog={stream!r} is not system.stream")
+            changelog = system, topic
+        named = self.list(f"{prefix}.backup.factories") or self.list("stores.backup.factories")
+        backup = [SHORT_NAMES.get(one, one) for one in named]
+        if not backup and changelog:
+            backup = [CHANGELOG_FACTORY]
+        if CHANGELOG_FACTORY in backup and changelog is None:
+            raise CommitError(
+                f"store {store!r} is backed up to a changelog, and has none",
+                remedy=f"set {prefix}.changelog to system.stream",
+            )
+        wanted = self.config.get(f"{prefix}.restore.factory")
+        restore = SHORT_NAMES.get(wanted, wanted) if wanted else next(iter(backup), None)
+        return StoreSettings(tuple(dict.fromkeys(backup)), restore, changelog)

@@ -1,0 +1,239 @@
+"""A task's commits: what runs while nothing is processed, and what runs beside processing.
+
+The steps and their order are `steps.STEPS`. Of a task at most one commit is under way. The record
+goes to the log only when every backend has everything for good, so a commit is there whole, or not
+at all: a failure before leaves the record before, and ends the task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Protocol
+
+from state_core.commit.contract.futures import all_of, done, mapped, then
+from state_core.commit.contract.interfaces import TaskBackupManager, TaskContext
+from state_core.commit.records.checkpoint_reading import CheckpointManager
+from state_core.commit.records.records import CheckpointId, CheckpointV2, SystemStreamPartition
+from state_core.commit.tasks.decisions import CommitDecision, decide_commit, merged
+from state_core.commit.tasks.settings import CommitSettings
+from state_core.errors import CommitFailedError
+
+__all__ = ["InputTrimmer", "TaskCommit"]
+
+LOG = logging.getLogger(__name__)
+Offsets = Mapping[SystemStreamPartition, str]
+
+
+class InputTrimmer(Protocol):
+    """Whoever removes what was processed from inputs that nobody else reads."""
+
+    def __call__(self, offsets: Offsets, /) -> None:
+        """Remove what lies at and before these offsets."""
+
+
+class TaskCommit:
+    """Commits a task's state; made by `task_start.start_task`, which restores it first.
+
+    Args:
+        context: The task.
+        settings: The job's.
+        checkpoints: Where records go.
+        backups: The backends of `stores.<store>.backup.factories`, initialized, by their names.
+        last: The checkpoint that was restored; None if there was none.
+        trim_inputs: Called with the offsets of a commit that is done.
+        observer: Called with the name of every step before it is taken.
+    """
+
+    def __init__(
+        self,
+        context: TaskContext,
+        settings: CommitSettings,
+        checkpoints: CheckpointManager,
+        backups: Mapping[str, TaskBackupManager],
+        last: CheckpointV2 | None = None,
+        *,
+        trim_inputs: InputTrimmer = lambda _: None,
+        observer: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.context = context
+        self.settings = settings
+        self.checkpoints = checkpoints
+        self.backups = dict(backups)
+        self.last = last
+        self._last_id = None if last is None else last.id
+        self._trim_inputs = trim_inputs
+        self._step = observer
+        self._pending: Future[None] | None = None
+        self._started: int | None = None
+        self._failure: BaseException | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a commit runs beside processing."""
+        return self._pending is not None and not self._pending.done()
+
+    def raise_if_failed(self) -> None:
+        """End the task if what ran beside it failed: to be called between messages.
+
+        Raises:
+            CommitFailedError: It did.
+        """
+        if self._pending is not None and self._pending.done() and self._failure is None:
+            self._failure = self._pending.exception()
+        if self._failure is not None:
+            raise CommitFailedError(
+                f"the commit failed: {self._failure}",
+                place=f"task {self.context.task}",
+                remedy="restart the task: it goes on from the last record in the checkpoint log",
+            ) from self._failure
+
+    def commit(self, offsets: Offsets) -> CommitDecision:
+        """Commit what was processed so far; to be called between messages.
+
+        Returns when the stores' content is fixed: the rest runs beside processing.
+
+        Args:
+            offsets: Of the inputs: what was processed last.
+
+        Returns:
+            SKIP if nothing was done; BLOCK if processing was held up before the commit began.
+
+        Raises:
+            CommitFailedError: The commit before failed, or did not end in time.
+        """
+        self.raise_if_failed()
+        measures = self.context.measures
+        started = self._started if self.under_way else None
+        decision = decide_commit(started, self.context.millis, self.settings.max_commit_delay)
+        if decision is CommitDecision.SKIP:
+            LOG.info("task %s: a commit is under way, this one is skipped", self.context.task)
+            measures.add("commits_skipped")
+            return decision
+        if decision is CommitDecision.BLOCK:
+            LOG.warning(
+                "task %s: processing waits for the commit that began %s ms ago",
+                self.context.task,
+                self.context.millis - (self._started or 0),
+            )
+            measures.add("commits_blocked")
+            self.wait()
+        measures.add("commits")
+        begun = self.context.millis
+        self._started = begun
+        checkpoint = CheckpointId.create(self.context.clock(), self._last_id)
+        self._last_id = checkpoint
+        try:
+            self._pending = self._begin(checkpoint, dict(offsets))
+        except Exception as error:
+            self._failure = error
+            raise
+        measures.add("snapshot_ms", self.context.millis - begun)
+        return decision
+
+    def wait(self) -> None:
+        """Wait until no commit is under way.
+
+        Raises:
+            CommitFailedError: It failed, or did not end within `task.commit.timeout.ms`.
+        """
+        if self._pending is not None:
+            try:
+                self.context.wait(self._pending, self.settings.commit_timeout / 1000)
+            except TimeoutError as error:
+                raise CommitFailedError(
+                    f"the commit did not end within {self.settings.commit_timeout} ms",
+                    place=f"task {self.context.task}",
+                    remedy="see what the state backend waits for, or raise task.commit.timeout.ms",
+                ) from error
+        self.raise_if_failed()
+
+    def close(self) -> None:
+        """Let go of the backends and the stores; what was not committed is forgotten."""
+        for backup in self.backups.values():
+            backup.close()
+        self.context.stores.close()
+
+    def _begin(
+        self, checkpoint: CheckpointId, offsets: dict[SystemStreamPartition, str]
+    ) -> Future[None]:
+        stores = self.context.stores
+        self._step("flush")
+        stores.flush()
+        self._step("checkpoint")
+        stores.checkpoint(checkpoint)
+        self._step("snapshot")
+        fixed = {name: backup.snapshot(checkpoint) for name, backup in self.backups.items()}
+        self._step("upload")
+        begun = self.context.millis
+        uploads = [backup.upload(checkpoint, fixed[name]) for name, backup in self.backups.items()]
+
+        def record(markers: list[dict[str, str]]) -> CheckpointV2:
+            self.context.measures.add("upload_ms", self.context.millis - begun)
+            by_factory = dict(zip(self.backups, markers, strict=True))
+            return self._record(CheckpointV2(checkpoint, offsets, merged(by_factory)))
+
+        recorded = then(self.context.pool, all_of(uploads), record)
+        ended = self.finish(recorded)
+        ended.add_done_callback(self._tell)
+        return ended
+
+    def _record(self, checkpoint: CheckpointV2) -> CheckpointV2:
+        self._step("mark")
+        self.context.stores.mark(checkpoint)
+        self._step("record")
+        self.checkpoints.write(self.context.task, checkpoint)
+        self.last = checkpoint
+        self._step("clean_up")
+        return checkpoint
+
+    def finish(self, recorded: Future[CheckpointV2]) -> Future[None]:
+        """What follows once a record is in the log, and again at a start: any number of times."""
+
+        def drop(checkpoint: CheckpointV2) -> None:
+            self._step("drop_local")
+            self.context.stores.drop_checkpoints(checkpoint.id)
+            self._step("trim_inputs")
+            self._trim_inputs(checkpoint.input_offsets)
+
+        def clean(checkpoint: CheckpointV2) -> Future[CheckpointV2]:
+            return mapped(all_of(self._cleaned(checkpoint)), lambda _: checkpoint)
+
+        return then(self.context.pool, _flat(mapped(recorded, clean)), drop)
+
+    def _cleaned(self, checkpoint: CheckpointV2) -> list[Future[None]]:
+        found = []
+        for name, markers in checkpoint.markers.items():
+            if name in self.backups:
+                found.append(self.backups[name].clean_up(checkpoint.id, markers))
+            else:
+                LOG.warning("task %s: %s is not configured any more", self.context.task, name)
+        return found or [done(None)]
+
+    def _tell(self, ended: Future[None]) -> None:
+        error = ended.exception()
+        if error is not None:
+            LOG.error("task %s: the commit failed: %s", self.context.task, error)
+
+
+def _flat(future: Future[Future[CheckpointV2]]) -> Future[CheckpointV2]:
+    """The result of a result."""
+    made: Future[CheckpointV2] = Future()
+
+    def copy(ended: Future[CheckpointV2]) -> None:
+        error = ended.exception()
+        if error is not None:
+            made.set_exception(error)
+        else:
+            made.set_result(ended.result())
+
+    def follow(ended: Future[Future[CheckpointV2]]) -> None:
+        error = ended.exception()
+        if error is not None:
+            made.set_exception(error)
+        else:
+            ended.result().add_done_callback(copy)
+
+    future.add_done_callback(follow)
+    return made

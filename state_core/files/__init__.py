@@ -1,0 +1,11 @@
+"""Bytes and files: what every reader and writer of a format stands on.
+
+=================  ==================================================================
+`filesystem`       directories, local or remote, and pieces of files
+`wire`             Java's `DataInput` and `DataOutput`, with every length checked
+`java_stream`      what a Java object stream holds, without loading a class
+`compression`      Snappy blocks, and Flink's stream decorators
+=================  ==================================================================
+
+Another compression goes into `compression`; another kind of storage into `filesystem`.
+"""

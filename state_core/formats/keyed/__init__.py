@@ -1,0 +1,14 @@
+"""Files of keyed state: the unified format, the heap's, RocksDB's.
+
+========================  ===========================================================
+`keyed_files`             opens whichever of them a handle names
+`unified`                 the unified format (canonical savepoints)
+`heap_native`             the heap backend's own
+`entry_walking`           entries without lengths, walked value by value
+`rocksdb_native`          RocksDB's files; `rocksdb_tables` merges, `rocksdb_iterators` orders
+`sst_file`                one SST table
+`raw_timers`              timers on the heap beside RocksDB
+========================  ===========================================================
+
+A new checkpoint format is a reader here, and a line in `keyed_files`.
+"""

@@ -1,0 +1,316 @@
+"""The heap backend's own format, of its checkpoints and native savepoints.
+
+::
+
+    keyed header (as in the unified format, never compressed)
+    each key group of the range, at its offset, empty ones too:
+        i32 key group
+        each registered state once, in any order [a Snappy stream each, if compressed]:
+            i16 state id, i32 count
+            key-value state:  count * (namespace, key, state); lists and maps whole
+            timers:           count * timer
+
+Nothing says how long an entry is: each must be walked by its types. Entries come out in the unified
+format, their bytes taken over as they are: a list's elements joined by commas, a map's entries one
+by one, lengths behind ambiguous keys. So everything behind knows one format only.
+
+Source: `HeapSnapshotStrategy`, `HeapRestoreOperation`, `CopyOnWriteStateTableSnapshot` and
+`StateTableByKeyGroupReaders` in `org.apache.flink.runtime.state.heap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from state_core.errors import CorruptSnapshotError, StateError
+from state_core.files.compression import SnappyStream, StateStream, open_stream
+from state_core.files.filesystem import ByteSource
+from state_core.files.wire import DataInput
+from state_core.formats.keyed.entry_walking import EntryWalker
+from state_core.formats.keyed.unified import KeyGroupSpan
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.meta_info import KeyedHeader
+from state_core.kernels.copying import copy_pieces
+from state_core.kernels.skip import DELIMITER, WHEN, locate_counted
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries, StateKind
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from state_core.serializers.composite.wrappers import TtlSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import I64Array, U8Array
+
+__all__ = ["HeapFile"]
+
+TABLE_ROWS = 1 << 17
+BLOCK_BYTES = 4 << 20
+HEAD = 6
+
+
+@dataclass(frozen=True)
+class HeapFile:
+    """One keyed handle of the heap backend's format, opened.
+
+    Attributes:
+        source: The file's bytes.
+        header: What it says of its states.
+        layouts: How each state's entries are laid out in the unified format.
+        spans: Its key groups, ascending.
+    """
+
+    source: ByteSource
+    header: KeyedHeader
+    layouts: tuple[KeyedLayout, ...]
+    spans: tuple[KeyGroupSpan, ...]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups, key group after key group.
+
+        One key group is held in memory at a time, decompressed.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not what the header says.
+            UnsupportedFormatError: A state's values can't be walked.
+        """
+        for span in self.spans:
+            if key_groups is None or span.group in key_groups:
+                yield from _GroupReader(self, span).run()
+
+
+class _GroupReader(EntryWalker):
+    """Walks one key group."""
+
+    where = "in the heap backend's own format"
+
+    def __init__(self, file: HeapFile, span: KeyGroupSpan) -> None:
+        self.file = file
+        self.span = span
+        self.name, self.group = file.source.name, span.group
+        self.broken: StateError | None = None
+        self.data = self._read()
+        self.at = 0
+
+    def _read(self) -> U8Array:
+        """The key group's content behind its number, decompressed."""
+        span, source = self.span, self.file.source
+        head = np.empty(4, np.uint8)
+        if span.end - span.start < len(head):
+            raise self._fault("a key group that is cut off", 0)
+        source.read_into(span.start, head)
+        found = int.from_bytes(head.tobytes(), "big")
+        if found != span.group:
+            raise self._fault(f"key group {found} where {span.group} should be", 0)
+        start, compressed = span.start + 4, self.file.header.compressed
+        try:
+            return self._content(open_stream(source, start, span.end, compressed=compressed))
+        except StateError:
+            if not compressed:
+                raise
+            stream = SnappyStream(source, start, span.end, up_to_break=True)
+            content = self._content(stream)
+            self.broken = stream.error
+            return content
+
+    def _content(self, stream: StateStream) -> U8Array:
+        blocks, span = [], self.span
+        while True:
+            block = np.empty(min(BLOCK_BYTES, 16 * (span.end - span.start)), np.uint8)
+            count = stream.read_into(block)
+            blocks.append(block[:count])
+            if count < block.size:
+                return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
+
+    def run(self) -> Iterator[Entries]:
+        """State after state; of one that breaks off, what precedes the break."""
+        try:
+            yield from self._states()
+        except CorruptSnapshotError:
+            if self.broken is None:
+                raise
+        if self.broken is not None:
+            place = f"{self.broken.place}, key group {self.span.group}"
+            raise CorruptSnapshotError(self.broken.problem, place=place) from self.broken
+
+    def _states(self) -> Iterator[Entries]:
+        seen = set()
+        for _ in self.file.header.states:
+            if self.at + HEAD > self.data.size:
+                raise self._fault("a key group that ends before all its states", self.at)
+            head = self.data[self.at : self.at + HEAD].tobytes()
+            state, count = int.from_bytes(head[:2], "big"), int.from_bytes(head[2:], "big")
+            self.at += HEAD
+            if state >= len(self.file.layouts):
+                raise self._fault(f"state id {state}, which the header did not register", self.at)
+            if state in seen:
+                raise self._fault(f"state id {state} for the second time", self.at)
+            seen.add(state)
+            if count > self.data.size - self.at:
+                raise self._fault(f"{count} entries declared in too few bytes", self.at)
+            rows = min(count, TABLE_ROWS)
+            while count:
+                rows, start = min(count, rows), self.at
+                try:
+                    batch = self._batch(state, rows)
+                except CorruptSnapshotError:
+                    if rows == 1:
+                        raise
+                    rows, self.at = rows // 2, start
+                    continue
+                yield batch
+                count -= rows
+        if self.at != self.data.size:
+            raise self._fault(f"{self.data.size - self.at} bytes behind the last state", self.at)
+
+    def _batch(self, state: int, rows: int) -> Entries:
+        """The next `rows` entries of a state, in the unified format."""
+        layout = self.file.layouts[state]
+        name = self.file.header.states[state].name
+        try:
+            if layout.kind is StateKind.TIMERS:
+                timer = (LongSerializer(), layout.key, layout.namespace)
+                starts, *_, ends = self._walk(timer, rows)
+                return self._entries(state, [(starts, ends)], (ends, ends))
+            value, elements = _native_value(layout)
+            bounds = self._walk((layout.namespace, layout.key, *value), rows)
+            return self._transcode(state, layout, bounds, elements)
+        except StateError as error:
+            raise error.within(f"state {name!r}") from error
+
+    # ------------------------------------------------------------------- into the unified format
+
+    def _transcode(
+        self,
+        state: int,
+        layout: KeyedLayout,
+        bounds: list[I64Array],
+        elements: tuple[TypeSerializer, ...],
+    ) -> Entries:
+        namespace, key, value, ends = bounds
+        keys = [(key, value), (namespace, key)]
+        if not elements:
+            return self._entries(state, keys, (value, ends), layout.ambiguous)
+        counts = self._counts(value)
+        first = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        starts, behind = np.empty(int(first[-1]), np.int64), np.empty(int(first[-1]), np.int64)
+        self._locate_elements(value + 4, ends, counts, first, elements, starts, behind)
+        if layout.kind is StateKind.LIST:
+            full = counts > 0
+            joined = starts, behind
+            kept = [(a[full], b[full]) for a, b in keys]
+            return self._joined(state, layout, kept, joined, counts[full])
+        rows = np.repeat(np.arange(len(counts)), counts)
+        user_key_end = self._part_end(elements[0], starts, behind)
+        spread = [(a[rows], b[rows]) for a, b in keys]
+        return self._entries(
+            state, spread, (user_key_end, behind), layout.ambiguous, (starts, user_key_end)
+        )
+
+    def _counts(self, positions: I64Array) -> I64Array:
+        data = self.data
+        return (
+            data[positions].astype(np.int64) << 24
+            | data[positions + 1].astype(np.int64) << 16
+            | data[positions + 2].astype(np.int64) << 8
+            | data[positions + 3].astype(np.int64)
+        )
+
+    def _locate_elements(
+        self,
+        position: I64Array,
+        ends: I64Array,
+        counts: I64Array,
+        first: I64Array,
+        parts: tuple[TypeSerializer, ...],
+        starts: I64Array,
+        behind: I64Array,
+    ) -> None:
+        """Where each element of each list, or each entry of each map, lies."""
+        programs = [_flagged(part) for part in parts[1:]]
+        whole = [parts[0].skip_program(), *programs]
+        known = [word for one in whole if one is not None for word in one]
+        if all(one is not None for one in whole):
+            words = np.array(known, np.int32)
+            moving = position.copy()
+            failed = locate_counted(self.data, moving, ends, counts, first, words, starts, behind)
+            if failed < 0:
+                return
+        for row in range(len(counts)):
+            at, end = int(position[row]), int(ends[row])
+            source = DataInput(self.data[at:end].tobytes(), self._place(at))
+            for index in range(int(first[row]), int(first[row + 1])):
+                starts[index] = at + source.position
+                parts[0].skip(source)
+                for part in parts[1:]:
+                    if not source.read_boolean():
+                        part.skip(source)
+                behind[index] = at + source.position
+
+    def _part_end(self, part: TypeSerializer, starts: I64Array, ends: I64Array) -> I64Array:
+        program = part.skip_program()
+        if program is not None:
+            return self._behind(starts, ends, np.array(program, np.int32))
+        found = np.empty(len(starts), np.int64)
+        for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            source = DataInput(self.data[start:end].tobytes(), self._place(start))
+            part.skip(source)
+            found[row] = start + source.position
+        return found
+
+    def _joined(
+        self,
+        state: int,
+        layout: KeyedLayout,
+        keys: list[tuple[I64Array, I64Array]],
+        joined: tuple[I64Array, I64Array],
+        counts: I64Array,
+    ) -> Entries:
+        """List states: the elements of each, joined by the delimiter."""
+        starts, behind = joined
+        within = np.concatenate((np.zeros(1, np.int64), np.cumsum(behind - starts + 1)))
+        begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        data = np.full(int(within[-1]), DELIMITER, np.uint8)
+        copy_pieces(self.data, starts, behind, data, within[:-1].copy())
+        base = self.data.size
+        values = base + within[begin[:-1]], base + within[begin[1:]] - 1
+        return self._entries(
+            state, keys, values, layout.ambiguous, data=np.concatenate((self.data, data))
+        )
+
+    # ------------------------------------------------------------------------------------ places
+
+    def _place(self, position: int) -> str:
+        at = position + (0 if self.file.header.compressed else self.span.start + 4)
+        where = "offset in the decompressed key group" if self.file.header.compressed else "offset"
+        return f"{self._named()}, {where} {at}"
+
+    def _fault(self, problem: str, position: int) -> CorruptSnapshotError:
+        return CorruptSnapshotError(
+            problem,
+            place=self._place(position) if position else self._named(),
+            remedy="the file is damaged or was not copied whole: fetch it again",
+        )
+
+
+def _native_value(
+    layout: KeyedLayout,
+) -> tuple[tuple[TypeSerializer, ...], tuple[TypeSerializer, ...]]:
+    """The part that an entry's state is, and the parts of its elements if it is a list or map."""
+    assert layout.value is not None  # noqa: S101 - not of timers
+    held = TtlSerializer(layout.value) if layout.with_ttl else layout.value
+    if layout.kind is StateKind.LIST:
+        known = held.self_delimiting and held.least > 0
+        return ((ListSerializer(held),), (held,)) if known else ((OpaqueSerializer(held.name),), ())
+    user_key = layout.user_key
+    if user_key is not None and user_key.self_delimiting and held.self_delimiting:
+        return (MapSerializer(user_key, held),), (user_key, held)
+    return (held if user_key is None else OpaqueSerializer(held.name),), ()
+
+
+def _flagged(part: TypeSerializer) -> tuple[int, ...] | None:
+    """The program of a map's value: a null flag, then the value if it is 0."""
+    program = part.skip_program()
+    return None if program is None else (WHEN, 0, len(program), *program)

@@ -1,0 +1,281 @@
+"""Keyed state of one subtask, whatever form it has: the handle's type chooses the reader.
+
+======================  =======================================================================
+handle                  read as
+======================  =======================================================================
+savepoint (tag 7)       the unified format
+native (tags 3, 12)     the heap backend's format, or the unified one: old RocksDB checkpoints
+                        and savepoints have the same tag, and the bytes must tell
+incremental (tag 11)    RocksDB's own files
+changelog (tag 14)      what it wraps, if no change came after that, as in a native savepoint;
+                        else refused: its changes lie in a log that only the backend replays
+======================  =======================================================================
+
+Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
+`RocksDBKeyedStateBackendBuilder.getRocksDBRestoreOperation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import StateError, UnsupportedFormatError
+from state_core.files.filesystem import ByteSource
+from state_core.files.wire import DataInput
+from state_core.formats.keyed.heap_native import HeapFile
+from state_core.formats.keyed.raw_timers import (
+    RawTimersFile,
+    holds_timers,
+    raw_spans,
+    read_timers_header,
+)
+from state_core.formats.keyed.rocksdb_native import RocksDBFiles
+from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
+from state_core.formats.layout.headers import read_header
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.keyed_states import describe_state, layout_of
+from state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.model.handles import (
+    ChangelogHandle,
+    IncrementalHandle,
+    KeyedHandle,
+    KeyGroupRange,
+    KeyGroupsHandle,
+    KeyGroupsKind,
+)
+from state_core.model.key_groups import prefix_bytes
+from state_core.model.snapshot import Entries, KeyedFile, KeyedState
+
+__all__ = [
+    "HeapKeyedFile",
+    "RawTimersKeyedFile",
+    "RocksDBKeyedFile",
+    "UnifiedKeyedFile",
+    "is_timers",
+    "open_keyed",
+    "open_raw_timers",
+    "without_changelog",
+]
+
+
+def open_keyed(handle: KeyedHandle, files: StateFiles, max_parallelism: int) -> KeyedFile | None:
+    """Open one keyed handle; None if there is nothing behind it.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    prefix = prefix_bytes(max_parallelism)
+    if isinstance(handle, KeyGroupsHandle):
+        return _open_key_groups(handle, files, prefix)
+    if isinstance(handle, IncrementalHandle):
+        return _open_rocksdb(handle, files, prefix)
+    wrapped = without_changelog(handle)
+    if wrapped is not None:
+        return open_keyed(wrapped, files, max_parallelism)
+    raise UnsupportedFormatError(
+        "keyed state of the changelog backend, whose latest changes lie in a log",
+        remedy="take a savepoint (flink savepoint), which holds them, too",
+    )
+
+
+def is_timers(handle: KeyedHandle | None, files: StateFiles) -> bool:
+    """Whether raw keyed state is timers; if not, only its operator knows what it is.
+
+    Raises:
+        SnapshotError: Its file is not there.
+    """
+    return _raw_timers(handle, files) is not None
+
+
+def open_raw_timers(handle: KeyedHandle | None, files: StateFiles) -> KeyedFile | None:
+    """Open raw keyed state that is timers; None if it is none, or the operator sets no timers.
+
+    Raises:
+        SnapshotError: It is timers, and can't be read.
+    """
+    found = _raw_timers(handle, files)
+    if found is None:
+        return None
+    handle, source, spans = found
+    header = read_timers_header(source, spans)
+    if header is None:
+        return None
+    timers = RawTimersFile(source, header, spans)
+    return RawTimersKeyedFile(source.name, header, handle.key_groups, timers)
+
+
+def _raw_timers(
+    handle: KeyedHandle | None, files: StateFiles
+) -> tuple[KeyGroupsHandle, ByteSource, tuple[KeyGroupSpan, ...]] | None:
+    """A handle, its file and where key groups lie in it, if it is raw state that is timers."""
+    if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
+        return None
+    source = files.open(handle.stream)
+    spans = raw_spans(handle, source.size, source.name)
+    return (handle, source, spans) if holds_timers(source, spans) else None
+
+
+def without_changelog(handle: KeyedHandle) -> KeyedHandle | None:
+    """What a changelog handle wraps, if no change came after that; None for any other handle."""
+    if not isinstance(handle, ChangelogHandle) or handle.changes or len(handle.materialized) != 1:
+        return None
+    (wrapped,) = handle.materialized
+    # after a restore at another parallelism a subtask may hold more than is its own
+    return wrapped if wrapped is not None and wrapped.key_groups == handle.key_groups else None
+
+
+def _open_key_groups(handle: KeyGroupsHandle, files: StateFiles, prefix: int) -> KeyedFile | None:
+    if handle.stream is None:
+        return None
+    source = files.open(handle.stream)
+    spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
+    first = min(spans, key=lambda one: one.start, default=None)
+    header = read_header(source, source.size if first is None else first.start, read_keyed_header)
+    if first is not None and first.start < header.size:
+        raise DataInput(b"", source.name).fault(
+            f"key group {first.group} at offset {first.start}, inside the header"
+        )
+    if handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans):
+        return HeapKeyedFile(source.name, header, handle.key_groups, source, spans)
+    return UnifiedKeyedFile(
+        source.name, header, handle.key_groups, UnifiedFile(source, header, spans, prefix)
+    )
+
+
+def _is_heap(source: ByteSource, handle: KeyGroupsHandle, spans: tuple[KeyGroupSpan, ...]) -> bool:
+    """Whether every key group has data and begins with its number: only the heap backend does."""
+    if len(spans) < len(handle.offsets):
+        return False
+    head = np.empty(4, np.uint8)
+    for one in spans:
+        if one.end - one.start < len(head):
+            return False
+        source.read_into(one.start, head)
+        if int.from_bytes(head.tobytes(), "big") != one.group:
+            return False
+    return True
+
+
+def _open_rocksdb(handle: IncrementalHandle, files: StateFiles, prefix: int) -> KeyedFile | None:
+    if handle.meta is None:
+        return None
+    meta = files.open(handle.meta)
+    header = read_header(meta, meta.size, read_keyed_header)
+    listed = (*handle.shared, *handle.private)
+    held = tuple((name, files.open(stream)) for name, stream in listed if stream is not None)
+    name = f"{meta.name} (RocksDB, {len(held)} files)"
+    database = RocksDBFiles(name, header, held, handle.key_groups, prefix)
+    return RocksDBKeyedFile(name, header, handle.key_groups, database)
+
+
+@dataclass(frozen=True)
+class _HeadedFile:
+    """What all forms share: a header that says what the states are.
+
+    Attributes:
+        name: The file's path.
+        header: Its head.
+        key_groups: The key groups that its handle claims.
+    """
+
+    name: str
+    header: KeyedHeader
+    key_groups: KeyGroupRange
+
+    @property
+    def compressed(self) -> bool:
+        """Whether its key groups are compressed."""
+        return self.header.compressed
+
+    @property
+    def key_serializer(self) -> bytes:
+        """The snapshot of the key's serializer."""
+        return self.header.key_serializer.encoded
+
+    @cached_property
+    def layouts(self) -> tuple[KeyedLayout, ...]:
+        """How each state's entries are laid out."""
+        key = self.header.key_serializer.snapshot.restore_serializer()
+        return tuple(layout_of(state, key) for state in self.header.states)
+
+    @cached_property
+    def states(self) -> tuple[KeyedState, ...]:
+        """Its states, by id."""
+        pairs = zip(self.header.states, self.layouts, strict=True)
+        return tuple(describe_state(state, layout) for state, layout in pairs)
+
+    def decode(self, state: int, entries: Entries) -> pa.RecordBatch:
+        """Entries of one state as typed columns."""
+        try:
+            return self.layouts[state].decode(entries)
+        except StateError as error:
+            raise error.within(f"state {self.states[state].name!r}") from error
+
+
+@dataclass(frozen=True)
+class UnifiedKeyedFile(_HeadedFile):
+    """A `KeyedFile` in the unified format."""
+
+    file: UnifiedFile
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups and their bytes as stored."""
+        return [(one.group, one.end - one.start) for one in self.file.spans]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups."""
+        return self.file.entries(key_groups)
+
+
+@dataclass(frozen=True)
+class HeapKeyedFile(_HeadedFile):
+    """A `KeyedFile` in the heap backend's own format."""
+
+    source: ByteSource
+    spans: tuple[KeyGroupSpan, ...]
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups and their bytes as stored."""
+        return [(one.group, one.end - one.start) for one in self.spans]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups, in the unified format."""
+        return HeapFile(self.source, self.header, self.layouts, self.spans).entries(key_groups)
+
+
+@dataclass(frozen=True)
+class RawTimersKeyedFile(_HeadedFile):
+    """A `KeyedFile` of nothing but timers, which lie beside another one."""
+
+    file: RawTimersFile
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups and their bytes as stored."""
+        return [(one.group, one.end - one.start) for one in self.file.spans]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All timers of some key groups."""
+        return self.file.entries(key_groups)
+
+
+@dataclass(frozen=True)
+class RocksDBKeyedFile(_HeadedFile):
+    """A `KeyedFile` that is a RocksDB instance."""
+
+    database: RocksDBFiles
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups with an even share of the files' bytes: nothing says more without reading."""
+        count = len(self.key_groups)
+        share, rest = divmod(self.database.size, max(1, count))
+        return [(self.key_groups.first + i, share + (i < rest)) for i in range(count)]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups."""
+        return self.database.entries(key_groups)

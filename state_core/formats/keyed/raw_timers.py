@@ -1,0 +1,220 @@
+"""Timers that RocksDB jobs keep on the heap: raw keyed state, beside what RocksDB holds.
+
+With `state.backend.rocksdb.timer-service.factory: HEAP` checkpoints hold them so, and savepoints of
+Flink 1.8 and 1.9 as well, where that was the default. Everything behind sees queues of timers as in
+any other snapshot::
+
+    each key group of the range, at its offset (-1: none was written):
+        F1 CD 85 9F, i32 version 2, i32 n, n services:
+            UTF name, key serializer's snapshot, namespace serializer's snapshot
+            i32 n, n event-time timers, i32 n, n processing-time timers
+    timer:  key, namespace, i64 timestamp    (the unified format: timestamp ^ 1 << 63, key, ...)
+
+Source: `InternalTimerServiceSerializationProxy`, `InternalTimersSnapshotReaderWriters`,
+`KeyedStateCheckpointOutputStream` and `InternalTimeServiceManagerImpl` (names of queues).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from state_core.files.filesystem import ByteSource
+from state_core.files.wire import DataInput
+from state_core.formats.keyed.entry_walking import EntryWalker
+from state_core.formats.keyed.unified import KeyGroupSpan
+from state_core.formats.layout.meta_info import (
+    VALUE_SERIALIZER,
+    BackendStateType,
+    KeyedHeader,
+    StateMetaInfo,
+    serializer_entry,
+)
+from state_core.model.handles import KeyGroupRange, KeyGroupsHandle
+from state_core.model.snapshot import TIMER_PREFIX, Entries
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.composite.wrappers import TimerSerializerSnapshot
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.registry import read_serializer_snapshot
+
+__all__ = ["RawTimersFile", "holds_timers", "raw_spans", "read_timers_header"]
+
+IDENTIFIER = b"\xf1\xcd\x85\x9f"
+VERSION = 2
+DOMAINS = ("event", "processing")
+SIGN = 0x80
+TIMESTAMP_BYTES = 8
+BATCH_ROWS = 1 << 17
+LEAST_SERVICE_BYTES = 14
+
+
+def raw_spans(handle: KeyGroupsHandle, size: int, name: str) -> tuple[KeyGroupSpan, ...]:
+    """Where each key group lies that was written; the first one begins at offset 0.
+
+    Raises:
+        CorruptSnapshotError: An offset lies outside the file, or two are the same.
+    """
+    found = sorted((at, handle.first + i) for i, at in enumerate(handle.offsets) if at >= 0)
+    ends = [at for at, _ in found[1:]] + [size]
+    for (start, group), end in zip(found, ends, strict=True):
+        if start >= end:
+            raise CorruptSnapshotError(
+                f"key group {group} of raw state begins at offset {start}, and ends at {end}",
+                place=name,
+            )
+    spans = (KeyGroupSpan(g, s, e) for (s, g), e in zip(found, ends, strict=True))
+    return tuple(sorted(spans, key=lambda one: one.group))
+
+
+def holds_timers(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> bool:
+    """Whether raw keyed state is timers: an operator's own begins otherwise.
+
+    The first key group tells; one that does not begin so is a fault of timers when it is read.
+    """
+    head = np.empty(len(IDENTIFIER), np.uint8)
+    if not spans or spans[0].end - spans[0].start < len(head):
+        return False
+    source.read_into(spans[0].start, head)
+    return head.tobytes() == IDENTIFIER
+
+
+def read_timers_header(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> KeyedHeader | None:
+    """The head that a file with these queues would have; None if there is no timer service.
+
+    All key groups have the same queues, so that the first one tells.
+
+    Raises:
+        SnapshotError: The first key group can't be read.
+    """
+    reader = _GroupReader(source, spans[0])
+    keys, states = [], []
+    for queue in reader.queues():
+        reader.walk_all(queue)
+        timer = TimerSerializerSnapshot()
+        timer.nested = (queue.key, queue.namespace)
+        keys.append(serializer_entry(queue.key))
+        entries = {VALUE_SERIALIZER: serializer_entry(timer)}
+        states.append(StateMetaInfo(queue.name, BackendStateType.PRIORITY_QUEUE, {}, entries))
+    if not states:
+        return None
+    return KeyedHeader(compressed=False, key_serializer=keys[0], states=tuple(states))
+
+
+@dataclass(frozen=True)
+class RawTimersFile:
+    """One subtask's timers, opened.
+
+    Attributes:
+        source: The file's bytes.
+        header: What `read_timers_header` gave.
+        spans: Its key groups, ascending.
+    """
+
+    source: ByteSource
+    header: KeyedHeader
+    spans: tuple[KeyGroupSpan, ...]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All timers of some key groups, key group after key group, in the unified format.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not what they should be.
+        """
+        ids = {state.name: index for index, state in enumerate(self.header.states)}
+        for span in self.spans:
+            if key_groups is None or span.group in key_groups:
+                yield from _GroupReader(self.source, span).run(ids)
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """The timers of one service and domain in one key group."""
+
+    name: str
+    key: TypeSerializerSnapshot
+    namespace: TypeSerializerSnapshot
+    count: int
+
+    @property
+    def parts(self) -> tuple[TypeSerializer, ...]:
+        """What a timer is made of."""
+        key, namespace = self.key.restore_serializer(), self.namespace.restore_serializer()
+        return (key, namespace, LongSerializer())
+
+
+class _GroupReader(EntryWalker):
+    """Walks one key group."""
+
+    where = "among timers on the heap"
+
+    def __init__(self, source: ByteSource, span: KeyGroupSpan) -> None:
+        self.name, self.group, self.span = source.name, span.group, span
+        self.data = np.empty(span.end - span.start, np.uint8)
+        source.read_into(span.start, self.data)
+        self.at = 0
+
+    def queues(self) -> Iterator[_Queue]:
+        """Queue after queue; whoever takes one moves behind its timers before the next."""
+        source = self._input()
+        if source.read_bytes(len(IDENTIFIER)) != IDENTIFIER:
+            raise source.fault("a key group that does not begin as timers do")
+        if source.read_int() != VERSION:
+            raise UnsupportedFormatError(
+                "timers of another version than 2 (Flink 1.8 to 2.3)",
+                place=self._place(0),
+                remedy="restore it in Flink 1.8 to 1.16, and take a new savepoint there",
+            )
+        services = source.read_count("timer services", LEAST_SERVICE_BYTES)
+        self.at += source.position
+        for _ in range(services):
+            source = self._input()
+            service = source.read_utf()
+            key, namespace = read_serializer_snapshot(source), read_serializer_snapshot(source)
+            self.at += source.position
+            for domain in DOMAINS:
+                source = self._input()
+                count = source.read_count("timers", TIMESTAMP_BYTES)
+                self.at += source.position
+                yield _Queue(f"{TIMER_PREFIX}{domain}_{service}", key, namespace, count)
+        if self.at != self.data.size:
+            raise self._input().fault(f"{self.data.size - self.at} bytes behind the last timer")
+
+    def walk_all(self, queue: _Queue) -> None:
+        """Move behind a queue's timers."""
+        for rows in _batches(queue.count):
+            self._walk(queue.parts, rows)
+
+    def run(self, ids: dict[str, int]) -> Iterator[Entries]:
+        """All timers, as entries of the states with these ids."""
+        for queue in self.queues():
+            if queue.name not in ids:
+                raise self._input().fault(f"{queue.name!r}, which the first key group has not")
+            for rows in _batches(queue.count):
+                try:
+                    key, namespace, when, ends = self._walk(queue.parts, rows)
+                except StateError as error:
+                    raise error.within(f"state {queue.name!r}") from error
+                self.data[when] ^= SIGN
+                pieces = [(when, ends), (key, namespace), (namespace, when)]
+                yield self._entries(ids[queue.name], pieces, (ends, ends))
+
+    def _input(self) -> DataInput:
+        rest = self.data[self.at :]
+        return DataInput(rest.data, self._named(), self._offset(self.at))
+
+    def _offset(self, position: int) -> int:
+        return self.span.start + position
+
+    def _place(self, position: int) -> str:
+        return f"{self._named()}, offset {self._offset(position)}"
+
+
+def _batches(count: int) -> Iterator[int]:
+    """A count in parts that can be held at once."""
+    while count:
+        rows = min(count, BATCH_ROWS)
+        yield rows
+        count -= rows

@@ -1,0 +1,117 @@
+"""Column families read by RocksDB itself, an entry at a time: those with something rare in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, TypeAlias
+
+from rocksdict import ReadOptions
+
+from state_core.errors import CorruptSnapshotError
+from state_core.model.handles import KeyGroupRange
+
+__all__ = ["BATCH_ROWS", "IteratedFamily", "Pairs"]
+
+Pairs: TypeAlias = list[tuple[bytes, bytes]]
+
+BATCH_ROWS = 1 << 16
+
+
+class IteratedFamily:
+    """One column family, read from front to back.
+
+    Args:
+        family: As rocksdict has it.
+        state: Whose it is.
+        wanted: Only these key groups.
+        prefix: Bytes of the key group in front of a key.
+        fault: Makes our error of RocksDB's.
+    """
+
+    def __init__(
+        self,
+        family: Any,
+        state: int,
+        wanted: KeyGroupRange,
+        prefix: int,
+        fault: Callable[[object], CorruptSnapshotError],
+    ) -> None:
+        self.family = family
+        self.state = state
+        self.prefix = prefix
+        self.fault = fault
+        self.last = wanted.first.to_bytes(self.prefix, "big")
+        self.behind = (wanted.last + 1).to_bytes(self.prefix + 1, "big")
+        # kept as long as the iterator, which points into it
+        self.options = options = ReadOptions()
+        if self.behind[0] == 0:  # else the range ends where all key groups end
+            options.set_iterate_upper_bound(self.behind[1:])
+        try:
+            self.items: Any = self.family.items(from_key=self.last, read_opt=options)
+        except Exception as error:
+            raise self.fault(error) from error
+        self.held: Pairs = []
+        self.error: Exception | None = None
+
+    def of_group(self, group: int) -> Iterator[Pairs]:
+        """The entries of one key group, in batches."""
+        behind = (group + 1).to_bytes(self.prefix + 1, "big")[-self.prefix :]
+        last = group + 1 >= 1 << 8 * self.prefix
+        while True:
+            if not self.held:
+                self.held = self._next()
+                if not self.held:
+                    return
+            if last or self.held[-1][0] < behind:
+                yield self.held
+                self.held = []
+                continue
+            cut = _first_from(self.held, behind)
+            if cut:
+                yield self.held[:cut]
+                self.held = self.held[cut:]
+            return
+
+    def _next(self) -> Pairs:
+        """The next entries; those before a break come before the error that tells of it."""
+        if self.error is not None:
+            raise self.fault(self.error) from self.error
+        found: Pairs = []
+        try:
+            found = list(islice(self.items, BATCH_ROWS))
+            if found:
+                self.last = found[-1][0]
+            if len(found) < BATCH_ROWS:
+                self._check_end()
+        except Exception as error:
+            if not found:
+                raise self.fault(error) from error
+            self.error = error
+        return found
+
+    def _check_end(self) -> None:
+        """Items just end where a block can't be read; go there again, and ask why nothing follows.
+
+        Raises:
+            Exception: RocksDB's own, or ours if there is more after all.
+        """
+        again = self.family.iter()
+        again.seek(self.last)
+        if again.valid() and again.key() == self.last:
+            again.next()
+        again.status()
+        if again.valid() and (self.behind[0] != 0 or again.key() < self.behind[1:]):
+            raise CorruptSnapshotError("reading ended before the last entry")
+
+
+def _first_from(rows: Pairs, key: bytes) -> int:
+    """The first row whose key is not before `key`."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        if rows[middle][0] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,361 @@
+"""RocksDB's own files, of incremental and full checkpoints and native savepoints.
+
+A handle lists the files of a RocksDB instance, shared ones and private ones, and a meta file that
+holds the keyed header alone. One column family a state; keys and values are the bytes of the
+unified format without its flag. The files may hold key groups of other subtasks, which are left
+out. RocksDB opens the instance, which settles what belongs to it; entries are then read from the
+files themselves by `rocksdb_tables`, or, of a column family with anything that is not read there,
+by RocksDB too.
+
+Nothing of the snapshot is opened in place: files are linked or copied into a directory of their
+own. Its options file is left out: one damaged byte there is enough to end the process, and all that
+reading needs to know is how list elements are merged, which Flink never changes.
+
+Source: `RocksIncrementalSnapshotStrategy`, `RocksNativeFullSnapshotStrategy`,
+`RocksDBIncrementalRestoreOperation` in `org.apache.flink.state.rocksdb`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+from rocksdict import AccessType, Options, Rdict
+
+from state_core.errors import CorruptSnapshotError, StateError, UnsafePathError
+from state_core.files.filesystem import ByteSource, Directory, FileSource
+from state_core.formats.keyed.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs
+from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch, Runs, open_tables
+from state_core.formats.layout.meta_info import KeyedHeader
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries
+
+__all__ = ["RocksDBFiles"]
+
+_Rows: TypeAlias = list[tuple[int, Pairs]]
+
+BLOCK_BYTES = 8 << 20
+LOG_BLOCK = 32768
+LOG_HEAD = 7  # u32 checksum, u16 length (little-endian), u8 type
+PROPERTIES = (
+    "total-sst-files-size",
+    "num-entries-active-mem-table",
+    "num-entries-imm-mem-tables",
+)
+RECYCLED_RECORDS = (5, 6, 7, 8, 11)
+KNOWN_NAME = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-[0-9]+|[0-9]+\.(sst|log|blob)")
+OPTIONS = """
+[Version]
+  rocksdb_version=8.10.0
+  options_file_version=1.1
+[DBOptions]
+  create_if_missing=false
+[CFOptions "default"]
+  comparator=leveldb.BytewiseComparator
+  merge_operator={id=StringAppendTESTOperator;delimiter=,;}
+  num_levels=32
+  table_factory=BlockBasedTable
+[TableOptions/BlockBasedTable "default"]
+  checksum=kXXH3
+"""
+STRICT = "create_if_missing=false\n"
+LENIENT = f"""{STRICT}  paranoid_checks=false
+  max_open_files=64
+  skip_checking_sst_file_sizes_on_db_open=true
+  skip_stats_update_on_db_open=true
+"""
+DIRECTORY = "statelake-rocksdb-"
+
+
+@dataclass(frozen=True)
+class RocksDBFiles:
+    """One handle's RocksDB files.
+
+    Attributes:
+        name: What it is, for messages.
+        header: What the meta file says of the states.
+        files: Local name and bytes of each file.
+        key_groups: Those that the handle claims.
+        prefix: Bytes of the key-group prefix.
+        lenient: Whether a damaged table is a fault only where something is read of it.
+    """
+
+    name: str
+    header: KeyedHeader
+    files: tuple[tuple[str, ByteSource], ...]
+    key_groups: KeyGroupRange
+    prefix: int
+    lenient: bool = False
+    by_rocksdb: bool = field(default=False, compare=False)
+    _lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
+    _held: list[Any] = field(default_factory=list, repr=False, compare=False)
+    _families: set[str] = field(default_factory=set, repr=False, compare=False)
+    _sources: dict[str, ByteSource] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(source.size for _, source in self.files)
+
+    @property
+    def _database(self) -> Rdict:
+        with self._lock:
+            return self._opened
+
+    @cached_property
+    def _opened(self) -> Rdict:
+        """The instance, opened read-only from a directory that goes when this does."""
+        directory = tempfile.TemporaryDirectory(prefix=DIRECTORY)
+        self._held.append(directory)
+        try:
+            for name, source in self.files:
+                self._sources[name] = _place(Path(directory.name), name, source)
+        except OSError as error:  # one name twice, or no space left
+            raise self._fault(error) from error
+        try:
+            options, of_family = _options(self.lenient)
+            families = Rdict.list_cf(directory.name, options)
+            database = Rdict(
+                directory.name,
+                options,
+                column_families=dict.fromkeys(families, of_family),
+                access_type=AccessType.read_only(),
+            )
+        except Exception as error:
+            raise self._fault(error) from error
+        database.set_loads(_refuse)
+        self._families.update(families)
+        return database
+
+    def open(self) -> None:
+        """Open the instance, which else happens where it is first read.
+
+        Raises:
+            CorruptSnapshotError: RocksDB can't read its files.
+            UnsafePathError: A file is called what RocksDB never calls one.
+        """
+        _ = self._database
+
+    def family(self, state: int) -> Any:
+        """The column family of a state.
+
+        Raises:
+            CorruptSnapshotError: There is none, or RocksDB can't read its files.
+        """
+        name = self._family_name(state)
+        try:
+            return self._database.get_column_family(name)
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def _family_name(self, state: int) -> str:
+        """Its name, if there is one."""
+        self.open()
+        name = self.header.states[state].name
+        if name not in self._families:
+            raise CorruptSnapshotError(
+                f"RocksDB has no column family for state {name!r}",
+                place=self.name,
+                remedy="a file of the checkpoint is missing or another's: copy it whole",
+            )
+        return name
+
+    def entries(
+        self, key_groups: KeyGroupRange | None = None, states: Sequence[int] | None = None
+    ) -> Iterator[Entries]:
+        """All entries of some key groups, key group after key group.
+
+        Args:
+            key_groups: Only these; all by default.
+            states: Only these, by id; all by default.
+
+        Raises:
+            CorruptSnapshotError: RocksDB can't read its files.
+        """
+        wanted = self.key_groups
+        if key_groups is not None:
+            wanted = wanted.intersection(key_groups)
+        if not len(wanted) or not self.files:
+            return
+        chosen = range(len(self.header.states)) if states is None else states
+        readers = [self._reader(index, wanted) for index in chosen]
+        out = OutputBatch(self._place)
+        rows: _Rows = []
+        count = 0
+        broken: StateError | None = None
+        try:
+            for group in range(wanted.first, wanted.last + 1):
+                last = wanted.last if len(readers) == 1 else group
+                for reader in readers:
+                    if isinstance(reader, FamilyTables):
+                        if rows:
+                            yield self._entries(rows)
+                            rows, count = [], 0
+                        while not reader.fill(out, last):
+                            if out.rows:
+                                yield out.entries()
+                        continue
+                    for batch in reader.of_group(group):
+                        if out.rows:
+                            yield out.entries()
+                        rows.append((reader.state, batch))
+                        count += len(batch)
+                        if count >= BATCH_ROWS:
+                            yield self._entries(rows)
+                            rows, count = [], 0
+        except StateError as error:
+            broken = error
+        if rows:
+            yield self._entries(rows)
+        if out.rows:
+            yield out.entries()
+        if broken is not None:
+            raise broken
+
+    def _reader(self, state: int, wanted: KeyGroupRange) -> FamilyTables | IteratedFamily:
+        name = self._family_name(state)
+        with self._lock:
+            runs = None if self.by_rocksdb else self._tables.get(name)
+        if runs is None:
+            return IteratedFamily(self.family(state), state, wanted, self.prefix, self._fault)
+        return FamilyTables(runs, state, wanted, self.prefix)
+
+    @cached_property
+    def _tables(self) -> dict[str, Runs]:
+        """The column families whose table files can be read here."""
+        database, sizes = self._database, {}
+        try:
+            for name in self._families:
+                family = database.get_column_family(name)
+                size, *logged = (family.property_int_value(f"rocksdb.{one}") for one in PROPERTIES)
+                if size is not None and not any(logged):
+                    sizes[name] = size
+            live = database.live_files()
+        except Exception as error:
+            raise self._fault(error) from error
+        if any(name.endswith(".blob") for name, _ in self.files):
+            return {}
+        return open_tables(live, self._sources, sizes, self.prefix)
+
+    def _entries(self, rows: _Rows) -> Entries:
+        """Keys and values in one buffer, in their order."""
+        pairs = [pair for _, batch in rows for pair in batch]
+        data = np.frombuffer(b"".join([part for pair in pairs for part in pair]), np.uint8)
+        lengths = np.array([len(part) for pair in pairs for part in pair], np.int64)
+        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        parts = bounds[:-1:2], bounds[1::2], bounds[2::2]
+        starts, middles, ends = (np.ascontiguousarray(one) for one in parts)
+        short = np.flatnonzero(middles - starts < self.prefix)
+        if short.size:
+            raise CorruptSnapshotError("a key without its key group", place=self.name)
+        groups = data[starts].astype(np.int64)
+        for byte in range(1, self.prefix):
+            groups = groups << 8 | data[starts + byte]
+        counts = [len(batch) for _, batch in rows]
+        states = np.repeat(np.array([state for state, _ in rows], np.int16), counts)
+        return Entries(
+            data, states, groups, starts + self.prefix, middles, middles, ends, self._place
+        )
+
+    def _place(self, position: int) -> str:
+        return f"{self.name}, byte {position} of a batch"
+
+    def _fault(self, error: object) -> CorruptSnapshotError:
+        said = re.sub(rf"\S*{DIRECTORY}\w+/(\S+\.sst|[A-Z]+(-\d+)?)", self._known, str(error))
+        return CorruptSnapshotError(
+            f"RocksDB can't read its files ({' '.join(said.split())})",
+            place=self.name,
+            remedy="a file is missing or damaged: copy the whole checkpoint, with `shared`",
+        )
+
+    def _known(self, found: re.Match[str]) -> str:
+        """A file as the snapshot calls it, behind RocksDB's own name."""
+        name = found[1]
+        paths = [source.name for local, source in self.files if local == name]
+        return f"{name}, which is {paths[0]}" if paths else name
+
+
+@dataclass(frozen=True)
+class _CopiedSource(FileSource):
+    """A copy, which messages call by what it is a copy of."""
+
+    original: str
+
+    @property
+    def name(self) -> str:
+        """The path of the original."""
+        return self.original
+
+
+def _place(directory: Path, name: str, source: ByteSource) -> ByteSource:
+    """Put a file where RocksDB expects it: a link to a whole local file, or else a copy.
+
+    Returns:
+        What to read its bytes from.
+    """
+    if not KNOWN_NAME.fullmatch(name):
+        raise UnsafePathError(
+            f"a RocksDB file called {name!r}",
+            place=source.name,
+            remedy="this is not how Flink writes: do not trust the file",
+        )
+    if name.startswith("MANIFEST"):
+        _check_manifest(source)
+    if name.startswith("OPTIONS"):
+        return source
+    target = directory / name
+    local = isinstance(source, FileSource) and source.directory.local and source.start == 0
+    if local and name.endswith(".sst") and isinstance(source, FileSource):
+        path = source.directory.full(source.path)
+        if Path(path).stat().st_size == source.size:
+            target.symlink_to(os.path.realpath(path))
+            return source
+    with target.open("wb") as file:
+        for at in range(0, source.size, BLOCK_BYTES):
+            block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
+            source.read_into(at, block)
+            file.write(block.data)
+    return _CopiedSource(Directory(directory), name, 0, source.size, source.name)
+
+
+def _options(lenient: bool) -> tuple[Options, Options]:
+    """The options of the database, and of each of its column families."""
+    with tempfile.TemporaryDirectory(prefix=DIRECTORY) as directory:
+        (Path(directory) / "OPTIONS-000001").write_text(
+            OPTIONS.replace(STRICT, LENIENT) if lenient else OPTIONS
+        )
+        options, families = Options.load_latest(directory)
+    return options, families["default"]
+
+
+def _check_manifest(source: ByteSource) -> None:
+    """Refuse records of recycled logs: no manifest has any, and RocksDB never comes back from one.
+
+    Whatever else may be wrong it finds itself, by the checksums.
+    """
+    data = np.empty(source.size, np.uint8)
+    source.read_into(0, data)
+    at = 0
+    while at + LOG_HEAD <= data.size:
+        if LOG_BLOCK - at % LOG_BLOCK < LOG_HEAD:
+            at += LOG_BLOCK - at % LOG_BLOCK
+            continue
+        if int(data[at + 6]) in RECYCLED_RECORDS:
+            raise CorruptSnapshotError(
+                f"a record of type {int(data[at + 6])} in a RocksDB manifest",
+                place=f"{source.name}, offset {at}",
+                remedy="the file is damaged or was not copied whole: fetch it again",
+            )
+        at += LOG_HEAD + int(data[at + 4]) + (int(data[at + 5]) << 8)
+
+
+def _refuse(data: bytes) -> NoReturn:
+    raise CorruptSnapshotError(f"{len(data)} bytes that want to be unpickled, which never happens")

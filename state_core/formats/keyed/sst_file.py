@@ -1,0 +1,370 @@
+"""One table file of RocksDB's, block-based: what it says of itself, and its blocks by key group.
+
+::
+
+    data blocks, filters, properties, index     each with a trailer of 5 bytes
+    footer:  u8 checksum type, handle of the metaindex, handle of the index, zeros up to 41,
+             u32 format version, u64 magic
+
+A handle is two varints, offset and size. Every block that is read is held against its checksum.
+What no Flink writes by default is not read here, and `SstFile.open` returns None.
+
+Source: `table/format.cc`, `table/meta_blocks.cc`, `table/block_based/block_based_table_reader.cc`,
+`include/rocksdb/table_properties.h` of RocksDB 8.10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cramjam
+import numpy as np
+import xxhash
+
+from state_core.errors import CorruptSnapshotError
+from state_core.files.filesystem import ByteSource
+from state_core.kernels.sst import (
+    CRC_TABLES,
+    NO_COMPRESSION,
+    SLACK,
+    SNAPPY,
+    TRAILER,
+    block_crcs,
+    entries_end,
+    read_index,
+    snappy_sizes,
+    unpack_blocks,
+)
+from state_core.model.handles import KeyGroupRange
+from state_core.serializers.framework.columns import I64Array, U8Array
+
+__all__ = ["BlockRun", "SstFile", "read_varint"]
+
+FOOTER = 53
+MAGIC = 0x88E241B785F4CFF7
+FIRST_VERSION, LAST_VERSION = 2, 5
+NO_CHECKSUM, CRC32C, XXHASH, XXHASH64, XXH3 = range(5)
+LAST_BYTE_PRIME = 0x6B9083D9
+U32 = 0xFFFFFFFF
+LZ4, LZ4HC, ZSTD = 4, 5, 7
+LARGEST_RATIO = {LZ4: 256, LZ4HC: 256, ZSTD: 1 << 15}
+COMPARATOR = b"leveldb.BytewiseComparator"
+BINARY_SEARCH, TWO_LEVELS = 0, 2
+COMPRESSIONS = {b"NoCompression", b"Snappy", b"LZ4", b"LZ4HC", b"ZSTD"}
+PROPERTIES = b"rocksdb.properties"
+MAX_VARINT = 10
+
+
+@dataclass(frozen=True)
+class BlockRun:
+    """Blocks that follow each other in a file, as read.
+
+    Attributes:
+        raw: Their bytes.
+        offset: Where these begin in the file.
+        starts: Where each block begins in them.
+        ends: Where it ends and its trailer begins.
+        sizes: What it holds, decompressed.
+    """
+
+    raw: U8Array
+    offset: int
+    starts: I64Array
+    ends: I64Array
+    sizes: I64Array
+
+
+@dataclass(frozen=True)
+class SstFile:
+    """One table file, its index read.
+
+    Attributes:
+        source: Its bytes.
+        checksum: How blocks are checked.
+        column_family: Whose it is.
+        key_groups: That of the last key of each data block, or a later one, ascending.
+        offsets: Where each data block lies.
+        block_sizes: Its size without the trailer.
+    """
+
+    source: ByteSource
+    checksum: int
+    column_family: bytes
+    key_groups: I64Array
+    offsets: I64Array
+    block_sizes: I64Array
+
+    @classmethod
+    def open(cls, source: ByteSource, prefix: int) -> SstFile | None:
+        """Read what a table says of itself; None if only RocksDB can read it.
+
+        Args:
+            source: Its bytes.
+            prefix: Bytes of the key group in front of a key.
+
+        Raises:
+            CorruptSnapshotError: It is damaged.
+        """
+        if source.size < FOOTER:
+            return None
+        footer = np.empty(FOOTER, np.uint8)
+        source.read_into(source.size - FOOTER, footer)
+        data = footer.tobytes()
+        version = int.from_bytes(data[-12:-8], "little")
+        known = FIRST_VERSION <= version <= LAST_VERSION and data[0] <= XXH3
+        if int.from_bytes(data[-8:], "little") != MAGIC or not known:
+            return None
+        reader = _Reader(source, data[0])
+        at, handles = 1, []
+        for _ in range(4):
+            number, at = read_varint(data, at)
+            handles.append(number)
+        metaindex = dict(reader.pairs(*handles[:2]))
+        if PROPERTIES not in metaindex or any(_unknown(name) for name in metaindex):
+            return None
+        offset, behind = read_varint(metaindex[PROPERTIES])
+        properties = dict(reader.pairs(offset, read_varint(metaindex[PROPERTIES], behind)[0]))
+        kind = _index_type(properties)
+        if kind is None:
+            return None
+        user_key = _number(properties, b"rocksdb.index.key.is.user.key")
+        delta = _number(properties, b"rocksdb.index.value.is.delta.encoded")
+        layout = (0 if user_key else 8, delta, prefix)
+        index = reader.index(handles[2], handles[3], *layout)
+        reader.check_order(index)
+        if kind == TWO_LEVELS:
+            spots = zip(index[1].tolist(), index[2].tolist(), strict=True)
+            parts = [reader.index(*spot, *layout) for spot in spots]
+            empty = np.zeros(0, np.int64)
+            index = tuple(np.concatenate([empty, *(part[i] for part in parts)]) for i in range(3))
+            reader.check_order(index)
+        family = properties.get(b"rocksdb.column.family.name", b"")
+        return cls(source, data[0], family, *index)
+
+    def blocks_of(self, key_groups: KeyGroupRange) -> tuple[int, int]:
+        """The first data block that may have an entry of these key groups, and behind the last."""
+        first = int(np.searchsorted(self.key_groups, key_groups.first))
+        last = int(np.searchsorted(self.key_groups, key_groups.last, side="right"))
+        return first, min(last + 1, len(self.offsets))
+
+    def read(self, first: int, behind: int) -> BlockRun:
+        """Read some data blocks, and hold them against their checksums.
+
+        Raises:
+            CorruptSnapshotError: One is damaged.
+        """
+        reader = _Reader(self.source, self.checksum)
+        return reader.blocks(self.offsets[first:behind], self.block_sizes[first:behind])
+
+    def unpack(self, run: BlockRun, blocks: slice, out: U8Array) -> tuple[I64Array, I64Array]:
+        """Decompress blocks one behind the other; where the entries of each begin and end.
+
+        Raises:
+            CorruptSnapshotError: One does not hold what it says.
+        """
+        return _Reader(self.source, self.checksum).unpack(run, blocks, out)
+
+    def fault(self, problem: str, offset: int) -> CorruptSnapshotError:
+        """What is wrong with the block at an offset."""
+        return _Reader(self.source, self.checksum).fault(problem, offset)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads blocks of a file."""
+
+    source: ByteSource
+    checksum: int
+
+    def fault(self, problem: str, offset: int) -> CorruptSnapshotError:
+        return CorruptSnapshotError(
+            f"RocksDB can't read its files ({problem})",
+            place=f"{self.source.name}, block at offset {offset}",
+            remedy="a file is missing or damaged: copy the whole checkpoint, with `shared`",
+        )
+
+    def blocks(self, offsets: I64Array, sizes: I64Array) -> BlockRun:
+        """Blocks as stored, checked."""
+        first = int(offsets[0])
+        length = int(offsets[-1]) + int(sizes[-1]) + TRAILER - first
+        if length > self.source.size - first:
+            raise self.fault("a block that ends behind the file", int(offsets[-1]))
+        raw = np.empty(length + SLACK, np.uint8)
+        self.source.read_into(first, raw[:length])
+        starts = offsets - first
+        ends = starts + sizes
+        self._check(raw, starts, ends, first)
+        return BlockRun(raw, first, starts, ends, self._sizes(raw, starts, ends, first))
+
+    def _check(self, raw: U8Array, starts: I64Array, ends: I64Array, first: int) -> None:
+        if self.checksum == NO_CHECKSUM:
+            return
+        stored = raw[ends + 1].astype(np.int64)
+        for byte in range(1, 4):
+            stored |= raw[ends + 1 + byte].astype(np.int64) << 8 * byte
+        found = np.empty(len(starts), np.int64)
+        if self.checksum == CRC32C:
+            block_crcs(raw, starts, ends, CRC_TABLES, found)
+        else:
+            data: Any = raw.data
+            hashed = _HASHES[self.checksum]
+            last = self.checksum != XXH3  # else the last byte is mixed in behind
+            pairs = zip(starts.tolist(), (ends + last).tolist(), strict=True)
+            found[:] = [hashed(data[start:end]) & U32 for start, end in pairs]
+            if not last:
+                found ^= raw[ends].astype(np.int64) * LAST_BYTE_PRIME & U32
+        wrong = np.flatnonzero(stored != found)
+        if wrong.size:
+            raise self.fault("block checksum mismatch", first + int(starts[wrong[0]]))
+
+    def _sizes(self, raw: U8Array, starts: I64Array, ends: I64Array, first: int) -> I64Array:
+        kinds = raw[ends]
+        sizes = ends - starts
+        snappy = np.flatnonzero(kinds == SNAPPY)
+        if snappy.size:
+            found = np.empty(snappy.size, np.int64)
+            snappy_sizes(raw, starts[snappy], ends[snappy], found)
+            sizes[snappy] = found
+        for index in np.flatnonzero((kinds != SNAPPY) & (kinds != NO_COMPRESSION)).tolist():
+            kind, start, end = int(kinds[index]), int(starts[index]), int(ends[index])
+            if kind not in LARGEST_RATIO:
+                raise self.fault(f"compression of type {kind}, which is not known", first + start)
+            size, _ = read_varint(raw[start : min(end, start + MAX_VARINT)].tobytes())
+            fits = 0 <= size <= LARGEST_RATIO[kind] * (end - start) + (1 << 17)
+            sizes[index] = size if fits else -1
+        wrong = np.flatnonzero(sizes < 0)
+        if wrong.size:
+            raise self.fault(_CONTENT, first + int(starts[wrong[0]]))
+        return sizes
+
+    def unpack(self, run: BlockRun, blocks: slice, out: U8Array) -> tuple[I64Array, I64Array]:
+        """Blocks decompressed, one behind the other; there are 8 bytes more behind the last."""
+        starts, ends, sizes = run.starts[blocks], run.ends[blocks], run.sizes[blocks]
+        behind = np.cumsum(sizes)
+        to = behind - sizes
+        wrong = int(unpack_blocks(run.raw, starts, ends, out, to, behind))
+        kinds = run.raw[ends]
+        for index in np.flatnonzero((kinds != SNAPPY) & (kinds != NO_COMPRESSION)).tolist():
+            block = run.raw[starts[index] : ends[index]]
+            size, skipped = read_varint(block[:MAX_VARINT].tobytes())
+            unpacker = _unpack_zstd if kinds[index] == ZSTD else _unpack_lz4
+            target = out[to[index] : behind[index]]
+            try:
+                done = unpacker(block[skipped:], target)
+            except Exception as error:
+                at = run.offset + int(starts[index])
+                raise self.fault(_CONTENT, at) from error
+            if done != size:
+                wrong = index
+                break
+        found = np.empty(len(to), np.int64)
+        if wrong < 0:
+            wrong = int(entries_end(out, to, behind, found))
+        if wrong >= 0:
+            raise self.fault(_CONTENT, run.offset + int(starts[wrong]))
+        return to, found
+
+    def block(self, offset: int, size: int) -> U8Array:
+        """The entries of one block."""
+        if not 0 <= offset <= self.source.size or not 0 <= size <= self.source.size:
+            raise self.fault("a handle that leads out of the file", offset)
+        run = self.blocks(np.array([offset], np.int64), np.array([size], np.int64))
+        out = np.empty(int(run.sizes[0]) + SLACK, np.uint8)
+        _, ends = self.unpack(run, slice(None), out)
+        return out[: int(ends[0])]
+
+    def pairs(self, offset: int, size: int) -> list[tuple[bytes, bytes]]:
+        """Keys and values of one block."""
+        data = self.block(offset, size).tobytes()
+        found = []
+        at, key = 0, b""
+        while at < len(data):
+            shared, at = read_varint(data, at)
+            fresh, at = read_varint(data, at)
+            length, at = read_varint(data, at)
+            if shared > len(key) or fresh > len(data) - at or length > len(data) - at - fresh:
+                raise self.fault(_CONTENT, offset)
+            key = key[:shared] + data[at : at + fresh]
+            at += fresh + length
+            found.append((key, data[at - length : at]))
+        return found
+
+    def index(
+        self, offset: int, size: int, tail: int, delta: int, prefix: int
+    ) -> tuple[I64Array, ...]:
+        """Key groups, offsets and sizes of the blocks that an index block lists."""
+        data = self.block(offset, size)
+        columns = [np.empty(data.size // 2 + 1, np.int64) for _ in range(3)]
+        count = int(read_index(data, data.size, tail, delta, prefix, *columns))
+        if count < 0:
+            raise self.fault("an index that is none", offset)
+        return tuple(column[:count] for column in columns)
+
+    def check_order(self, index: tuple[I64Array, ...]) -> None:
+        """Data blocks follow each other, within the file."""
+        groups, offsets, sizes = index
+        behind = np.minimum(sizes, self.source.size) + offsets + TRAILER
+        if (
+            (np.maximum(offsets, sizes) > self.source.size).any()
+            or (behind > self.source.size).any()
+            or (offsets[1:] < behind[:-1]).any()
+            or (np.diff(groups) < 0).any()
+        ):
+            raise self.fault("an index whose blocks don't follow each other", 0)
+
+
+_CONTENT = "a block that does not hold what it says"
+_HASHES: dict[int, Any] = {
+    XXHASH: xxhash.xxh32_intdigest,
+    XXHASH64: xxhash.xxh64_intdigest,
+    XXH3: xxhash.xxh3_64_intdigest,
+}
+
+
+def read_varint(data: bytes, at: int = 0) -> tuple[int, int]:
+    """A number, and where it ends; one that breaks off is as large as what is there."""
+    value = 0
+    for shift in range(0, 7 * MAX_VARINT, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 1 << 7:
+            break
+    return value, at
+
+
+def _number(properties: dict[bytes, bytes], name: bytes) -> int:
+    return read_varint(properties.get(name, b"\0"))[0]
+
+
+def _unknown(name: bytes) -> bool:
+    """Whether a meta block changes what the data blocks mean."""
+    return name.startswith((b"rocksdb.range_del", b"rocksdb.compression_dict"))
+
+
+def _index_type(properties: dict[bytes, bytes]) -> int | None:
+    """How the index is laid out; None if something of the file is not read here."""
+    stored = properties.get(b"rocksdb.block.based.table.index.type", bytes(4))
+    kind = int.from_bytes(stored, "little")
+    plain = (
+        kind in {BINARY_SEARCH, TWO_LEVELS}
+        and properties.get(b"rocksdb.compression") in COMPRESSIONS
+        and properties.get(b"rocksdb.comparator") == COMPARATOR
+        and not _number(properties, b"rocksdb.num.range-deletions")
+        and _number({b"": properties.get(b"rocksdb.user.defined.timestamps.persisted", b"\1")}, b"")
+        and not any(name.startswith(b"rocksdb.external_sst_file") for name in properties)
+    )
+    return kind if plain else None
+
+
+def _unpack_lz4(block: Any, out: Any) -> int:
+    done: int = cramjam.lz4.decompress_block_into(block, out, output_len=len(out))
+    return done
+
+
+def _unpack_zstd(block: Any, out: Any) -> int:
+    done: int = cramjam.zstd.decompress_into(block, out)
+    return done

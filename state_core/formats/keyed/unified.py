@@ -1,0 +1,247 @@
+"""The unified format of keyed state (FLIP-41), read a window at a time.
+
+A file is a header (`meta_info`) and, for each key group that has data, its entries at the offset
+that the handle gives; offset 0 means that the key group is empty. With compression each key group
+is a Snappy stream of its own. Memory is bounded by the window, whatever the size of a key group;
+only a single entry that is larger makes the window grow.
+
+Source: `FullSnapshotAsyncWriter` and `FullSnapshotRestoreOperation` in
+`org.apache.flink.runtime.state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from state_core.errors import CorruptSnapshotError, StateError
+from state_core.files.compression import SnappyStream, StateStream, open_stream
+from state_core.files.filesystem import ByteSource
+from state_core.formats.layout.meta_info import KeyedHeader
+from state_core.kernels import scan
+from state_core.kernels.scan import scan_unified
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries
+
+__all__ = ["KeyGroupSpan", "UnifiedFile", "spans_of"]
+
+WINDOW_BYTES = 4 << 20
+TABLE_ROWS = 1 << 17
+MARK_BYTES = 2
+
+_FAULTS = {
+    scan.BAD_LENGTH: "an entry's length leads past the end of its key group",
+    scan.BAD_PREFIX: "a key that begins with another key group's number",
+    scan.BAD_STATE: "a state id that the header did not register",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupSpan:
+    """Where one key group's bytes lie in the file."""
+
+    group: int
+    start: int
+    end: int
+
+
+def spans_of(first: int, offsets: tuple[int, ...], size: int, name: str) -> list[KeyGroupSpan]:
+    """Turn a handle's offsets into spans, by key group; empty key groups are left out.
+
+    Raises:
+        CorruptSnapshotError: An offset lies outside the file, or two are the same.
+    """
+    found = sorted((at, first + i) for i, at in enumerate(offsets) if at != 0)
+    spans = []
+    for index, (start, group) in enumerate(found):
+        end = found[index + 1][0] if index + 1 < len(found) else size
+        if not 0 < start < end:
+            raise CorruptSnapshotError(
+                f"key group {group} begins at offset {start}, and ends at {end}",
+                place=name,
+                remedy="`_metadata` and this file do not belong together, or one is damaged",
+            )
+        spans.append(KeyGroupSpan(group, start, end))
+    return sorted(spans, key=lambda one: one.group)
+
+
+@dataclass(frozen=True)
+class UnifiedFile:
+    """One keyed handle of the unified format, opened.
+
+    Attributes:
+        source: The file's bytes.
+        header: What it says of its states.
+        spans: Its key groups that have data, ascending.
+        prefix: Bytes of the key-group prefix.
+    """
+
+    source: ByteSource
+    header: KeyedHeader
+    spans: tuple[KeyGroupSpan, ...]
+    prefix: int
+
+    def within(self, key_groups: KeyGroupRange | None) -> list[KeyGroupSpan]:
+        """The spans of some key groups; of all where None is given."""
+        return [one for one in self.spans if key_groups is None or one.group in key_groups]
+
+    def entries(
+        self,
+        key_groups: KeyGroupRange | None = None,
+        window_bytes: int = WINDOW_BYTES,
+        *,
+        to_the_end: bool = False,
+    ) -> Iterator[Entries]:
+        """All entries of some key groups, in batches, key group after key group.
+
+        Args:
+            key_groups: Only these; all by default.
+            window_bytes: How much is held at once.
+            to_the_end: Whether bytes behind the mark that ends a key group are a fault, which
+                Flink passes over; and whether what precedes a break of a compressed key group
+                comes before the error.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not entries of these key groups.
+        """
+        return _Scanner(self, self.within(key_groups), window_bytes, to_the_end).run()
+
+
+class _Scanner:
+    """Fills a window with key groups, finds their entries, and carries what is cut off over."""
+
+    def __init__(
+        self, file: UnifiedFile, spans: list[KeyGroupSpan], window_bytes: int, to_the_end: bool
+    ) -> None:
+        self.file = file
+        self.to_the_end = to_the_end
+        self.queue = spans[::-1]
+        held = window_bytes
+        if not file.header.compressed:
+            held = min(window_bytes, sum(one.end - one.start for one in spans))
+        self.window = np.empty(max(held, 1), np.uint8)
+        rows = min(TABLE_ROWS, len(self.window) // (8 + file.prefix) + 1)
+        self.state_of = np.empty(rows, np.int16)
+        self.positions = [np.empty(rows, np.int64) for _ in range(5)]
+        self.filled = 0
+        self.stream: StateStream | None = None
+        self.groups: list[int] = []
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.origins: list[int] = []
+        self.reached: dict[int, int] = {}
+        self.broken: StateError | None = None
+
+    def run(self) -> Iterator[Entries]:
+        """Window after window."""
+        state = scan.BETWEEN_RUNS
+        while self.queue or self.stream is not None or self.groups:
+            self._fill()
+            whole = self.stream is None and self.broken is None
+            progress = np.array([0, self.starts[0], state, 0], np.int64)
+            bounds = (
+                np.array(self.groups, np.int32),
+                np.array(self.starts, np.int64),
+                np.array(self.ends, np.int64),
+            )
+            status = scan.FULL
+            while status == scan.FULL:
+                progress[scan.COUNT] = 0
+                status = scan_unified(
+                    self.window, *bounds, self.file.prefix, len(self.file.header.states), whole,
+                    progress, self.state_of, *self.positions,
+                )  # fmt: skip
+                if progress[scan.COUNT]:
+                    yield self._table(int(progress[scan.COUNT]))
+            if self.broken is not None and status not in _FAULTS:
+                place = f"{self.broken.place}, key group {self.groups[-1]}"
+                raise CorruptSnapshotError(self.broken.problem, place=place) from self.broken
+            if self.to_the_end:
+                self._check_ends(int(progress[scan.GROUP]))
+            if status in _FAULTS:
+                place = self._place(int(progress[scan.POSITION]))
+                raise CorruptSnapshotError(_FAULTS[status], place=place)
+            state = int(progress[scan.STATE])
+            self._carry(int(progress[scan.GROUP]), int(progress[scan.POSITION]))
+
+    def _fill(self) -> None:
+        """Append key groups until the window is full or nothing is left."""
+        while self.filled < len(self.window):
+            if self.stream is None:
+                if not self.queue:
+                    return
+                span = self.queue.pop()
+                self.stream = self._open(span)
+                self.groups.append(span.group)
+                self.starts.append(self.filled)
+                self.ends.append(self.filled)
+                self.origins.append(0 if self.file.header.compressed else span.start)
+            room = len(self.window) - self.filled
+            count = self.stream.read_into(self.window[self.filled :])
+            self.filled += count
+            self.ends[-1] = self.filled
+            if count < room:
+                if isinstance(self.stream, SnappyStream):
+                    self.broken = self.stream.error
+                self.stream = None
+                if self.broken is not None:
+                    return
+
+    def _open(self, span: KeyGroupSpan) -> StateStream:
+        source, compressed = self.file.source, self.file.header.compressed
+        if compressed and self.to_the_end:
+            return SnappyStream(source, span.start, span.end, up_to_break=True)
+        return open_stream(source, span.start, span.end, compressed=compressed)
+
+    def _check_ends(self, closed: int) -> None:
+        """Refuse bytes behind the marks of the key groups that ended."""
+        for index in range(closed):
+            behind = self.reached.pop(self.groups[index], self.starts[index]) + MARK_BYTES
+            left = self.ends[index] - behind
+            if index == len(self.groups) - 1 and self.stream is not None:
+                left += self.stream.read_into(np.empty(1, np.uint8))
+            if left:
+                raise CorruptSnapshotError(
+                    f"{left} bytes or more behind the mark that ends the key group",
+                    place=self._place(behind - MARK_BYTES),
+                )
+
+    def _carry(self, group: int, position: int) -> None:
+        """Keep the unread tail of a key group that goes on in the next window."""
+        if group == len(self.groups):
+            self.groups, self.starts, self.ends, self.origins = [], [], [], []
+            self.filled, self.stream = 0, None
+            return
+        tail = self.window[position : self.filled].copy()
+        if position == 0 and len(tail) == len(self.window):
+            self.window = np.empty(2 * len(tail), np.uint8)
+        self.window[: len(tail)] = tail
+        origin = self.origins[group] + position - self.starts[group]
+        self.reached = dict.fromkeys(self.groups[group : group + 1], 0)
+        self.groups, self.starts = [self.groups[group]], [0]
+        self.ends, self.origins = [len(tail)], [origin]
+        self.filled = len(tail)
+
+    def _table(self, count: int) -> Entries:
+        groups, key_start, key_end, value_start, value_end = (one[:count] for one in self.positions)
+        if self.to_the_end:
+            last = np.append(np.flatnonzero(groups[1:] != groups[:-1]), count - 1)
+            self.reached.update(zip(groups[last].tolist(), value_end[last].tolist(), strict=True))
+        return Entries(
+            self.window,
+            self.state_of[:count],
+            groups,
+            key_start,
+            key_end,
+            value_start,
+            value_end,
+            self._place,
+        )
+
+    def _place(self, position: int) -> str:
+        index = int(np.searchsorted(self.starts, position, side="right")) - 1
+        offset = self.origins[index] + position - self.starts[index]
+        where = "offset in the decompressed key group" if self.file.header.compressed else "offset"
+        return f"{self.file.source.name}, key group {self.groups[index]}, {where} {offset}"

@@ -1,0 +1,341 @@
+"""From entries to typed columns and back, for every kind of keyed state.
+
+A `KeyedLayout` knows one state's entries in the unified format: which serializers make up the key
+bytes and the value bytes, and which columns come of it::
+
+    key bytes:    key [length] namespace [length] [user key]        (behind the key-group prefix)
+    value bytes:  value, list elements joined by commas, one map entry, or nothing for a timer
+
+The lengths are there only where neither key nor namespace is of fixed size. What a typed column
+can't hold exactly (a lone surrogate, say) is kept beside it: `raw_key` and `raw_value` hold the
+bytes of just those rows, and are what is written back while the typed columns are unchanged.
+
+Source: `SerializedCompositeKeyBuilder`, `CompositeKeySerializationUtils`,
+`ListDelimitedSerializer` in `org.apache.flink.runtime.state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import EncodeError, UnsupportedFormatError
+from state_core.formats.layout.row_writer import LengthTrailer, Part, RowWriter, trailer_sizes
+from state_core.kernels.encode import copy_ranges
+from state_core.model.snapshot import Entries, StateKind
+from state_core.serializers.basic.numbers import BooleanSerializer, LongSerializer
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.collections import DelimitedListSerializer
+from state_core.serializers.composite.wrappers import TtlSerializer, flip_sign
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import (
+    ALL_PRESENT,
+    MAX_COLUMN_BYTES,
+    Cursor,
+    I64Array,
+    U8Array,
+    fixed_values,
+    list_offsets,
+    present_rows,
+    validity,
+    variable_values,
+)
+from state_core.serializers.framework.row_equality import equal_rows
+
+__all__ = ["KeyedLayout", "exact_rows", "raw_column"]
+
+KEY_GROUP, TIMESTAMP, KEY, NAMESPACE, USER_KEY, VALUE, TTL = (
+    "key_group", "timestamp", "key", "namespace", "user_key", "value", "ttl",
+)  # fmt: skip
+RAW_KEY, RAW_VALUE = "raw_key", "raw_value"
+
+
+@dataclass(frozen=True)
+class KeyedLayout:
+    """One state's entries as columns.
+
+    Attributes:
+        kind: What it is.
+        key: The key's serializer.
+        namespace: The namespace's.
+        value: The value's: a list's element, a map's value. None for timers.
+        user_key: A map's key; None for the rest.
+        with_ttl: Whether each value carries the time of its last access.
+    """
+
+    kind: StateKind
+    key: TypeSerializer
+    namespace: TypeSerializer
+    value: TypeSerializer | None = None
+    user_key: TypeSerializer | None = None
+    with_ttl: bool = False
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether key and namespace are followed by their lengths."""
+        timers = self.kind is StateKind.TIMERS
+        return not timers and self.key.length < 0 and self.namespace.length < 0
+
+    @property
+    def opaque_key(self) -> bool:
+        """Whether the key can't be told from what follows it: then `key` holds all of it."""
+        if self.key.self_delimiting and self.namespace.self_delimiting:
+            return False
+        fixed = self.namespace.wire_length > 0 and self.user_key is None
+        return not (fixed and not self.ambiguous and self.kind is not StateKind.TIMERS)
+
+    def stored_value(self) -> TypeSerializer | None:
+        """The serializer of an entry's value bytes (of a map, behind the null flag)."""
+        if self.value is None:
+            return None
+        held = TtlSerializer(self.value) if self.with_ttl else self.value
+        if self.kind is not StateKind.LIST:
+            return held
+        if not held.self_delimiting or held.least == 0:
+            return OpaqueSerializer(held.name)
+        return DelimitedListSerializer(held)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in order."""
+        fields = [pa.field(KEY_GROUP, pa.int32(), nullable=False)]
+        if self.kind is StateKind.TIMERS:
+            fields.append(pa.field(TIMESTAMP, pa.int64()))
+        key = pa.binary() if self.opaque_key else self.key.arrow_type
+        namespace = pa.string() if self.opaque_key else self.namespace.arrow_type
+        fields += [pa.field(KEY, key), pa.field(NAMESPACE, namespace)]
+        if self.user_key is not None:
+            user_key = pa.binary() if self.opaque_key else self.user_key.arrow_type
+            fields.append(pa.field(USER_KEY, user_key))
+        stored = self.stored_value()
+        if stored is not None and self.value is not None:
+            splits = self.with_ttl and not isinstance(stored, OpaqueSerializer)
+            of_list = self.kind is StateKind.LIST
+            shown = self.value.arrow_type if splits else stored.arrow_type
+            fields.append(pa.field(VALUE, pa.list_(shown) if splits and of_list else shown))
+            if splits:
+                fields.append(pa.field(TTL, pa.list_(pa.int64()) if of_list else pa.int64()))
+        fields.append(pa.field(RAW_KEY, pa.binary()))
+        if stored is not None:
+            fields.append(pa.field(RAW_VALUE, pa.binary()))
+        return pa.schema(fields)
+
+    # ----------------------------------------------------------------------- decoding
+
+    def decode(self, entries: Entries) -> pa.RecordBatch:
+        """Entries of this state as typed columns.
+
+        Raises:
+            CorruptSnapshotError: A key or value is not what its serializer wrote.
+        """
+        columns = [pa.array(entries.group_of.astype(np.int32))]
+        keys = Cursor(entries.data, entries.key_start.copy(), entries.key_end, entries.place)
+        columns += self._decode_key(keys)
+        raw_key = raw_column(keys, entries.key_start, entries.key_end)
+        stored = self.stored_value()
+        if stored is None:
+            return pa.RecordBatch.from_arrays([*columns, raw_key], schema=self.schema)
+        values = Cursor(entries.data, entries.value_start.copy(), entries.value_end, entries.place)
+        columns += self._decode_value(values, stored)
+        raw_value = raw_column(values, entries.value_start, entries.value_end)
+        return pa.RecordBatch.from_arrays([*columns, raw_key, raw_value], schema=self.schema)
+
+    def decode_values(self, cursor: Cursor) -> list[pa.Array]:
+        """The value's columns (and those of its times of last access) from value bytes alone."""
+        stored = self.stored_value()
+        return [] if stored is None else self._decode_value(cursor, stored)
+
+    def _decode_key(self, cursor: Cursor) -> list[pa.Array]:
+        columns = []
+        if self.opaque_key:
+            columns = [OpaqueSerializer().decode(cursor), pa.nulls(cursor.rows, pa.string())]
+            return (
+                columns if self.user_key is None else [*columns, pa.nulls(cursor.rows, pa.binary())]
+            )
+        if self.kind is StateKind.TIMERS:
+            columns.append(pa.array(flip_sign(cursor.read_int64("a timer"))))
+        for part in (self.key, self.namespace):
+            start = cursor.position.copy() if self.ambiguous else cursor.position
+            if part.self_delimiting:
+                columns.append(part.decode(cursor))
+            else:
+                ends = cursor.end - self.namespace.wire_length
+                inner = Cursor(cursor.data, cursor.position, ends, cursor.place)
+                columns.append(part.decode(inner))
+            if self.ambiguous:
+                _skip_lengths(cursor, cursor.position - start)
+        if self.user_key is not None:
+            columns.append(self.user_key.decode(cursor))
+        cursor.check_at_end()
+        return columns
+
+    def _decode_value(self, cursor: Cursor, stored: TypeSerializer) -> list[pa.Array]:
+        within = cursor
+        if self.kind is StateKind.MAP:
+            null = cursor.read_flags("the null flag of a map value")
+            if null.any():
+                cursor.inexact |= null & (cursor.position != cursor.end)
+                cursor.position[null != 0] = cursor.end[null != 0]
+                within = cursor.only((1 - null).astype(np.uint8))
+        column = stored.decode(within)
+        cursor.check_at_end()
+        if within is not cursor and column.null_count:
+            cursor.inexact |= within.present & (1 - present_rows(column))
+        if not self.with_ttl or isinstance(stored, OpaqueSerializer):
+            return [column]
+        if self.kind is StateKind.LIST:
+            held = column.values
+            return [_relist(column, held.field("value")), _relist(column, held.field("ttl"))]
+        return [_restruct(column, "value"), _restruct(column, "ttl")]
+
+    # ----------------------------------------------------------------------- encoding
+
+    def key_writer(self, batch: pa.RecordBatch) -> RowWriter:
+        """What writes the key bytes of a batch's rows, without the key-group prefix."""
+        names = [name for name in (TIMESTAMP, KEY, NAMESPACE, USER_KEY) if name in self._names]
+        exact = exact_rows(batch, RAW_KEY, names, self._decode_key)
+        return RowWriter(self._key_parts(batch), len(batch), exact, batch.column(RAW_KEY))
+
+    def value_writer(self, batch: pa.RecordBatch) -> RowWriter:
+        """What writes the value bytes of a batch's rows; a timer has none."""
+        stored = self.stored_value()
+        if stored is None:
+            return RowWriter([], len(batch), ALL_PRESENT, None)
+        names = [name for name in (VALUE, TTL) if name in self._names]
+        decode = partial(self._decode_value, stored=stored)
+        exact = exact_rows(batch, RAW_VALUE, names, decode)
+        parts = self._value_parts(batch, stored)
+        return RowWriter(parts, len(batch), exact, batch.column(RAW_VALUE))
+
+    @property
+    def _names(self) -> list[str]:
+        return list(self.schema.names)
+
+    def _key_parts(self, batch: pa.RecordBatch) -> list[Part]:
+        key = batch.column(KEY)
+        if self.opaque_key:
+            return [Part(OpaqueSerializer(), key)]
+        parts = []
+        if self.kind is StateKind.TIMERS:
+            times = fixed_values(batch.column(TIMESTAMP), np.int64)
+            parts.append(Part(LongSerializer(), pa.array(flip_sign(times))))
+        for serializer, column in ((self.key, key), (self.namespace, batch.column(NAMESPACE))):
+            parts.append(Part(serializer, column))
+            if self.ambiguous:
+                lengths = pa.array(serializer.sizes(column, ALL_PRESENT))
+                parts.append(Part(LengthTrailer(), lengths))
+        if self.user_key is not None:
+            parts.append(Part(self.user_key, batch.column(USER_KEY)))
+        return parts
+
+    def _value_parts(self, batch: pa.RecordBatch, stored: TypeSerializer) -> list[Part]:
+        column = batch.column(VALUE)
+        held = ALL_PRESENT
+        if TTL in self._names:
+            ttl = batch.column(TTL)
+            held = present_rows(ttl)
+            column = _with_ttl(stored, column, ttl)
+        elif self.kind is StateKind.MAP:
+            held = present_rows(column)
+        if self.kind is not StateKind.MAP:
+            return [Part(stored, column)]
+        flags = np.zeros(len(batch), bool) if held.size == 0 else held == 0
+        return [Part(BooleanSerializer(), pa.array(flags)), Part(stored, column, held)]
+
+
+# --------------------------------------------------------------------------- rows and columns
+
+
+def raw_column(cursor: Cursor, start: I64Array, end: I64Array) -> pa.Array:
+    """The bytes of the rows that are marked inexact, null for the rest."""
+    if not cursor.inexact.any():
+        return pa.nulls(cursor.rows, pa.binary())
+    sizes = np.where(cursor.inexact != 0, end - start, 0)
+    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    if bounds[-1] > MAX_COLUMN_BYTES:
+        raise UnsupportedFormatError(
+            f"{bounds[-1]} exact bytes in one batch, and a column holds 2 GiB",
+            place=cursor.place(int(start[0])),
+            remedy="a single value this large can't be decoded; drop the state first",
+        )
+    out = np.empty(int(bounds[-1]), np.uint8)
+    copy_ranges(cursor.data, start, start + sizes, out, bounds)
+    bitmap, nulls = validity(cursor.inexact)
+    buffers = [bitmap, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), cursor.rows, buffers, nulls)
+
+
+def _skip_lengths(cursor: Cursor, lengths: I64Array) -> None:
+    """Move behind the length trailers, which must say `lengths`."""
+    sizes = trailer_sizes(lengths)
+    short = np.flatnonzero(cursor.position + sizes > cursor.end)
+    cursor.check(int(short[0]) if short.size else -1, "the length of a key or namespace")
+    for byte in range(int(sizes.max(initial=0))):
+        rows = np.flatnonzero(sizes > byte)
+        found = cursor.data[cursor.position[rows] + byte]
+        wrong = rows[found != (lengths[rows] >> (8 * byte) & 0xFF)]
+        if wrong.size:
+            raise cursor.fault(int(wrong[0]), "a key or namespace followed by another length")
+    cursor.position += sizes
+
+
+def _relist(column: pa.Array, values: pa.Array) -> pa.Array:
+    kind = pa.list_(values.type)
+    buffers = column.buffers()[:2]
+    return pa.Array.from_buffers(kind, len(column), buffers, column.null_count, children=[values])
+
+
+def _restruct(column: pa.Array, name: str) -> pa.Array:
+    """A field of a struct column, null where the struct is."""
+    values = column.field(name)
+    if column.null_count == 0:
+        return values
+    return pc.if_else(column.is_valid(), values, pa.scalar(None, values.type))
+
+
+def _with_ttl(stored: TypeSerializer, values: pa.Array, ttl: pa.Array) -> pa.Array:
+    """Values and times put together again as the stored type has them."""
+    if not isinstance(stored, DelimitedListSerializer):
+        return pa.StructArray.from_arrays([ttl, values], fields=list(stored.arrow_type))
+    first, times = list_offsets(values), list_offsets(ttl)
+    if not np.array_equal(np.diff(first), np.diff(times)):
+        raise EncodeError(
+            "a list whose `ttl` has not as many elements as its `value`",
+            remedy="change both together",
+        )
+    count = int(first[-1] - first[0])
+    held = values.values.slice(int(first[0]), count)
+    fields = list(stored.element.arrow_type)
+    items = pa.StructArray.from_arrays(
+        [ttl.values.slice(int(times[0]), count), held], fields=fields
+    )
+    offsets = pa.array((first - first[0]).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, items)
+
+
+def exact_rows(
+    batch: pa.RecordBatch,
+    raw_name: str,
+    names: list[str],
+    decode: Callable[[Cursor], list[pa.Array]],
+) -> U8Array:
+    """1 for each row whose raw bytes still say what its typed columns say."""
+    raw = batch.column(raw_name)
+    held = present_rows(raw)
+    if held.size == 0:
+        held = np.ones(len(batch), np.uint8)
+    rows = np.flatnonzero(held)
+    if not rows.size:
+        return ALL_PRESENT
+    kept = raw.take(pa.array(rows))
+    offsets, data = variable_values(kept)
+    bounds = offsets.astype(np.int64)
+    cursor = Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"{raw_name} byte {at}")
+    for name, column in zip(names, decode(cursor), strict=True):
+        held[rows] &= equal_rows(column, batch.column(name).take(pa.array(rows)))
+    return held

@@ -1,0 +1,210 @@
+"""From a state's meta info to its layout: which serializers stand where.
+
+The value serializer that a snapshot registers for a list or a map state is that of the whole list
+or map, though entries hold elements and single map entries; time to live is recognised by the
+snapshot class around an element or value.
+
+Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
+`InternalTimeServiceManagerImpl` (names of timer queues), `TtlStateFactory`.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from functools import lru_cache
+
+from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from state_core.files.wire import DataOutput
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.meta_info import (
+    KEYED_STATE_TYPE,
+    NAMESPACE_SERIALIZER,
+    USER_KEY_SERIALIZER,
+    VALUE_SERIALIZER,
+    BackendStateType,
+    StateMetaInfo,
+    parse_key_serializer,
+    parse_state_meta_info,
+    serializer_entry,
+    write_state_meta_info,
+)
+from state_core.model.snapshot import KeyedState, StateKind
+from state_core.serializers.composite.collections import (
+    ListSerializerSnapshot,
+    MapSerializerSnapshot,
+)
+from state_core.serializers.composite.wrappers import TimerSerializer, TtlSerializerSnapshot
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.registry import changes
+from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.opaque.decoders import undecoded
+
+__all__ = ["describe_state", "layout_of", "parse_keyed_state", "value_snapshot", "with_value"]
+
+_KINDS = {
+    "VALUE": StateKind.VALUE,
+    "LIST": StateKind.LIST,
+    "MAP": StateKind.MAP,
+    "REDUCING": StateKind.REDUCING,
+    "AGGREGATING": StateKind.AGGREGATING,
+    "FOLDING": StateKind.AGGREGATING,
+    "UNKNOWN": StateKind.VALUE,
+}
+
+
+def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
+    """The layout of one state's entries in the unified format.
+
+    Raises:
+        CorruptSnapshotError: A serializer that its kind needs is missing.
+        UnsupportedFormatError: A priority queue of something else than timers.
+    """
+    if state.kind is BackendStateType.PRIORITY_QUEUE:
+        timer = _snapshot(state, VALUE_SERIALIZER).restore_serializer()
+        if not isinstance(timer, TimerSerializer):
+            raise UnsupportedFormatError(
+                f"a priority queue of {timer.name}, and only timers are known",
+                place=f"state {state.name!r}",
+                remedy="drop the state before the savepoint is taken",
+            )
+        return KeyedLayout(StateKind.TIMERS, timer.key, timer.namespace)
+    if state.kind not in (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2):
+        raise CorruptSnapshotError(
+            f"{state.kind.name} state in a file of keyed state", place=f"state {state.name!r}"
+        )
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"))
+    if kind is None:
+        raise CorruptSnapshotError(
+            f"keyed state of unknown type {state.options[KEYED_STATE_TYPE]!r}",
+            place=f"state {state.name!r}",
+        )
+    namespace = _snapshot(state, NAMESPACE_SERIALIZER).restore_serializer()
+    value, user_key = _parts(state, kind)
+    with_ttl = isinstance(value, TtlSerializerSnapshot)
+    if isinstance(value, TtlSerializerSnapshot):
+        value = value.nested[1]
+    return KeyedLayout(
+        kind,
+        key,
+        namespace,
+        value.restore_serializer(),
+        None if user_key is None else user_key.restore_serializer(),
+        with_ttl,
+    )
+
+
+def parse_keyed_state(
+    meta_info: bytes, key_serializer: bytes, *, plain: bool = False
+) -> tuple[KeyedState, KeyedLayout]:
+    """A state and its layout from the bytes that a snapshot holds of it.
+
+    Args:
+        meta_info: As in `KeyedState.meta_info`.
+        key_serializer: As in `KeyedFile.key_serializer`.
+        plain: Whether the decoders of users are left out.
+    """
+    if not plain:
+        return _parse_keyed_state(meta_info, key_serializer, changes(), plain)
+    with undecoded():
+        return _parse_keyed_state(meta_info, key_serializer, changes(), plain)
+
+
+@lru_cache(maxsize=256)
+def _parse_keyed_state(
+    meta_info: bytes,
+    key_serializer: bytes,
+    _changes: int,
+    _plain: bool,
+) -> tuple[KeyedState, KeyedLayout]:
+    state = parse_state_meta_info(meta_info)
+    key = parse_key_serializer(key_serializer)
+    layout = layout_of(state, key.snapshot.restore_serializer())
+    return describe_state(state, layout), layout
+
+
+def _parts(
+    state: StateMetaInfo, kind: StateKind
+) -> tuple[TypeSerializerSnapshot, TypeSerializerSnapshot | None]:
+    """The snapshots of what an entry's value is, and of its user key."""
+    whole = _snapshot(state, VALUE_SERIALIZER)
+    if state.kind is BackendStateType.KEY_VALUE_V2:
+        user_key = _snapshot(state, USER_KEY_SERIALIZER) if kind is StateKind.MAP else None
+        return whole, user_key
+    if kind is StateKind.LIST:
+        if not isinstance(whole, ListSerializerSnapshot):
+            raise _unlike(state, whole, "a list")
+        return whole.nested[0], None
+    if kind is StateKind.MAP:
+        if not isinstance(whole, MapSerializerSnapshot):
+            raise _unlike(state, whole, "a map")
+        return whole.nested[1], whole.nested[0]
+    return whole, None
+
+
+def value_snapshot(state: StateMetaInfo) -> TypeSerializerSnapshot:
+    """The snapshot of what a user sees as the value: a list's element, a map's value, no TTL."""
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
+    value, _ = _parts(state, kind)
+    return value.nested[1] if isinstance(value, TtlSerializerSnapshot) else value
+
+
+def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMetaInfo:
+    """The same state with another value: what is around it (list, map, TTL) stays.
+
+    Args:
+        state: A keyed state that is no queue of timers.
+        value: As `value_snapshot` gives it.
+    """
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
+    whole = _snapshot(state, VALUE_SERIALIZER)
+    held, _ = _parts(state, kind)
+    if isinstance(held, TtlSerializerSnapshot):
+        value = _renested(held, held.nested[0], value)
+    if held is not whole:
+        assert isinstance(whole, CompositeTypeSerializerSnapshot)  # noqa: S101 - by _parts
+        value = _renested(whole, *whole.nested[:-1], value)
+    entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(value)}
+    return replace(state, serializers=entries)
+
+
+def _renested(
+    snapshot: CompositeTypeSerializerSnapshot, *nested: TypeSerializerSnapshot
+) -> CompositeTypeSerializerSnapshot:
+    made = copy(snapshot)
+    made.nested = nested
+    return made
+
+
+def _unlike(
+    state: StateMetaInfo, found: TypeSerializerSnapshot, wanted: str
+) -> UnsupportedFormatError:
+    return UnsupportedFormatError(
+        f"{wanted} state whose serializer is {found.java_class}",
+        place=f"state {state.name!r}",
+        remedy="only Flink's own list and map serializers are known here",
+    )
+
+
+def _snapshot(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot:
+    entry = state.serializers.get(role)
+    if entry is None:
+        raise CorruptSnapshotError(f"no {role} registered", place=f"state {state.name!r}")
+    return entry.snapshot
+
+
+def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
+    """The neutral description of a state."""
+    encoded = DataOutput()
+    write_state_meta_info(state, encoded)
+    return KeyedState(
+        name=state.name,
+        meta_info=encoded.to_bytes(),
+        kind=layout.kind,
+        schema=layout.schema,
+        key_type=layout.key.name,
+        namespace_type=layout.namespace.name,
+        value_type="" if layout.value is None else layout.value.name,
+        user_key_type="" if layout.user_key is None else layout.user_key.name,
+        with_ttl=layout.with_ttl,
+    )

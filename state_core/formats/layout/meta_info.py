@@ -1,0 +1,243 @@
+"""What a state file says of its states: names, kinds, options, serializer snapshots.
+
+::
+
+    keyed header (never compressed):
+        i32 version 6, boolean compression
+        the key's serializer snapshot
+        i16 count, state meta infos
+    state meta info:
+        UTF name, i32 kind (an ordinal), i32 n, n options (UTF, UTF),
+        i32 n, n serializers (UTF role, i32 2, versioned snapshot)
+
+Source: `KeyedBackendSerializationProxy`, `StateMetaInfoSnapshotReadersWriters` and
+`StateMetaInfoSnapshot` in `org.apache.flink.runtime.state`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from state_core.errors import StateError, UnsupportedFormatError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers import (
+    TypeSerializerSnapshot,
+    read_serializer_snapshot,
+    registered_classes,
+    write_serializer_snapshot,
+)
+from state_core.serializers.framework.config_snapshots import ADAPTER_VERSION, read_parameterless
+from state_core.serializers.opaque.unknown_classes import read_whole
+
+__all__ = [
+    "BackendStateType",
+    "KeyedHeader",
+    "SerializerEntry",
+    "StateMetaInfo",
+    "parse_key_serializer",
+    "parse_keyed_header",
+    "parse_state_meta_info",
+    "read_keyed_header",
+    "read_serializer_entry",
+    "read_state_meta_info",
+    "serializer_entry",
+    "write_keyed_header",
+    "write_state_meta_info",
+]
+
+KEYED_VERSION = 6
+SNAPSHOT_WRAPPER_VERSION = 2
+ADAPTED = ADAPTER_VERSION.to_bytes(4, "big")
+LEGACY_WRAPPER_VERSION = 1
+LEAST_META_BYTES = 14
+
+KEYED_STATE_TYPE = "KEYED_STATE_TYPE"
+DISTRIBUTION_MODE = "OPERATOR_STATE_DISTRIBUTION_MODE"
+KEY_SERIALIZER = "KEY_SERIALIZER"
+NAMESPACE_SERIALIZER = "NAMESPACE_SERIALIZER"
+USER_KEY_SERIALIZER = "USER_KEY_SERIALIZER"
+VALUE_SERIALIZER = "VALUE_SERIALIZER"
+ROLES = frozenset((KEY_SERIALIZER, NAMESPACE_SERIALIZER, USER_KEY_SERIALIZER, VALUE_SERIALIZER))
+
+
+class BackendStateType(Enum):
+    """`StateMetaInfoSnapshot.BackendStateType`, by its ordinal."""
+
+    KEY_VALUE = 0
+    OPERATOR = 1
+    BROADCAST = 2
+    PRIORITY_QUEUE = 3
+    KEY_VALUE_V2 = 4
+
+
+UNKEYED = (BackendStateType.OPERATOR, BackendStateType.BROADCAST)
+
+
+@dataclass(frozen=True, slots=True)
+class SerializerEntry:
+    """A serializer snapshot and the bytes that it was read from, which are written back as is.
+
+    A form that Flink 1.17 and later refuse is kept as the bytes of today's form.
+    """
+
+    snapshot: TypeSerializerSnapshot
+    encoded: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StateMetaInfo:
+    """One registered state.
+
+    Attributes:
+        name: Its name; unique within its kind.
+        kind: What keeps it.
+        options: `KEYED_STATE_TYPE`, `OPERATOR_STATE_DISTRIBUTION_MODE`.
+        serializers: By role (`NAMESPACE_SERIALIZER`, `VALUE_SERIALIZER`, ...).
+    """
+
+    name: str
+    kind: BackendStateType
+    options: dict[str, str] = field(default_factory=dict)
+    serializers: dict[str, SerializerEntry] = field(default_factory=dict)
+
+    @property
+    def form(self) -> str:
+        """What it is, in the words of declarations: `keyed value`, `UNION list`, `broadcast`."""
+        if self.kind is BackendStateType.BROADCAST:
+            return "broadcast"
+        if self.kind is BackendStateType.OPERATOR:
+            mode = self.options.get(DISTRIBUTION_MODE, "")
+            return f"{mode.removesuffix('_DISTRIBUTE')} list"
+        return f"keyed {self.options.get(KEYED_STATE_TYPE, 'UNKNOWN').lower()}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedHeader:
+    """The head of a keyed state file, and the number of bytes that it takes."""
+
+    compressed: bool
+    key_serializer: SerializerEntry
+    states: tuple[StateMetaInfo, ...]
+    size: int = 0
+
+
+def read_keyed_header(source: DataInput) -> KeyedHeader:
+    """Read the head of a keyed state file.
+
+    Raises:
+        UnsupportedFormatError: Its version is not 6, which Flink writes since 1.7.
+        UnknownSerializerError: It names a snapshot class that is not registered.
+    """
+    version = source.read_int()
+    if version != KEYED_VERSION:
+        raise UnsupportedFormatError(
+            f"keyed state of version {version}; only 6 (Flink 1.7 to 2.3) is read",
+            place=source.place,
+            remedy="restore it in Flink 1.8 to 1.16, and take a new savepoint there",
+        )
+    compressed = source.read_boolean()
+    key_serializer = read_serializer_entry(source, "the key")
+    count = source.read_short()
+    if count < 0 or count * LEAST_META_BYTES > source.remaining:
+        raise source.fault(f"{count} states declared, {source.remaining} bytes left")
+    states = tuple(read_state_meta_info(source) for _ in range(count))
+    return KeyedHeader(compressed, key_serializer, states, source.position)
+
+
+def parse_keyed_header(encoded: bytes) -> KeyedHeader:
+    """The head that is these bytes; classes that are unknown are carried."""
+    return read_whole(DataInput(encoded, "keyed header"), read_keyed_header)
+
+
+def write_keyed_header(header: KeyedHeader, out: DataOutput) -> None:
+    """Write the head of a keyed state file, version 6."""
+    out.write_int(KEYED_VERSION)
+    out.write_boolean(header.compressed)
+    out.write_bytes(header.key_serializer.encoded)
+    out.write_short(len(header.states))
+    for state in header.states:
+        write_state_meta_info(state, out)
+
+
+def read_state_meta_info(source: DataInput) -> StateMetaInfo:
+    """Read one state's meta info (versions 6 and 7, which are alike)."""
+    name = source.read_utf()
+    ordinal = source.read_int()
+    if not 0 <= ordinal < len(BackendStateType):
+        raise source.fault(f"state {name!r} of unknown kind {ordinal}")
+    options = {source.read_utf(): source.read_utf() for _ in range(source.read_count("options", 4))}
+    serializers = {}
+    for _ in range(source.read_count("serializers", 12)):
+        role = source.read_utf()
+        if source.unknown is not None and role not in ROLES:
+            raise source.fault(f"a serializer of the role {role!r}")
+        serializers[role] = read_serializer_entry(source, f"state {name!r}, {role}")
+    return StateMetaInfo(name, BackendStateType(ordinal), options, serializers)
+
+
+def parse_state_meta_info(encoded: bytes, what: str = "state meta info") -> StateMetaInfo:
+    """The state that these bytes describe; classes that are unknown are carried.
+
+    Args:
+        encoded: As `write_state_meta_info` writes it.
+        what: What it is, for messages.
+    """
+    return read_whole(DataInput(encoded, what), read_state_meta_info)
+
+
+def write_state_meta_info(state: StateMetaInfo, out: DataOutput) -> None:
+    """The reverse of `read_state_meta_info`."""
+    out.write_utf(state.name)
+    out.write_int(state.kind.value)
+    out.write_int(len(state.options))
+    for key, value in state.options.items():
+        out.write_utf(key)
+        out.write_utf(value)
+    out.write_int(len(state.serializers))
+    for role, entry in state.serializers.items():
+        out.write_utf(role)
+        out.write_bytes(entry.encoded)
+
+
+def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
+    """A serializer snapshot in its wrapper (`TypeSerializerSnapshotSerializationUtil`).
+
+    Args:
+        source: Where it lies.
+        whose: What it serializes, for messages.
+
+    Raises:
+        UnsupportedFormatError: It is a Java-serialized one, in the form of before Flink 1.7, of a
+            class that does not fix its format alone.
+        UnknownSerializerError: Its class is not registered.
+    """
+    start = source.position
+    version = source.read_int()
+    if version == LEGACY_WRAPPER_VERSION:
+        try:
+            return serializer_entry(read_parameterless(source, registered_classes()))
+        except StateError as error:
+            raise error.within(whose) from error
+    if version != SNAPSHOT_WRAPPER_VERSION:
+        raise source.fault(f"serializer of {whose} in an unknown form {version}")
+    try:
+        snapshot = read_serializer_snapshot(source)
+    except StateError as error:
+        raise error.within(whose) from error
+    encoded = bytes(source.data[start : source.position])
+    return serializer_entry(snapshot) if ADAPTED in encoded else SerializerEntry(snapshot, encoded)
+
+
+def parse_key_serializer(encoded: bytes) -> SerializerEntry:
+    """The key's serializer in these bytes; a class that is unknown is carried."""
+    source = DataInput(encoded, "key serializer")
+    return read_whole(source, lambda held: read_serializer_entry(held, "the key"))
+
+
+def serializer_entry(snapshot: TypeSerializerSnapshot) -> SerializerEntry:
+    """The entry of a snapshot that was made here, not read."""
+    out = DataOutput()
+    out.write_int(SNAPSHOT_WRAPPER_VERSION)
+    write_serializer_snapshot(snapshot, out)
+    return SerializerEntry(snapshot, out.to_bytes())

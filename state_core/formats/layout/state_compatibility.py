@@ -1,0 +1,274 @@
+"""Would a job with these declared states restore from a snapshot with those states?
+
+Flink asks each serializer only when the running job first touches its state, which may be hours
+after the restore. The same questions are put here before the deploy, state by state, with the
+rules of the state backends on top: a key, a namespace and a map state's user key never change,
+a state keeps its kind, and an operator that is gone stops the restore. Operator state is read into
+memory with the old serializers, so that there the key of a broadcast state may be migrated, too.
+
+Source: `StateSerializerProvider`, `RegisteredKeyValueStateBackendMetaInfo`,
+`TtlAwareSerializerSnapshot`, `RocksDBKeyedStateBackend.updateRestoredStateMetaInfo`,
+`DefaultOperatorStateBackend` (getListState, getBroadcastState), `OperatorStateRestoreOperation`,
+`Checkpoints.loadAndValidateCheckpoint`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from state_core.formats.layout.meta_info import (
+    KEY_SERIALIZER,
+    KEYED_STATE_TYPE,
+    NAMESPACE_SERIALIZER,
+    UNKEYED,
+    USER_KEY_SERIALIZER,
+    VALUE_SERIALIZER,
+    BackendStateType,
+    SerializerEntry,
+    StateMetaInfo,
+    parse_key_serializer,
+    parse_state_meta_info,
+)
+from state_core.model.operator_ids import operator_id_of_uid
+from state_core.serializers.composite.collections import (
+    ListSerializerSnapshot,
+    MapSerializerSnapshot,
+)
+from state_core.serializers.composite.wrappers import TtlSerializerSnapshot
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import (
+    Compatibility,
+    Verdict,
+    as_is,
+    incompatible,
+    migrate,
+    strict,
+    worst_of,
+)
+
+__all__ = [
+    "OperatorSchema",
+    "StateVerdict",
+    "check_operator_state",
+    "check_operators",
+    "operator_schema",
+]
+
+UNKNOWN_TYPE = "UNKNOWN"
+_OF_ELEMENTS = (ListSerializerSnapshot, MapSerializerSnapshot)
+_ID = re.compile("[0-9a-f]{32}", re.ASCII)
+_LISTS = "the mode of a list never changes: Flink refuses the state"
+_APART = (
+    "Flink does not refuse it: the new state begins empty beside the old one, and the next snapshot"
+    " holds two of one name, of which neither is restored as it was"
+)
+
+
+@dataclass(frozen=True)
+class OperatorSchema:
+    """What an operator's state is made of.
+
+    Attributes:
+        label: Its uid, or else its id.
+        key: The key's serializer; None if it has no keyed state.
+        states: Its keyed states by name.
+        operator_states: Its lists and broadcast states by name.
+        others: What else it has, of which only the operator itself knows what it is.
+    """
+
+    label: str
+    key: TypeSerializerSnapshot | None
+    states: Mapping[str, StateMetaInfo] = field(default_factory=dict)
+    operator_states: Mapping[str, StateMetaInfo] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+
+    @property
+    def operator_id(self) -> str:
+        """By which Flink finds it; before Flink 2.0 a snapshot names no uids."""
+        return self.label if _ID.fullmatch(self.label) else operator_id_of_uid(self.label)
+
+    @property
+    def held(self) -> str:
+        """All that it has, in words; empty if it has nothing."""
+        count = len(self.states) + len(self.operator_states)
+        return ", ".join([f"{count} states"] * (count > 0) + list(self.others))
+
+
+@dataclass(frozen=True)
+class StateVerdict:
+    """One line of the report.
+
+    Attributes:
+        operator: The operator's label.
+        state: The state's name; empty for the operator as a whole and its key.
+        result: The verdict and why.
+    """
+
+    operator: str
+    state: str
+    result: Compatibility
+
+    @property
+    def fault(self) -> bool:
+        """Whether Flink would refuse, or lose the state."""
+        return self.result.verdict is Verdict.INCOMPATIBLE
+
+
+def operator_schema(
+    label: str, key_serializer: bytes, meta_infos: Iterable[bytes], others: Iterable[str] = ()
+) -> OperatorSchema:
+    """The schema from the bytes that a snapshot, or the lake, holds.
+
+    Args:
+        label: The operator's.
+        key_serializer: As in `KeyedFile.key_serializer`; empty if there is no keyed state.
+        meta_infos: As in `KeyedState.meta_info` and `NonKeyedState.meta_info`.
+        others: What it has beside them.
+    """
+    states = [parse_state_meta_info(one) for one in meta_infos]
+    unkeyed = {one.name: one for one in states if one.kind in UNKEYED}
+    if not key_serializer:
+        return OperatorSchema(label, None, {}, unkeyed, tuple(others))
+    key = parse_key_serializer(key_serializer).snapshot
+    keyed = {one.name: one for one in states if one.kind not in UNKEYED}
+    return OperatorSchema(label, key, keyed, unkeyed, tuple(others))
+
+
+def check_operators(
+    old: Iterable[OperatorSchema], new: Iterable[OperatorSchema], *, allow_missing: bool = False
+) -> list[StateVerdict]:
+    """A verdict for every operator and state that the old snapshot holds, or the new job declares.
+
+    Args:
+        old: What is to be restored.
+        new: What restores it.
+        allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
+    """
+    declared = {one.operator_id: one for one in new}
+    verdicts: list[StateVerdict] = []
+    for before in old:
+        after = declared.get(before.operator_id)
+        if after is not None:
+            verdicts += _check_keyed(before, after)
+            # a list or broadcast state that is not asked for any more is restored and kept
+            states = before.operator_states, after.operator_states
+            verdicts += _check_states(before.label, *states, check_operator_state)
+        elif before.held:
+            verdicts.append(StateVerdict(before.label, "", _missing(before, allow_missing)))
+    return verdicts
+
+
+def _missing(operator: OperatorSchema, allowed: bool) -> Compatibility:
+    if allowed:
+        return Compatibility(Verdict.COMPATIBLE_AS_IS)
+    rule = "the operator is gone, and Flink restores without it only with --allowNonRestoredState"
+    return incompatible(operator.held, "nothing", rule)
+
+
+def check_operator_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
+    """The worst of what mode and serializers say of a list or broadcast state.
+
+    Args:
+        old: As it was written.
+        new: As it is asked for.
+    """
+    if old.form != new.form:
+        return incompatible(old.form, new.form, _LISTS if old.kind is new.kind else _APART)
+    value = "value" if old.kind is BackendStateType.BROADCAST else "element"
+    results = []
+    for role, what in ((KEY_SERIALIZER, "key"), (VALUE_SERIALIZER, value)):
+        before, after = _held(old, role), _held(new, role)
+        if before is not None and after is not None:
+            results.append(after.resolve_schema_compatibility(before).under(what))
+    return worst_of(results)
+
+
+def _check_keyed(old: OperatorSchema, new: OperatorSchema) -> list[StateVerdict]:
+    if old.key is None or new.key is None:
+        return []
+    key = strict(new.key.resolve_schema_compatibility(old.key), "key")
+    states = _check_states(old.label, old.states, new.states, _check_state)
+    return [StateVerdict(old.label, "", key.under("key")), *states]
+
+
+def _check_states(
+    operator: str,
+    old: Mapping[str, StateMetaInfo],
+    new: Mapping[str, StateMetaInfo],
+    check: Callable[[StateMetaInfo, StateMetaInfo], Compatibility],
+) -> list[StateVerdict]:
+    """A verdict for each of the old states; one that is not asked for stays as it is."""
+    return [
+        StateVerdict(operator, name, check(before, new[name]) if name in new else as_is())
+        for name, before in old.items()
+    ]
+
+
+def _check_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
+    """The worst of what kind, namespace and value say."""
+    kinds = _kind(old), _kind(new)
+    if kinds[0] != kinds[1] and UNKNOWN_TYPE not in kinds:
+        return incompatible(*kinds, "a state keeps its kind")
+    value = _check_value(_held(old, VALUE_SERIALIZER), _held(new, VALUE_SERIALIZER), kinds[1])
+    results = [value.under("timer" if kinds[1] == "TIMERS" else "value")]
+    for role, what in ((NAMESPACE_SERIALIZER, "namespace"), (USER_KEY_SERIALIZER, "user key")):
+        before, after = _held(old, role), _held(new, role)
+        if before is not None and after is not None:
+            result = strict(after.resolve_schema_compatibility(before), what)
+            results.append(result.under(what))
+    return worst_of(results)
+
+
+def _kind(state: StateMetaInfo) -> str:
+    if state.kind is BackendStateType.PRIORITY_QUEUE:
+        return "TIMERS"
+    return state.options.get(KEYED_STATE_TYPE, UNKNOWN_TYPE)
+
+
+def _held(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot | None:
+    entry: SerializerEntry | None = state.serializers.get(role)
+    return None if entry is None else entry.snapshot
+
+
+def _check_value(
+    old: TypeSerializerSnapshot | None, new: TypeSerializerSnapshot | None, kind: str
+) -> Compatibility:
+    """A value, or the element of a list, or user key and value of a map."""
+    if old is None or new is None:
+        return as_is()
+    if kind == "TIMERS":
+        return strict(new.resolve_schema_compatibility(old), "timer")
+    if isinstance(old, ListSerializerSnapshot) and isinstance(new, ListSerializerSnapshot):
+        return _with_ttl(old.nested[0], new.nested[0]).under("element")
+    if (
+        kind == "MAP"
+        and isinstance(old, MapSerializerSnapshot)
+        and isinstance(new, MapSerializerSnapshot)
+    ):
+        key = new.nested[0].resolve_schema_compatibility(old.nested[0])
+        value = _with_ttl(old.nested[1], new.nested[1])
+        return worst_of((strict(key, "map state's key").under("key"), value.under("value")))
+    if isinstance(old, _OF_ELEMENTS) != isinstance(new, _OF_ELEMENTS):
+        # Flink looks for the times in the elements, even where the whole has or had one
+        return incompatible(old.type_name, new.type_name, "a list or map follows only its like")
+    return _with_ttl(old, new)
+
+
+def _with_ttl(old: TypeSerializerSnapshot, new: TypeSerializerSnapshot) -> Compatibility:
+    """Time to live may be switched on or off, which migrates (since Flink 2.0).
+
+    Not that of the asynchronous state API: Flink knows the older class only.
+    """
+    before = old.nested[1] if type(old) is TtlSerializerSnapshot else old
+    after = new.nested[1] if type(new) is TtlSerializerSnapshot else new
+    if (before is old) == (after is new):
+        return new.resolve_schema_compatibility(old)
+    result = after.resolve_schema_compatibility(before)
+    if not result.usable:
+        return result
+    forms = ("without time to live", "with time to live")
+    off_to_on = before is old
+    switched = migrate(forms[not off_to_on], forms[off_to_on], "each value gains or loses its time")
+    return worst_of((result, switched))

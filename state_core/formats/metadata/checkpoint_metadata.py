@@ -1,0 +1,345 @@
+"""The `_metadata` file of a savepoint or checkpoint, versions 2 to 6.
+
+::
+
+    i32 magic 0x4960672d, i32 version
+    i64 checkpoint id
+    i32 n, n master states
+    i32 n, n operator states: id, parallelism, coordinator state, subtasks with their handles
+    version 4 and later: the checkpoint properties, a Java object stream, to the end of the file
+
+Version 1 is refused by Flink itself since 1.17. Version 2 (Flink 1.3 to 1.10) is read; as in
+Flink it can't be written. The Java stream is parsed as data (`state_core.files.java_stream`) where it
+is looked at, and carried as bytes where it is not: nothing in it is ever instantiated.
+
+Source: `org.apache.flink.runtime.checkpoint.Checkpoints` and `...checkpoint.metadata`
+(`MetadataV2Serializer` to `MetadataV6Serializer`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from state_core.errors import CorruptSnapshotError, NotASnapshotError, UnsupportedFormatError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.metadata.handle_codec import (
+    read_channel_handle,
+    read_keyed_handle,
+    read_operator_handle,
+    write_channel_handle,
+    write_keyed_handle,
+    write_operator_handle,
+)
+from state_core.formats.metadata.stream_codec import read_stream_handle, write_stream_handle
+from state_core.model.handles import (
+    ChannelHandle,
+    InlineHandle,
+    KeyedHandle,
+    OperatorHandle,
+    keyed_bytes,
+)
+
+__all__ = [
+    "METADATA_VERSIONS",
+    "CheckpointMetadata",
+    "MasterState",
+    "OperatorState",
+    "SubtaskState",
+    "in_flight_bytes",
+    "raw_bytes",
+    "read_metadata",
+    "subtask_bytes",
+    "write_metadata",
+]
+
+MAGIC = 0x4960672D
+MASTER_STATE_MAGIC = -0x3694E96A  # 0xc96b1696 as a signed int
+METADATA_VERSIONS = range(2, 7)
+FIRST_WITH_COORDINATOR = 3
+FIRST_WITH_PROPERTIES = 4
+FIRST_WITH_NAMES = 5
+FIRST_WITH_TYPED_CHANNELS = 6
+LEAST_OPERATOR_BYTES = 24
+LEAST_CHANNEL_BYTES = 22  # merged, without a stream
+
+
+@dataclass(frozen=True, slots=True)
+class MasterState:
+    """State of a master hook (`MasterTriggerRestoreHook`): opaque bytes."""
+
+    name: str
+    version: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class SubtaskState:
+    """What one subtask of one operator left: at most one handle of each kind."""
+
+    managed_operator: OperatorHandle | None = None
+    raw_operator: OperatorHandle | None = None
+    managed_keyed: KeyedHandle | None = None
+    raw_keyed: KeyedHandle | None = None
+    inputs: tuple[ChannelHandle, ...] = ()
+    outputs: tuple[ChannelHandle, ...] = ()
+    finished: bool = False
+
+
+@dataclass(slots=True)
+class OperatorState:
+    """One operator's part of the file.
+
+    Attributes:
+        operator_id: 16 bytes, as hex; the hash of the uid, or of the topology.
+        parallelism: The number of subtasks, whether or not each left something.
+        max_parallelism: The number of key groups.
+        name: From version 5 on, else empty.
+        uid: From version 5 on, else empty.
+        coordinator: The source coordinator's state, opaque.
+        subtasks: By index. None if the operator was fully finished.
+    """
+
+    operator_id: str
+    parallelism: int
+    max_parallelism: int
+    name: str = ""
+    uid: str = ""
+    coordinator: InlineHandle | None = None
+    subtasks: dict[int, SubtaskState] | None = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CheckpointMetadata:
+    """The whole file; `properties` is the Java stream of version 4 and later, as bytes."""
+
+    version: int
+    checkpoint_id: int
+    operators: list[OperatorState]
+    masters: list[MasterState] = field(default_factory=list)
+    properties: bytes = b""
+
+
+def subtask_bytes(subtask: SubtaskState) -> int:
+    """The size of a subtask's state, as its handles say (`OperatorSubtaskState.getStateSize`)."""
+    streams = [
+        one.stream
+        for one in (
+            subtask.managed_operator,
+            subtask.raw_operator,
+            *subtask.inputs,
+            *subtask.outputs,
+        )
+        if one is not None
+    ]
+    keyed = [one for one in (subtask.managed_keyed, subtask.raw_keyed) if one is not None]
+    return sum(one.size for one in streams if one is not None) + sum(map(keyed_bytes, keyed))
+
+
+def raw_bytes(subtask: SubtaskState) -> int:
+    """The size of a subtask's raw state, keyed and not."""
+    operator, keyed = subtask.raw_operator, subtask.raw_keyed
+    found = operator.stream.size if operator is not None and operator.stream is not None else 0
+    return found + (keyed_bytes(keyed) if keyed is not None else 0)
+
+
+def in_flight_bytes(subtask: SubtaskState) -> int:
+    """The size of a subtask's in-flight buffers."""
+    channels = (*subtask.inputs, *subtask.outputs)
+    return sum(one.stream.size for one in channels if one.stream is not None)
+
+
+def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:
+    """Parse a `_metadata` file.
+
+    Args:
+        data: Its bytes.
+        source: Its path, for messages.
+
+    Raises:
+        NotASnapshotError: It does not begin with Flink's magic number.
+        UnsupportedFormatError: Its version is unknown, or it holds an unknown handle.
+        CorruptSnapshotError: Anything else does not fit.
+    """
+    wire = DataInput(data, source)
+    if wire.remaining < 8 or wire.read_int() != MAGIC:
+        raise NotASnapshotError(
+            "this is no Flink `_metadata` file: it does not begin with 49 60 67 2D",
+            place=source,
+            remedy="give the directory of a savepoint or of a retained checkpoint (chk-N)",
+        )
+    version = wire.read_int()
+    if version not in METADATA_VERSIONS:
+        raise UnsupportedFormatError(
+            f"`_metadata` version {version}; versions 2 to 6 (Flink 1.3 to 2.3) are read",
+            place=wire.place,
+            remedy="restore it in a Flink that knows it, and take a new savepoint there",
+        )
+    checkpoint_id = wire.read_long()
+    if checkpoint_id < 0:
+        raise wire.fault(f"checkpoint id {checkpoint_id}")
+    masters = [_read_master(wire) for _ in range(wire.read_count("master states", 8))]
+    count = wire.read_count("operators", LEAST_OPERATOR_BYTES)
+    operators = [_read_operator(wire, version) for _ in range(count)]
+    properties = b""
+    if version >= FIRST_WITH_PROPERTIES:
+        properties = wire.read_rest()
+    elif wire.remaining:
+        raise wire.fault(f"{wire.remaining} bytes behind the last operator")
+    return CheckpointMetadata(version, checkpoint_id, operators, masters, properties)
+
+
+def write_metadata(metadata: CheckpointMetadata) -> bytes:
+    """The file's bytes.
+
+    Raises:
+        UnsupportedFormatError: Version 2, or content that the version can't hold.
+    """
+    version = metadata.version
+    if version not in METADATA_VERSIONS or version < FIRST_WITH_COORDINATOR:
+        raise UnsupportedFormatError(
+            f"`_metadata` version {version} can't be written",
+            remedy="choose 3 (any Flink since 1.11), 4 (1.16+), 5 (2.0+) or 6 (2.1+)",
+        )
+    out = DataOutput()
+    out.write_int(MAGIC)
+    out.write_int(version)
+    out.write_long(metadata.checkpoint_id)
+    out.write_int(len(metadata.masters))
+    for master in metadata.masters:
+        _write_master(master, out)
+    out.write_int(len(metadata.operators))
+    for operator in metadata.operators:
+        _write_operator(operator, out, version)
+    if version >= FIRST_WITH_PROPERTIES:
+        out.write_bytes(metadata.properties)
+    return out.to_bytes()
+
+
+# --------------------------------------------------------------------------- reading
+
+
+def _read_master(wire: DataInput) -> MasterState:
+    if wire.read_int() != MASTER_STATE_MAGIC:
+        raise wire.fault("a master state without its magic number")
+    length = wire.read_count("bytes of master state")
+    base = wire.base + wire.position
+    inner = DataInput(wire.read_bytes(length), wire.source, base)
+    version, name = inner.read_int(), inner.read_utf()
+    data = inner.read_bytes(inner.read_count("bytes of master state"))
+    if inner.remaining:
+        raise inner.fault(f"{inner.remaining} bytes behind master state {name!r}")
+    return MasterState(name, version, data)
+
+
+def _read_operator(wire: DataInput, version: int) -> OperatorState:
+    name = wire.read_utf() if version >= FIRST_WITH_NAMES else ""
+    uid = wire.read_utf() if version >= FIRST_WITH_NAMES else ""
+    operator = OperatorState(wire.read_bytes(16).hex(), wire.read_int(), wire.read_int(), name, uid)
+    if operator.parallelism < 1 or operator.max_parallelism < 1:
+        raise wire.fault(
+            f"operator {operator.operator_id} with parallelism {operator.parallelism}"
+            f" and max parallelism {operator.max_parallelism}"
+        )
+    if version >= FIRST_WITH_COORDINATOR:
+        coordinator = read_stream_handle(wire)
+        if coordinator is not None and not isinstance(coordinator, InlineHandle):
+            raise wire.fault("coordinator state that is not inlined")
+        operator.coordinator = coordinator
+    else:
+        wire.read_int()  # the chain length of before 1.3
+    count = wire.read_int()
+    if count < 0 and version >= FIRST_WITH_COORDINATOR:
+        operator.subtasks = None
+        return operator
+    if count < 0 or count * 4 > wire.remaining:
+        raise wire.fault(f"{count} subtask states declared, {wire.remaining} bytes left")
+    operator.subtasks = dict(_read_subtask(wire, version, operator) for _ in range(count))
+    return operator
+
+
+def _read_subtask(
+    wire: DataInput, version: int, operator: OperatorState
+) -> tuple[int, SubtaskState]:
+    index = wire.read_int()
+    finished = index < 0
+    if finished:
+        index = -index - 1
+    if index >= operator.parallelism or (finished and version < FIRST_WITH_COORDINATOR):
+        raise wire.fault(f"subtask {index} of an operator with {operator.parallelism}")
+    if finished:
+        return index, SubtaskState(finished=True)
+    if version < FIRST_WITH_COORDINATOR:
+        wire.read_long()  # a duration, unused
+        if wire.read_int() > 0:
+            raise UnsupportedFormatError(
+                "state of the `Checkpointed` interface of Flink 1.1",
+                place=wire.place,
+                remedy="no Flink since 1.4 reads it either",
+            )
+    subtask = SubtaskState()
+    if wire.read_int():
+        subtask.managed_operator = read_operator_handle(wire)
+    if wire.read_int():
+        subtask.raw_operator = read_operator_handle(wire)
+    subtask.managed_keyed = read_keyed_handle(wire)
+    subtask.raw_keyed = read_keyed_handle(wire)
+    if version >= FIRST_WITH_COORDINATOR:
+        typed = version >= FIRST_WITH_TYPED_CHANNELS
+        subtask.inputs = _read_channels(wire, typed, 1)
+        subtask.outputs = _read_channels(wire, typed, 2)
+    return index, subtask
+
+
+def _read_channels(wire: DataInput, typed: bool, kind: int) -> tuple[ChannelHandle, ...]:
+    count = wire.read_count("channel states", LEAST_CHANNEL_BYTES)
+    return tuple(read_channel_handle(wire, typed, kind) for _ in range(count))
+
+
+# --------------------------------------------------------------------------- writing
+
+
+def _write_master(master: MasterState, out: DataOutput) -> None:
+    inner = DataOutput()
+    inner.write_int(master.version)
+    inner.write_utf(master.name)
+    inner.write_int(len(master.data))
+    inner.write_bytes(master.data)
+    out.write_int(MASTER_STATE_MAGIC)
+    out.write_int(len(inner))
+    out.write_bytes(inner.to_bytes())
+
+
+def _write_operator(operator: OperatorState, out: DataOutput, version: int) -> None:
+    if version >= FIRST_WITH_NAMES:
+        out.write_utf(operator.name)
+        out.write_utf(operator.uid)
+    out.write_bytes(bytes.fromhex(operator.operator_id))
+    out.write_int(operator.parallelism)
+    out.write_int(operator.max_parallelism)
+    write_stream_handle(operator.coordinator, out)
+    if operator.subtasks is None:
+        if operator.coordinator is not None:
+            raise CorruptSnapshotError(
+                "a fully finished operator can't have coordinator state",
+                place=f"operator {operator.operator_id}",
+            )
+        out.write_int(-1)
+        return
+    out.write_int(len(operator.subtasks))
+    for index, subtask in operator.subtasks.items():
+        out.write_int(-index - 1 if subtask.finished else index)
+        if not subtask.finished:
+            _write_subtask(subtask, out, version)
+
+
+def _write_subtask(subtask: SubtaskState, out: DataOutput, version: int) -> None:
+    for handle in (subtask.managed_operator, subtask.raw_operator):
+        out.write_int(0 if handle is None else 1)
+        if handle is not None:
+            write_operator_handle(handle, out)
+    write_keyed_handle(subtask.managed_keyed, out)
+    write_keyed_handle(subtask.raw_keyed, out)
+    for channels in (subtask.inputs, subtask.outputs):
+        out.write_int(len(channels))
+        for channel in channels:
+            write_channel_handle(channel, out, version >= FIRST_WITH_TYPED_CHANNELS)

@@ -1,0 +1,93 @@
+"""The checkpoint properties at the end of `_metadata` (version 4 and later), as data.
+
+Flink writes a Java object stream there and deserializes it unfiltered when it restores. Here the
+stream is parsed by its grammar and never instantiated; what is written is built from the same
+grammar, with the class descriptions of Flink 1.20 to 2.3 (they are the same).
+
+Source: `org.apache.flink.runtime.checkpoint.CheckpointProperties`, `SavepointType`,
+`CheckpointType`.
+"""
+
+from __future__ import annotations
+
+from state_core.errors import SnapshotError
+from state_core.files.java_stream import (
+    JavaClass,
+    JavaEnum,
+    JavaField,
+    JavaObject,
+    JavaValue,
+    read_java_stream,
+    write_java_stream,
+)
+from state_core.files.wire import DataInput
+
+__all__ = ["canonical_savepoint_properties", "describe_properties", "is_canonical_savepoint"]
+
+CHECKPOINT = "org.apache.flink.runtime.checkpoint."
+FORMAT_TYPE = "org.apache.flink.core.execution.SavepointFormatType"
+POST_ACTION = f"{CHECKPOINT}SavepointType$PostCheckpointAction"
+SERIALIZABLE, SERIALIZABLE_ENUM = 0x02, 0x12
+SAVEPOINT_TYPE_VERSION = -0x5F782CF75BA7EB48  # a087d308a45814b8
+
+
+def describe_properties(data: bytes) -> tuple[str, str]:
+    """What kind of snapshot it is, and its format; empty where the bytes don't say.
+
+    Returns:
+        `("savepoint", "canonical" | "native")`, `("checkpoint", "checkpoint")` or `("", "")`.
+    """
+    try:
+        properties = read_java_stream(DataInput(data, "checkpoint properties"))
+    except SnapshotError:
+        return "", ""
+    kind = properties.values.get("checkpointType") if isinstance(properties, JavaObject) else None
+    if not isinstance(kind, JavaObject):
+        return "", ""
+    form = kind.values.get("formatType")
+    if isinstance(form, JavaEnum):
+        return "savepoint", form.constant.lower()
+    if kind.java_class.name == f"{CHECKPOINT}CheckpointType":
+        return "checkpoint", "checkpoint"
+    return "", ""
+
+
+def is_canonical_savepoint(data: bytes) -> bool:
+    """Whether these are the properties of a savepoint in the unified format."""
+    return describe_properties(data) == ("savepoint", "canonical")
+
+
+def canonical_savepoint_properties() -> bytes:
+    """The properties that Flink writes for `flink savepoint --type canonical`."""
+    java_enum = JavaClass("java.lang.Enum", 0, SERIALIZABLE_ENUM)
+    form = JavaEnum(JavaClass(FORMAT_TYPE, 0, SERIALIZABLE_ENUM, (), java_enum), "CANONICAL")
+    action = JavaEnum(JavaClass(POST_ACTION, 0, SERIALIZABLE_ENUM, (), java_enum), "NONE")
+    savepoint_type = JavaClass(
+        f"{CHECKPOINT}SavepointType",
+        SAVEPOINT_TYPE_VERSION,
+        SERIALIZABLE,
+        (
+            JavaField("L", "formatType", _signature(FORMAT_TYPE)),
+            JavaField("L", "name", "Ljava/lang/String;"),
+            JavaField("L", "postCheckpointAction", _signature(POST_ACTION)),
+        ),
+    )
+    flags = ("Cancelled", "Failed", "Finished", "Subsumed", "Suspended")
+    names = [*(f"discard{flag}" for flag in flags), "forced", "unclaimed"]
+    fields = [JavaField("Z", name) for name in names]
+    fields.append(JavaField("L", "checkpointType", _signature(f"{CHECKPOINT}SnapshotType")))
+    values: dict[str, JavaValue] = {
+        "formatType": form,
+        "name": "Savepoint",
+        "postCheckpointAction": action,
+    }
+    properties = JavaObject(
+        JavaClass(f"{CHECKPOINT}CheckpointProperties", 2, SERIALIZABLE, tuple(fields)),
+        {name: name == "forced" for name in names},
+    )
+    properties.values["checkpointType"] = JavaObject(savepoint_type, values)
+    return write_java_stream(properties)
+
+
+def _signature(class_name: str) -> str:
+    return f"L{class_name.replace('.', '/')};"

@@ -1,0 +1,199 @@
+"""From handles to bytes: where a snapshot's files are now, wherever they were written.
+
+A relative handle names a file beside `_metadata`, so a moved savepoint just opens. An absolute
+handle names the place where Flink wrote it. Of a snapshot that was moved that place is gone (or
+worse, belongs to somebody else), so the file is looked for in the snapshot's own directories first:
+beside `_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`, in
+which merged files have a directory for each subtask, or each task manager (FLIP-306).
+Anything that lies elsewhere is refused unless it was allowed by name: a path in a file is no
+permission.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+
+from state_core.errors import (
+    CorruptSnapshotError,
+    MissingFileError,
+    UnsafePathError,
+    UnsupportedFormatError,
+)
+from state_core.files.filesystem import ByteSource, Directory, FileSource, InlineSource
+from state_core.model.handles import (
+    FileHandle,
+    InlineHandle,
+    RelativeHandle,
+    SegmentHandle,
+    StreamHandle,
+)
+
+__all__ = ["StateFiles"]
+
+CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
+SHARED_DIRECTORIES = ("shared", "taskowned")
+LONGEST_SHOWN = 120
+# Flink writes paths as they are (`Path.toString`): `#`, `?` and `%` in them mean nothing
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
+
+
+class StateFiles:
+    """The files of one snapshot.
+
+    Args:
+        directory: The directory that holds `_metadata`.
+        allow_external: Directories elsewhere that absolute handles may lead to.
+    """
+
+    def __init__(self, directory: Directory, allow_external: tuple[str, ...] = ()) -> None:
+        self.directory = directory
+        self.allowed = tuple(Directory(one) for one in allow_external)
+
+    def open(self, handle: StreamHandle, *, whole: bool = True) -> ByteSource:
+        """The bytes of a handle.
+
+        Args:
+            handle: What to open.
+            whole: Whether a file that is shorter than the handle says is refused; if not, the
+                source has what is there.
+
+        Raises:
+            MissingFileError: The file is not there.
+            UnsafePathError: It lies outside the snapshot, and that was not allowed.
+            CorruptSnapshotError: The file is shorter than the handle says, or no name is such.
+        """
+        try:
+            return self._open(handle, whole)
+        except ValueError as error:
+            raise CorruptSnapshotError(
+                f"a state file called {_named(handle)}, which no file can be",
+                place=self.directory.full("_metadata"),
+                remedy="the file is damaged or was not copied whole: fetch it again",
+            ) from error
+        except OSError as error:
+            raise MissingFileError(
+                f"state file {_named(handle)} can't be looked up"
+                f" ({os.strerror(error.errno) if error.errno else error})",
+                place=self.directory.full("_metadata"),
+                remedy="copy the snapshot whole, to where it may be read",
+            ) from error
+
+    def _open(self, handle: StreamHandle, whole: bool) -> ByteSource:
+        if isinstance(handle, InlineHandle):
+            return InlineSource(f"{self.directory.full('_metadata')}, inlined state", handle.data)
+        if isinstance(handle, RelativeHandle):
+            source = self.directory.source(self._checked(handle.path))
+            return self._sized(source, 0, handle.size, whole)
+        if isinstance(handle, FileHandle):
+            return self._sized(self._absolute(handle.uri), 0, handle.size, whole)
+        if isinstance(handle, SegmentHandle):
+            return self._sized(self._absolute(handle.uri), handle.start, handle.size, whole)
+        raise UnsupportedFormatError(
+            f"state in a {type(handle).__name__}",
+            place=self.directory.full("_metadata"),
+            remedy="take a savepoint, which holds its state in plain files",
+        )
+
+    def _sized(self, source: FileSource, start: int, size: int, whole: bool) -> FileSource:
+        if start + size > source.size and not whole:
+            size = max(0, source.size - start)
+        if start + size > source.size:
+            raise CorruptSnapshotError(
+                f"{source.size} bytes, and `_metadata` says {start + size}",
+                place=source.name,
+                remedy="the file was cut off, or is another snapshot's: fetch it again",
+            )
+        return FileSource(source.directory, source.path, start, size)
+
+    def _checked(self, path: str) -> str:
+        """A relative path that stays inside the snapshot's directory."""
+        parts = path.split("/")
+        if not path or path.startswith("/") or ".." in parts or _SCHEME.match(path):
+            raise UnsafePathError(
+                f"a state file at {path!r}, which is not inside the snapshot",
+                place=self.directory.full("_metadata"),
+                remedy="this is not how Flink writes: do not trust the file",
+            )
+        self._refuse_links(self.directory, path)
+        return path
+
+    def _refuse_links(self, directory: Directory, path: str) -> None:
+        """A link in the snapshot's directories must not lead out of them."""
+        if not directory.local:
+            return
+        real, root = os.path.realpath(directory.full(path)), os.path.realpath(directory.root)
+        if os.path.commonpath([real, root]) != root:
+            raise UnsafePathError(
+                f"{path!r} is a link that leads to {real}, outside the snapshot",
+                place=self.directory.full("_metadata"),
+                remedy="replace the link by the file",
+            )
+
+    def _absolute(self, uri: str) -> FileSource:
+        scheme = _SCHEME.match(uri)
+        scheme_text = scheme[0] if scheme else ""
+        path = uri[len(scheme_text) :]
+        parent, name = posixpath.split(posixpath.normpath(path))
+        if name in ("", ".", ".."):
+            raise UnsafePathError(
+                f"a state file at {uri!r}, which is no file",
+                place=self.directory.full("_metadata"),
+                remedy="this is not how Flink writes: do not trust the file",
+            )
+        for directory, own in self._own_places(parent, name):
+            if directory.is_file(own):
+                self._refuse_links(directory, own)
+                return directory.source(own)
+        # in an object store the authority is the bucket, which Arrow has as a part of the path
+        authority = (scheme[1] or "") if scheme else ""
+        for directory in self.allowed:
+            root = f"{directory.root.rstrip('/')}/"
+            for place in (posixpath.normpath(path), posixpath.normpath(f"{authority}{path}")):
+                if place.startswith(root) and directory.is_file(place[len(root) :]):
+                    return directory.source(place[len(root) :])
+        if self._is_external(uri, path):
+            there = parent if scheme_text in ("", "file:", "file://") else f"{scheme_text}{parent}"
+            raise UnsafePathError(
+                f"a state file at {uri!r}, outside the snapshot",
+                place=self.directory.full("_metadata"),
+                remedy=f"if that place is yours, allow it: --allow-external {there}",
+            )
+        raise MissingFileError(
+            f"no state file {name!r} in the snapshot (it was written to {uri!r})",
+            place=self.directory.full(),
+            remedy="copy the whole checkpoint: chk-N with its `shared` and `taskowned` directories",
+        )
+
+    def _own_places(self, parent: str, name: str) -> list[tuple[Directory, str]]:
+        """Where a file that lay in a directory can be now, best guess first."""
+        above, written_in = posixpath.split(parent)
+        checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root))
+        if written_in in SHARED_DIRECTORIES:
+            return self._shared_places(written_in, name)
+        places = [(self.directory, name)]
+        if CHECKPOINT_DIRECTORY.fullmatch(written_in) and checkpoint:
+            places.append((self.directory.child(f"../{written_in}"), name))
+        shared = posixpath.basename(above)
+        if shared in SHARED_DIRECTORIES:
+            return [*self._shared_places(shared, f"{written_in}/{name}"), *places]
+        return places
+
+    def _shared_places(self, shared: str, path: str) -> list[tuple[Directory, str]]:
+        """In the directory next to `chk-N`, or in the snapshot's own one of that name."""
+        checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root))
+        names = [f"../{shared}", shared] if checkpoint else [shared]
+        return [(self.directory.child(one), path) for one in names]
+
+    def _is_external(self, uri: str, path: str) -> bool:
+        """Whether the file is where the handle says, and that is not a part of the snapshot."""
+        if _SCHEME.match(uri) and not uri.startswith("file:"):
+            return not self.allowed
+        return self.directory.local and os.path.exists(path)
+
+
+def _named(handle: StreamHandle) -> str:
+    """The file that a handle names, cut short."""
+    path = str(getattr(handle, "path", getattr(handle, "uri", "")))
+    return repr(path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}...")

@@ -1,0 +1,58 @@
+"""The streams of a `_metadata` that are not managed keyed state, changed all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+)
+from state_core.model.handles import (
+    ChannelHandle,
+    KeyedHandle,
+    KeyGroupsHandle,
+    OperatorHandle,
+    StreamHandle,
+)
+
+__all__ = ["StreamMap", "map_streams"]
+
+StreamMap = Callable[[StreamHandle], StreamHandle]
+
+
+def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMetadata:
+    """The same `_metadata`, and every stream but those of managed keyed state changed."""
+
+    def of_operator(handle: OperatorHandle | None) -> OperatorHandle | None:
+        if handle is None or handle.stream is None:
+            return handle
+        return replace(handle, stream=change(handle.stream), merged_dirs=None)
+
+    def of_raw_keyed(handle: KeyedHandle | None) -> KeyedHandle | None:
+        if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
+            return handle  # the raw one is always a stream with key groups
+        return replace(handle, stream=change(handle.stream))
+
+    def of_channel(handle: ChannelHandle) -> ChannelHandle:
+        return handle if handle.stream is None else replace(handle, stream=change(handle.stream))
+
+    def of_subtask(subtask: SubtaskState) -> SubtaskState:
+        return replace(
+            subtask,
+            managed_operator=of_operator(subtask.managed_operator),
+            raw_operator=of_operator(subtask.raw_operator),
+            raw_keyed=of_raw_keyed(subtask.raw_keyed),
+            inputs=tuple(of_channel(one) for one in subtask.inputs),
+            outputs=tuple(of_channel(one) for one in subtask.outputs),
+        )
+
+    def of_state(operator: OperatorState) -> OperatorState:
+        if operator.subtasks is None:
+            return operator
+        subtasks = {index: of_subtask(one) for index, one in operator.subtasks.items()}
+        return replace(operator, subtasks=subtasks)
+
+    return replace(metadata, operators=[of_state(one) for one in metadata.operators])

@@ -1,0 +1,222 @@
+"""Operator state: the file that one subtask of an operator leaves beside its keyed state.
+
+::
+
+    i32 version (6; 5 until Flink 1.17), boolean compression (6 only)
+    i16 n, n state meta infos             list states: SPLIT_DISTRIBUTE or UNION
+    i16 n, n state meta infos             broadcast states
+    list state:       its elements; the handle has an offset for each
+    broadcast state:  i32 n, n * (key, value); the handle has one offset
+    compressed:       one Snappy stream behind the header, flushed before each element, so that
+                      an offset is where a chunk begins
+
+What is compressed is the state, never the header; versions up to 5 are read as not compressed
+whatever the configuration says.
+
+Source: `OperatorBackendSerializationProxy`, `DefaultOperatorStateBackendSnapshotStrategy`,
+`OperatorStateRestoreOperation` in `org.apache.flink.runtime.state`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from state_core.errors import StateError, UnsupportedFormatError
+from state_core.files.compression import PlainStream, SnappyStream
+from state_core.files.filesystem import ByteSource
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.headers import read_header
+from state_core.formats.layout.meta_info import (
+    LEAST_META_BYTES,
+    StateMetaInfo,
+    read_state_meta_info,
+    write_state_meta_info,
+)
+from state_core.kernels.frames import walk_frames
+from state_core.model.handles import OperatorHandle
+from state_core.serializers.framework.columns import I64Array, U8Array
+
+__all__ = [
+    "Element",
+    "OperatorFile",
+    "OperatorHeader",
+    "header_of",
+    "open_operator_file",
+    "read_operator_header",
+    "write_operator_header",
+]
+
+UNCOMPRESSED_VERSION, CURRENT_VERSION = 5, 6
+LEAST_CHUNK = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorHeader:
+    """The head of an operator state file, and the bytes that it takes."""
+
+    version: int
+    compressed: bool
+    lists: tuple[StateMetaInfo, ...]
+    broadcasts: tuple[StateMetaInfo, ...]
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """Where the parts of a state lie in `OperatorFile.content`: one an element, or one in all."""
+
+    starts: I64Array
+    ends: I64Array
+
+
+def read_operator_header(source: DataInput) -> OperatorHeader:
+    """Read the head of a file.
+
+    Raises:
+        UnsupportedFormatError: Its version is not 5 or 6.
+    """
+    version = source.read_int()
+    if version not in (UNCOMPRESSED_VERSION, CURRENT_VERSION):
+        raise UnsupportedFormatError(
+            f"operator state of version {version}; 5 and 6 (Flink 1.8 to 2.3) are read",
+            place=source.place,
+            remedy="restore it in the Flink that wrote it, upgrade, and take a new savepoint",
+        )
+    compressed = source.read_boolean() if version == CURRENT_VERSION else False
+    groups = []
+    for what in ("list states", "broadcast states"):
+        count = source.read_short()
+        if count < 0 or count * LEAST_META_BYTES > source.remaining:
+            raise source.fault(f"{count} {what} declared, {source.remaining} bytes left")
+        groups.append(tuple(read_state_meta_info(source) for _ in range(count)))
+    return OperatorHeader(version, compressed, groups[0], groups[1], source.position)
+
+
+def write_operator_header(header: OperatorHeader, out: DataOutput) -> None:
+    """Write the head of a file, in its version."""
+    out.write_int(header.version)
+    if header.version == CURRENT_VERSION:
+        out.write_boolean(header.compressed)
+    for states in (header.lists, header.broadcasts):
+        out.write_short(len(states))
+        for state in states:
+            write_state_meta_info(state, out)
+
+
+@dataclass(frozen=True)
+class OperatorFile:
+    """One subtask's operator state, opened.
+
+    Attributes:
+        source: Its bytes.
+        header: What it says of its states.
+        handle: Where its elements are.
+    """
+
+    source: ByteSource
+    header: OperatorHeader
+    handle: OperatorHandle
+
+    @property
+    def states(self) -> tuple[StateMetaInfo, ...]:
+        """List states, then broadcast states."""
+        return (*self.header.lists, *self.header.broadcasts)
+
+    @cached_property
+    def _frames(self) -> tuple[I64Array, I64Array]:
+        """Of compressed state: where chunks begin in the file, and their content in `content`."""
+        raw = np.empty(self.source.size - self.header.size, np.uint8)
+        self.source.read_into(self.header.size, raw)
+        room = raw.size // LEAST_CHUNK + 1
+        starts, contents = np.empty(room, np.int64), np.empty(room, np.int64)
+        count = int(walk_frames(raw, starts, contents))
+        if count < 0:
+            raise DataInput(b"", self.source.name).fault(
+                f"no Snappy chunk at offset {self.header.size - 1 - count}"
+            )
+        begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(contents[:count])))
+        return starts[:count] + self.header.size, begin
+
+    @cached_property
+    def content(self) -> U8Array:
+        """All state behind the header, decompressed; in memory, as the backend holds it, too."""
+        end = self.source.size
+        size = int(self._frames[1][-1]) if self.header.compressed else end - self.header.size
+        out = np.empty(size, np.uint8)
+        kind = SnappyStream if self.header.compressed else PlainStream
+        kind(self.source, self.header.size, end).read_into(out)
+        return out
+
+    @cached_property
+    def _offsets(self) -> dict[str, I64Array]:
+        """Where each state's elements begin in the file."""
+        states = self.handle.states
+        return {name: np.array(part.offsets, np.int64) for name, part in states.items()}
+
+    @cached_property
+    def _bounds(self) -> I64Array:
+        """Where elements begin in `content`, whose they may be, ascending; and where it ends."""
+        everything = np.sort(np.concatenate([np.empty(0, np.int64), *self._offsets.values()]))
+        return np.append(self._within(everything), self.content.size)
+
+    def _within(self, offsets: npt.NDArray[np.int64]) -> I64Array:
+        """Positions in the file as positions in `content`."""
+        if not self.header.compressed:
+            found = offsets - self.header.size
+        else:
+            chunks, begin = self._frames
+            which = np.searchsorted(chunks, offsets)
+            known = which < len(chunks)
+            known[known] = chunks[which[known]] == offsets[known]
+            found = np.where(known, begin[np.minimum(which, len(begin) - 1)], -1)
+        bad = np.flatnonzero((found < 0) | (found > self.content.size))
+        if bad.size:
+            raise DataInput(b"", self.source.name).fault(
+                f"an element at offset {int(offsets[bad[0]])}, where no state is"
+            )
+        return found.astype(np.int64)
+
+    def elements(self, state: str) -> Element:
+        """Where a state's elements lie; of a broadcast state, one that is all of it.
+
+        Raises:
+            CorruptSnapshotError: An offset leads outside the state.
+        """
+        starts = self._within(self._offsets.get(state, np.empty(0, np.int64)))
+        bounds = self._bounds
+        ends = bounds[np.searchsorted(bounds[:-1], starts, side="right")]
+        return Element(starts, ends)
+
+    def place(self, position: int) -> str:
+        """Names a position of `content`."""
+        what = "decompressed byte" if self.header.compressed else "offset"
+        at = position if self.header.compressed else position + self.header.size
+        return f"{self.source.name}, {what} {at}"
+
+
+def open_operator_file(source: ByteSource, handle: OperatorHandle) -> OperatorFile:
+    """Open one subtask's operator state.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    try:
+        header = header_of(source, handle)
+    except StateError as error:
+        raise error.within("operator state") from error
+    return OperatorFile(source, header, handle)
+
+
+def header_of(source: ByteSource, handle: OperatorHandle) -> OperatorHeader:
+    """Read the head of a file, which ends where the first element begins.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    offsets = (at for one in handle.states.values() for at in one.offsets)
+    end = min((at for at in offsets if at > 0), default=source.size)
+    return read_header(source, end, read_operator_header)

@@ -1,0 +1,152 @@
+"""From the handles of an operator's subtasks to its operator states, one for each name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import pyarrow as pa
+
+from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from state_core.files.wire import DataOutput
+from state_core.formats.layout.meta_info import (
+    StateMetaInfo,
+    parse_state_meta_info,
+    write_state_meta_info,
+)
+from state_core.formats.metadata.checkpoint_metadata import OperatorState
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.operator_state.operator_file import OperatorFile, open_operator_file
+from state_core.formats.operator_state.operator_states import OperatorLayout, operator_layout
+from state_core.model.operator_state import NonKeyedState
+from state_core.serializers.framework.registry import changes
+from state_core.serializers.opaque.decoders import undecoded
+
+__all__ = [
+    "SubtaskPart",
+    "open_non_keyed",
+    "open_operator_files",
+    "parse_operator_state",
+]
+
+
+@dataclass(frozen=True)
+class SubtaskPart:
+    """One subtask's part of one state: implements `NonKeyedPart`."""
+
+    file: OperatorFile
+    state: str
+    subtask: int
+    layout: OperatorLayout
+
+    @property
+    def elements(self) -> int:
+        """The elements of a list; 1 for a broadcast state."""
+        return len(self.file.handle.states[self.state].offsets)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file that holds them, as stored."""
+        return self.file.source.size
+
+    def decode(self) -> pa.RecordBatch:
+        """Its elements or entries as typed columns."""
+        try:
+            return self.layout.decode(self.file, self.state, self.subtask)
+        except StateError as error:
+            raise error.within(f"operator state {self.state!r}") from error
+
+    def encoded(self) -> list[bytes]:
+        """Each element's bytes; a broadcast state is one."""
+        found = self.file.elements(self.state)
+        data = self.file.content
+        bounds = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
+        return [data[start:end].tobytes() for start, end in bounds]
+
+    def contents(self) -> frozenset[tuple[bytes, bytes]]:
+        """The entries of a broadcast state as bytes, in no order."""
+        return self.layout.entries(self.file, self.state)
+
+
+def open_operator_files(operator: OperatorState, files: StateFiles) -> dict[int, OperatorFile]:
+    """The operator state file of each subtask that left one.
+
+    Raises:
+        SnapshotError: One can't be read.
+    """
+    found = {}
+    for index, subtask in sorted((operator.subtasks or {}).items()):
+        handle = subtask.managed_operator
+        if handle is None or handle.stream is None or not handle.states:
+            continue
+        try:
+            found[index] = open_operator_file(files.open(handle.stream), handle)
+        except StateError as error:
+            raise error.within(f"subtask {index}") from error
+    return found
+
+
+def open_non_keyed(files: Mapping[int, OperatorFile]) -> tuple[NonKeyedState, ...]:
+    """An operator's states: lists first, then broadcasts, each with the parts of its subtasks.
+
+    Raises:
+        CorruptSnapshotError: A handle names a state that its file does not declare.
+        UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
+    """
+    found: dict[str, NonKeyedState] = {}
+    for subtask, file in files.items():
+        declared = {state.name: state for state in file.states}
+        unknown = sorted(set(file.handle.states) - set(declared))
+        if unknown:
+            raise CorruptSnapshotError(
+                f"elements of a state {unknown[0]!r}, which its header does not declare",
+                place=file.source.name,
+            )
+        for name, info in declared.items():
+            if name not in file.handle.states:
+                continue
+            state, layout = parse_operator_state(_encoded(info))
+            known = found.setdefault(name, state)
+            if known != state:
+                raise UnsupportedFormatError(
+                    f"operator state {name!r} has another type here than in another subtask",
+                    place=file.source.name,
+                    remedy="let the job take a new savepoint, which writes all subtasks alike",
+                )
+            part = SubtaskPart(file, name, subtask, layout)
+            found[name] = replace(known, parts=(*known.parts, part))
+    return tuple(sorted(found.values(), key=lambda one: one.broadcast))
+
+
+def _encoded(info: StateMetaInfo) -> bytes:
+    out = DataOutput()
+    write_state_meta_info(info, out)
+    return out.to_bytes()
+
+
+def parse_operator_state(meta_info: bytes) -> tuple[NonKeyedState, OperatorLayout]:
+    """A state and its layout from the bytes that a snapshot holds of it.
+
+    Decoders of users are for keyed state: here their classes' values are bytes.
+
+    Args:
+        meta_info: As in `NonKeyedState.meta_info`.
+    """
+    return _parse_operator_state(meta_info, changes())
+
+
+@lru_cache(maxsize=256)
+def _parse_operator_state(meta_info: bytes, _changes: int) -> tuple[NonKeyedState, OperatorLayout]:
+    info = parse_state_meta_info(meta_info)
+    with undecoded():
+        layout = operator_layout(info)
+    state = NonKeyedState(
+        info.name,
+        layout.mode,
+        layout.schema,
+        layout.value.name,
+        "" if layout.key is None else layout.key.name,
+        meta_info,
+    )
+    return state, layout

@@ -1,0 +1,276 @@
+"""Operator state as columns, and back into a file.
+
+A list state's rows are its elements: subtask, position, value. A broadcast state's rows are its
+entries: key and value; every subtask has a copy, and one is shown. What a typed column can't hold
+exactly stands beside it as bytes, as in keyed state.
+
+Source: `PartitionableListState`, `HeapBroadcastState` in `org.apache.flink.runtime.state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import CorruptSnapshotError, EncodeError
+from state_core.files.compression import IDENTIFIER, compress_pieces
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.keyed_layout import exact_rows, raw_column
+from state_core.formats.layout.meta_info import (
+    DISTRIBUTION_MODE,
+    KEY_SERIALIZER,
+    VALUE_SERIALIZER,
+    BackendStateType,
+    StateMetaInfo,
+)
+from state_core.formats.layout.row_writer import Part, RowWriter
+from state_core.formats.operator_state.operator_file import (
+    OperatorFile,
+    OperatorHeader,
+    write_operator_header,
+)
+from state_core.kernels.skip import locate_counted
+from state_core.model.handles import DistributionMode, PartitionOffsets
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import Cursor, I64Array
+
+__all__ = ["RAW_VALUE", "VALUE", "OperatorLayout", "encode_operator_file", "operator_layout"]
+
+SUBTASK, POSITION, KEY, VALUE = "subtask", "position", "key", "value"
+RAW_KEY, RAW_VALUE = "raw_key", "raw_value"
+
+
+@dataclass(frozen=True)
+class OperatorLayout:
+    """One operator state's bytes as columns.
+
+    Attributes:
+        mode: How it is redistributed.
+        value: The serializer of elements, or of a broadcast state's values.
+        key: Of a broadcast state's keys; None for lists.
+    """
+
+    mode: DistributionMode
+    value: TypeSerializer
+    key: TypeSerializer | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in order."""
+        value = pa.field(VALUE, self.value.arrow_type)
+        if self.key is not None:
+            key = pa.field(KEY, self.key.arrow_type)
+            raw = [pa.field(RAW_KEY, pa.binary()), pa.field(RAW_VALUE, pa.binary())]
+            return pa.schema([key, value, *raw])
+        place = [pa.field(SUBTASK, pa.int32()), pa.field(POSITION, pa.int64())]
+        return pa.schema([*place, value, pa.field(RAW_VALUE, pa.binary())])
+
+    def decode(self, file: OperatorFile, state: str, subtask: int) -> pa.RecordBatch:
+        """One subtask's part of the state.
+
+        Raises:
+            CorruptSnapshotError: An element is not what its serializer wrote.
+        """
+        if self.key is not None:
+            return self._decode_broadcast(file, state)
+        found = file.elements(state)
+        count = len(found.starts)
+        column, raw = _column(self.value, file, found.starts, found.ends)
+        place = [
+            pa.array(np.full(count, subtask, np.int32)),
+            pa.array(np.arange(count, dtype=np.int64)),
+        ]
+        return pa.RecordBatch.from_arrays([*place, column, raw], schema=self.schema)
+
+    def _decode_broadcast(self, file: OperatorFile, state: str) -> pa.RecordBatch:
+        assert self.key is not None  # noqa: S101 - by the caller
+        found = file.elements(state)
+        if len(found.starts) == 0:
+            return pa.RecordBatch.from_pylist([], schema=self.schema)
+        start, end = int(found.starts[0]), int(found.ends[0])
+        head = DataInput(file.content[start : min(start + 4, end)].tobytes(), file.place(start))
+        count = head.read_int()
+        if count < 0 or count * (self.key.least + self.value.least) > end - start - 4:
+            raise head.fault(f"{count} broadcast entries declared in {end - start} bytes")
+        keys = self._key_bounds(file, start + 4, end, count)
+        key, raw_key = _column(self.key, file, keys[0], keys[1])
+        behind = np.append(keys[0][1:], end) if count else keys[0]
+        value, raw_value = _column(self.value, file, keys[1], behind)
+        return pa.RecordBatch.from_arrays([key, value, raw_key, raw_value], schema=self.schema)
+
+    def _key_bounds(
+        self, file: OperatorFile, start: int, end: int, count: int
+    ) -> tuple[I64Array, I64Array]:
+        """Where each entry's key begins and ends; its value follows."""
+        assert self.key is not None  # noqa: S101 - by the caller
+        programs = self.key.skip_program(), self.value.skip_program()
+        if programs[0] is None or programs[1] is None:
+            return self._walk(file, start, end, count)
+        position, ends = np.array([start], np.int64), np.array([end], np.int64)
+        words = np.array([*programs[0], *programs[1]], np.int32)
+        starts, behind = np.empty(count, np.int64), np.empty(count, np.int64)
+        counts, first = np.array([count], np.int64), np.zeros(1, np.int64)
+        failed = locate_counted(file.content, position, ends, counts, first, words, starts, behind)
+        if failed >= 0:
+            return self._walk(file, start, end, count)
+        key_ends = np.empty(count, np.int64)
+        again, ones = starts.copy(), np.ones(count, np.int64)
+        spare = np.empty(count, np.int64)
+        words = np.array(programs[0], np.int32)
+        locate_counted(
+            file.content, again, behind, ones, np.arange(count, dtype=np.int64), words, spare,
+            key_ends,
+        )  # fmt: skip
+        _check_end(file, int(position[0]), end)
+        return starts, key_ends
+
+    def _walk(
+        self, file: OperatorFile, start: int, end: int, count: int
+    ) -> tuple[I64Array, I64Array]:
+        """The same, an entry at a time, for types that only their serializer can walk."""
+        assert self.key is not None  # noqa: S101 - by the caller
+        source = DataInput(file.content[start:end].tobytes(), file.place(start))
+        starts, key_ends = np.empty(count, np.int64), np.empty(count, np.int64)
+        for index in range(count):
+            starts[index] = start + source.position
+            self.key.skip(source)
+            key_ends[index] = start + source.position
+            self.value.skip(source)
+        _check_end(file, start + source.position, end)
+        return starts, key_ends
+
+    def entries(self, file: OperatorFile, state: str) -> frozenset[tuple[bytes, bytes]]:
+        """A broadcast state's entries as bytes, by which two copies are compared."""
+        return frozenset(self.pairs(self._decode_broadcast(file, state)))
+
+    def pairs(self, batch: pa.RecordBatch) -> list[tuple[bytes, bytes]]:
+        """The bytes of each row: a broadcast entry's key and value, or nothing and an element."""
+        values = self.value_writer(batch).to_binary().to_pylist()
+        if self.key is None:
+            return [(b"", value) for value in values]
+        keys = _writer(batch, KEY, RAW_KEY, self.key).to_binary().to_pylist()
+        return list(zip(keys, values, strict=True))
+
+    def encode(self, batch: pa.RecordBatch) -> pa.LargeBinaryArray:
+        """The elements, or a broadcast state as its one element, as they stand in a file.
+
+        Raises:
+            EncodeError: A value that its serializer can't write, or a null in a list.
+        """
+        values = self.value_writer(batch).to_binary()
+        if self.key is None:
+            _refuse_nulls(batch)
+            return values
+        keys = _writer(batch, KEY, RAW_KEY, self.key).to_binary()
+        if pc.count_distinct(keys).as_py() != len(keys):
+            raise EncodeError(
+                "a broadcast state with a key more than once", remedy="keep one row of each key"
+            )
+        pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
+        entries = b"".join(one for pair in pairs for one in pair)
+        return pa.array([len(keys).to_bytes(4, "big") + entries], pa.large_binary())
+
+    def value_writer(self, batch: pa.RecordBatch) -> RowWriter:
+        """What writes the bytes of each row's element, or of its entry's value."""
+        return _writer(batch, VALUE, RAW_VALUE, self.value)
+
+
+def operator_layout(state: StateMetaInfo) -> OperatorLayout:
+    """The layout of one operator state.
+
+    Raises:
+        CorruptSnapshotError: A serializer that its kind needs is missing, or the mode is none.
+    """
+    try:
+        mode = DistributionMode[state.options[DISTRIBUTION_MODE]]
+        value = state.serializers[VALUE_SERIALIZER].snapshot.restore_serializer()
+        if state.kind is not BackendStateType.BROADCAST:
+            return OperatorLayout(mode, value)
+        key = state.serializers[KEY_SERIALIZER].snapshot.restore_serializer()
+    except KeyError as error:
+        raise CorruptSnapshotError(
+            f"operator state without a valid {error}", place=f"state {state.name!r}"
+        ) from error
+    return OperatorLayout(mode, value, key)
+
+
+def encode_operator_file(
+    header: OperatorHeader, states: Sequence[tuple[StateMetaInfo, pa.LargeBinaryArray]]
+) -> tuple[bytes, dict[str, PartitionOffsets]]:
+    """One subtask's file, and the offsets that its handle has.
+
+    Args:
+        header: Its head; whether it is compressed is said there.
+        states: Each state's elements, in the order of the header.
+    """
+    out = DataOutput()
+    write_operator_header(header, out)
+    if header.compressed:
+        out.write_bytes(IDENTIFIER)
+    offsets = {}
+    for state, elements in states:
+        begin = len(out)
+        bounds, data = _content(elements)
+        if header.compressed:
+            framed, lengths = compress_pieces(data, bounds)
+            out.write_bytes(framed)
+        else:
+            lengths = np.diff(bounds)
+            out.write_bytes(data)
+        starts = begin + np.cumsum(lengths) - lengths
+        mode = DistributionMode[state.options[DISTRIBUTION_MODE]]
+        offsets[state.name] = PartitionOffsets(mode, tuple(starts.tolist()))
+    return out.to_bytes(), offsets
+
+
+def _content(elements: pa.LargeBinaryArray) -> tuple[I64Array, bytes]:
+    """The bounds of elements, and their bytes in one piece."""
+    if not len(elements):
+        return np.zeros(1, np.int64), b""
+    _, offsets, data = elements.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[elements.offset : elements.offset + len(elements) + 1]
+    piece = b"" if data is None else data[int(bounds[0]) : int(bounds[-1])].to_pybytes()
+    return bounds - bounds[0], piece
+
+
+def _column(
+    serializer: TypeSerializer, file: OperatorFile, starts: I64Array, ends: I64Array
+) -> tuple[pa.Array, pa.Array]:
+    """Values between bounds, and the exact bytes of those that need them."""
+    cursor = Cursor(file.content, starts.copy(), ends, file.place)
+    column = serializer.decode(cursor)
+    cursor.check_at_end()
+    return column, raw_column(cursor, starts, ends)
+
+
+def _writer(
+    batch: pa.RecordBatch, name: str, raw_name: str, serializer: TypeSerializer
+) -> RowWriter:
+    def decode(cursor: Cursor) -> list[pa.Array]:
+        return [serializer.decode(cursor)]
+
+    exact = exact_rows(batch, raw_name, [name], decode)
+    part = Part(serializer, batch.column(name))
+    return RowWriter([part], len(batch), exact, batch.column(raw_name))
+
+
+def _refuse_nulls(batch: pa.RecordBatch) -> None:
+    """Flink's lists refuse nulls, also on a restore, whatever their serializer could write."""
+    missing = pc.and_(pc.is_null(batch.column(VALUE)), pc.is_null(batch.column(RAW_VALUE)))
+    row = pc.index(missing, value=True).as_py()
+    if row >= 0:
+        raise EncodeError(
+            f"row {row} has no element, and a list in Flink's state holds no null",
+            remedy="set a value, or delete the row",
+        )
+
+
+def _check_end(file: OperatorFile, reached: int, end: int) -> None:
+    if reached != end:
+        raise CorruptSnapshotError(
+            f"{end - reached} bytes behind the last broadcast entry", place=file.place(reached)
+        )

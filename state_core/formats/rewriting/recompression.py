@@ -1,0 +1,314 @@
+"""Rewrite a canonical savepoint compressed, or not: the same entries in other frames.
+
+Only streams are rewritten: each key group's of keyed state, each state's of operator state. What is
+neither is copied. Memory is bounded by a window, whatever a key group holds.
+
+A key group's stream holds the entries of all states one after the other, so what a state takes of
+it, and of the time, is its share of the content.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import UnsupportedFormatError
+from state_core.files.compression import IDENTIFIER, codec_named, open_stream
+from state_core.files.filesystem import Directory
+from state_core.files.wire import DataOutput
+from state_core.formats.keyed.keyed_files import UnifiedKeyedFile, open_keyed
+from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile
+from state_core.formats.layout.meta_info import write_keyed_header
+from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.metadata.stream_map import map_streams
+from state_core.formats.operator_state.operator_file import (
+    CURRENT_VERSION,
+    OperatorFile,
+    OperatorHeader,
+    write_operator_header,
+)
+from state_core.formats.operator_state.operator_reader import open_operator_files
+from state_core.formats.operator_state.operator_states import encode_operator_file
+from state_core.formats.reader import open_snapshot, snapshot_directory
+from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
+from state_core.model.handles import (
+    InlineHandle,
+    KeyGroupsHandle,
+    KeyGroupsKind,
+    OperatorHandle,
+    RelativeHandle,
+    StreamHandle,
+)
+from state_core.model.measure import measure_operator
+from state_core.model.snapshot import Operator
+
+__all__ = ["Recompression", "StateCompression", "recompress_snapshot"]
+
+WINDOW_BYTES = 64 * 65536  # whole chunks, so that windows are framed as one stream would be
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class StateCompression:
+    """What became of one state.
+
+    Attributes:
+        operator: Its operator's uid or id.
+        state: Its name.
+        content_bytes: Not compressed.
+        before_bytes: As it was stored.
+        after_bytes: As it is stored now.
+        seconds: What reading and writing it took.
+    """
+
+    operator: str
+    state: str
+    content_bytes: float = 0
+    before_bytes: float = 0
+    after_bytes: float = 0
+    seconds: float = 0
+
+    @property
+    def ratio(self) -> float:
+        """Content over what is stored now: above 1 is smaller."""
+        return self.content_bytes / self.after_bytes if self.after_bytes else 1.0
+
+
+@dataclass(frozen=True)
+class Recompression:
+    """What was written.
+
+    Attributes:
+        path: The savepoint.
+        compression: `snappy` or `none`.
+        states: Of each state, keyed or not.
+    """
+
+    path: str
+    compression: str
+    states: list[StateCompression] = field(default_factory=list)
+
+
+def recompress_snapshot(
+    location: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    compression: str = "snappy",
+    *,
+    allow_external: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Recompression:
+    """Write a canonical savepoint again with another compression.
+
+    Args:
+        location: The savepoint.
+        to: A directory that is not there yet.
+        compression: `snappy` or `none`.
+        allow_external: Directories elsewhere that its handles may lead to.
+        progress: Told of finished files.
+
+    Raises:
+        UnsupportedFormatError: It is not canonical, or there is no such codec.
+        SnapshotError: It can't be read, or the target can't be written.
+    """
+    if compression != "none":
+        codec_named(compression)
+    snapshot = open_snapshot(location, allow_external=allow_external)
+    files = StateFiles(snapshot_directory(location), tuple(allow_external))
+    target = SavepointDirectory(to)
+    work = _Recompression(files, target.directory, compression, progress)
+    metadata = replace(snapshot.metadata, version=max(snapshot.metadata.version, 3))
+    work.total = sum(len(one.subtasks or {}) for one in metadata.operators)
+    try:
+        metadata.operators = [
+            work.operator(state, operator)
+            for state, operator in zip(metadata.operators, snapshot.operators, strict=True)
+        ]
+        metadata = map_streams(metadata, work.copy)
+        path = target.commit(metadata)
+    except BaseException:
+        target.abandon()
+        raise
+    return Recompression(path, compression, list(work.states.values()))
+
+
+class _Recompression:
+    def __init__(
+        self, files: StateFiles, target: Directory, compression: str, progress: Progress | None
+    ) -> None:
+        self.files = files
+        self.target = target
+        self.compressed = compression != "none"
+        self.codec = codec_named(compression) if self.compressed else None
+        self.progress = progress
+        self.states: dict[tuple[str, str], StateCompression] = {}
+        self.written: set[str] = set()
+        self.done = self.total = 0
+
+    def operator(self, state: OperatorState, operator: Operator) -> OperatorState:
+        """One operator's files, written again."""
+        if state.subtasks is None:
+            return state
+        shares = _shares(operator)
+        operator_files = open_operator_files(state, self.files)
+        subtasks = {}
+        for index, subtask in state.subtasks.items():
+            made = replace(subtask)
+            if index in operator_files:
+                made.managed_operator = self._operator_file(operator_files[index], operator)
+            self._keyed(made, state, operator, shares)
+            subtasks[index] = made
+            self.done += 1
+            if self.progress is not None:
+                self.progress(self.done, self.total)
+        return replace(state, subtasks=subtasks)
+
+    def _keyed(
+        self,
+        subtask: SubtaskState,
+        state: OperatorState,
+        operator: Operator,
+        shares: dict[str, dict[int, float]],
+    ) -> None:
+        handle = subtask.managed_keyed
+        if handle is None:
+            return
+        if not isinstance(handle, KeyGroupsHandle) or handle.kind is not KeyGroupsKind.SAVEPOINT:
+            raise UnsupportedFormatError(
+                "state in a backend's own format, which is not compressed as a savepoint is",
+                place=f"operator {operator.label}",
+                remedy="import it into a lake and export it, which writes a canonical savepoint",
+            )
+        opened = open_keyed(handle, self.files, state.max_parallelism)
+        if not isinstance(opened, UnifiedKeyedFile):
+            return  # there is nothing in it
+        part = self._keyed_file(opened.file, operator, shares)
+        subtask.managed_keyed = keyed_handle(part, opened.key_groups)
+        self.written.add(part.name)
+
+    def _keyed_file(
+        self, file: UnifiedFile, operator: Operator, shares: dict[str, dict[int, float]]
+    ) -> KeyedPart:
+        """Every key group's stream, one after the other."""
+        part = KeyedPart(str(uuid.uuid4()))
+        with self.target.open_output(part.name) as out:
+            head = DataOutput()
+            write_keyed_header(replace(file.header, compressed=self.compressed), head)
+            out.write(head.to_bytes())
+            part.size = len(head)
+            for span in file.spans:
+                began, content, start = time.perf_counter(), 0, part.size
+                part.offsets[span.group] = start
+                for window in _windows(file, span):
+                    data = window if self.codec is None else self.codec.compress(window)
+                    framed = data if content == 0 or self.codec is None else data[len(IDENTIFIER) :]
+                    out.write(framed)
+                    content += len(window)
+                    part.size += len(framed)
+                spent = time.perf_counter() - began
+                before = span.end - span.start
+                self._share(operator, shares, span.group, content, before,
+                            part.size - start, spent)  # fmt: skip
+        return part
+
+    def _share(
+        self, operator: Operator, shares: dict[str, dict[int, float]], group: int,
+        content: int, before: int, after: int, spent: float,
+    ) -> None:  # fmt: skip
+        """Give every state its share of a key group."""
+        for name, by_group in shares.items():
+            share = by_group.get(group, 0.0)
+            one = self._state(operator, name)
+            one.content_bytes += share * content
+            one.before_bytes += share * before
+            one.after_bytes += share * after
+            one.seconds += share * spent
+
+    def _operator_file(self, file: OperatorFile, operator: Operator) -> OperatorHandle:
+        """One subtask's operator state; version 5 has no word for compression, so it becomes 6."""
+        began = time.perf_counter()
+        version = CURRENT_VERSION if self.compressed else file.header.version
+        header = replace(file.header, version=version, compressed=self.compressed)
+        states = []
+        for state in file.states:
+            found = file.elements(state.name)
+            bounds = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
+            elements = [file.content[start:end].tobytes() for start, end in bounds]
+            states.append((state, pa.array(elements, pa.large_binary())))
+        data, offsets = encode_operator_file(header, states)
+        name = str(uuid.uuid4())
+        with self.target.open_output(name) as out:
+            out.write(data)
+        self.written.add(name)
+        spent = time.perf_counter() - began
+        total = sum(len(one.as_py()) for _, elements in states for one in elements) or 1
+        written = len(data) - _header_size(header)
+        for state, elements in states:
+            content = sum(len(one.as_py()) for one in elements)
+            one = self._state(operator, state.name)
+            one.content_bytes += content
+            one.before_bytes += content / total * (file.source.size - file.header.size)
+            one.after_bytes += content / total * written
+            one.seconds += content / total * spent
+        return OperatorHandle(offsets, RelativeHandle(name, len(data)))
+
+    def _state(self, operator: Operator, name: str) -> StateCompression:
+        key = (operator.operator_id, name)
+        return self.states.setdefault(key, StateCompression(operator.label, name))
+
+    def copy(self, handle: StreamHandle) -> StreamHandle:
+        """What is neither keyed nor operator state, as it is."""
+        if isinstance(handle, InlineHandle):
+            return handle
+        if isinstance(handle, RelativeHandle) and handle.path in self.written:
+            return handle
+        source = self.files.open(handle)
+        name = str(uuid.uuid4())
+        with self.target.open_output(name) as out:
+            for at in range(0, source.size, WINDOW_BYTES):
+                block = np.empty(min(WINDOW_BYTES, source.size - at), np.uint8)
+                source.read_into(at, block)
+                out.write(block.data)
+        self.written.add(name)
+        return RelativeHandle(name, source.size)
+
+
+def _header_size(header: OperatorHeader) -> int:
+    out = DataOutput()
+    write_operator_header(header, out)
+    return len(out)
+
+
+def _windows(file: UnifiedFile, span: KeyGroupSpan) -> Iterator[memoryview]:
+    """The content of a key group's stream."""
+    stream = open_stream(file.source, span.start, span.end, compressed=file.header.compressed)
+    window = np.empty(min(WINDOW_BYTES, _roomy(file, span)), np.uint8)
+    while True:
+        count = stream.read_into(window)
+        if count:
+            yield window[:count].data
+        if count < len(window):
+            return
+
+
+def _roomy(file: UnifiedFile, span: KeyGroupSpan) -> int:
+    """A window that holds the key group and a byte more, if it is not compressed."""
+    return WINDOW_BYTES if file.header.compressed else span.end - span.start + 1
+
+
+def _shares(operator: Operator) -> dict[str, dict[int, float]]:
+    """What part of each key group's content a state has."""
+    if not operator.keyed_files:
+        return {}
+    sizes = {name: held for name, (_, held) in measure_operator(operator).items()}
+    totals = np.sum(list(sizes.values()), axis=0)
+    return {
+        name: {group: held[group] / totals[group] for group in np.flatnonzero(held).tolist()}
+        for name, held in sizes.items()
+    }

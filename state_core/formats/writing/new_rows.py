@@ -1,0 +1,267 @@
+"""Rows of a new state: their columns made the state's own, checked, and given key groups.
+
+A batch at a time, so that it does not matter how many there are. What Flink would not keep is not
+written: an empty list is no entry. What it could not have written is refused: a key, a value or an
+element that is null, a column that is of another kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import EncodeError, KeyGroupError, StateError
+from state_core.files.filesystem import Directory
+from state_core.formats.layout.conforming import conform, to_millis
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.keyed_states import parse_keyed_state
+from state_core.formats.writing.rehash import assign_key_groups
+from state_core.formats.writing.spills import Spill, spill_rows
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.key_groups import prefix_bytes
+from state_core.model.snapshot import StateKind
+from state_core.serializers.composite.namespaces import SingletonSerializer
+
+__all__ = ["SpillTask", "SpilledElsewhere", "batches_of", "spill_batches"]
+
+BATCH_BYTES = 16 << 20
+BATCH_ROWS = 1 << 18
+KEY_GROUP, RAW_KEY, RAW_VALUE = "key_group", "raw_key", "raw_value"
+TIMES = ("timestamp", "ttl")
+NEVER_NULL = ("timestamp", "ttl")
+
+
+@dataclass(frozen=True)
+class SpillTask:
+    """One new state whose rows become a spill: it travels.
+
+    Attributes:
+        directory: Where the spill is to be.
+        operator: The operator's uid, for messages.
+        name: Its name, for messages.
+        state: Its id in the header.
+        meta_info: What the header says of it.
+        key_serializer: The key's serializer, as the header has it.
+        max_parallelism: The number of key groups.
+    """
+
+    directory: str
+    operator: str
+    name: str
+    state: int
+    meta_info: bytes
+    key_serializer: bytes
+    max_parallelism: int
+
+    @property
+    def layout(self) -> KeyedLayout:
+        """How its entries are laid out."""
+        return parse_keyed_state(self.meta_info, self.key_serializer, plain=True)[1]
+
+
+class SpilledElsewhere(Protocol):
+    """Rows that this process never sees: tasks of a cluster call `spill_batches` on them."""
+
+    def spill(self, task: SpillTask) -> list[Spill]:
+        """Spill all of them, and say where they are, in the order that they are to have."""
+
+
+def spill_batches(task: SpillTask, batches: Iterable[pa.RecordBatch]) -> Spill:
+    """Check rows, sort them by key group and write them to a spill.
+
+    Raises:
+        EncodeError: A column is missing, or a value can't be in such a state.
+        KeyGroupError: The hash of the key's type can't be derived.
+    """
+    layout = task.layout
+    place = f"state {task.name!r}"
+    rows = (
+        _sorted(StateRows(task.state, task.name, layout, one), task.max_parallelism)
+        for one in _conforming(layout, batches, place)
+    )
+    try:
+        return spill_rows(Directory(task.directory), rows, prefix_bytes(task.max_parallelism))
+    except StateError as error:
+        raise error.within(f"operator {task.operator}") from error
+
+
+def batches_of(rows: object, place: str) -> Iterator[pa.RecordBatch]:
+    """Rows of any of Arrow's shapes as batches of a size to work with.
+
+    Raises:
+        EncodeError: They are of no such shape.
+    """
+    if isinstance(rows, pa.RecordBatch):
+        rows = [rows]
+    if isinstance(rows, pa.Table):
+        rows = rows.to_batches()
+    if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | dict):
+        raise EncodeError(
+            f"rows that are a {type(rows).__name__}",
+            place=place,
+            remedy="give a pyarrow.Table, a RecordBatchReader, or batches",
+        )
+    held: list[pa.RecordBatch] = []
+    size = count = 0
+    for one in rows:
+        if not isinstance(one, pa.RecordBatch):
+            raise EncodeError(f"a {type(one).__name__} among batches", place=place)
+        for piece in _pieces(one):
+            if held and (size + piece.nbytes > BATCH_BYTES or count + len(piece) > BATCH_ROWS):
+                yield _joined(held, place)
+                held, size, count = [], 0, 0
+            held.append(piece)
+            size += piece.nbytes
+            count += len(piece)
+    if held:
+        yield _joined(held, place)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch cut to the size."""
+    cuts = max(-(-batch.nbytes // BATCH_BYTES), -(-len(batch) // BATCH_ROWS), 1)
+    rows = max(1, -(-len(batch) // cuts))
+    for at in range(0, len(batch), rows):
+        yield batch.slice(at, rows)
+
+
+def _joined(held: list[pa.RecordBatch], place: str) -> pa.RecordBatch:
+    try:
+        return held[0] if len(held) == 1 else pa.concat_batches(held)
+    except pa.ArrowInvalid as error:
+        raise EncodeError(f"batches of unlike columns ({error})", place=place) from error
+
+
+def _conforming(
+    layout: KeyedLayout, batches: Iterable[pa.RecordBatch], place: str
+) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for batch in batches_of(batches, place):
+        made = _conform(layout, batch, place)
+        _check_nulls(layout, made, place, first)
+        first += len(batch)
+        yield _without_empty_lists(layout, made)
+
+
+def _conform(layout: KeyedLayout, batch: pa.RecordBatch, place: str) -> pa.RecordBatch:
+    """The batch with the columns of the layout; key groups that were not given are null."""
+    schema = layout.schema
+    given = batch.schema.names
+    optional = {KEY_GROUP, RAW_KEY, RAW_VALUE}
+    if isinstance(layout.namespace, SingletonSerializer) or layout.opaque_key:
+        optional.add("namespace")
+    unknown = [name for name in given if name not in schema.names]
+    missing = [name for name in schema.names if name not in given and name not in optional]
+    if unknown or missing or len(set(given)) != len(given):
+        wanted = ", ".join(name for name in schema.names if name not in optional)
+        problem = f"no column {missing[0]!r}" if missing else f"columns {', '.join(given)}"
+        raise EncodeError(problem, place=place, remedy=f"it is to have {wanted}")
+    columns = []
+    for one in schema:
+        where = f"{place}, column {one.name!r}"
+        if one.name not in given:
+            columns.append(pa.nulls(len(batch), one.type))
+        elif one.name in TIMES and pa.types.is_integer(one.type):
+            columns.append(to_millis(batch.column(one.name), where))
+        else:
+            columns.append(conform(batch.column(one.name), one.type, where))
+    fields = [one.with_nullable(True) for one in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _check_nulls(layout: KeyedLayout, batch: pa.RecordBatch, place: str, first: int) -> None:
+    """Refuse nulls where Flink has none; exact bytes beside a null say what it stands for."""
+    names = batch.schema.names
+    _refuse_nulls(batch, "key", RAW_KEY, place, first)
+    if not isinstance(layout.namespace, SingletonSerializer) and not layout.opaque_key:
+        _refuse_nulls(batch, "namespace", RAW_KEY, place, first)
+    for name in NEVER_NULL:
+        if name in names:
+            _refuse_nulls(batch, name, RAW_VALUE if name == "ttl" else "", place, first)
+    if layout.kind in (StateKind.MAP, StateKind.TIMERS):
+        return
+    _refuse_nulls(batch, "value", RAW_VALUE, place, first)
+    if layout.kind is not StateKind.LIST:
+        return
+    for name in ("value", "ttl"):
+        column = batch.column(name) if name in names else None
+        if column is None or not pa.types.is_list(column.type):
+            continue
+        held = column if RAW_VALUE not in names else column.filter(batch[RAW_VALUE].is_null())
+        if held.flatten().null_count:
+            raise EncodeError(
+                f"a null element of {name!r}", place=place, remedy="Flink's lists have none"
+            )
+
+
+def _refuse_nulls(batch: pa.RecordBatch, name: str, raw: str, place: str, first: int) -> None:
+    column = batch.column(name)
+    if not column.null_count:
+        return
+    null = column.is_null()
+    if raw in batch.schema.names:
+        null = pc.and_(null, batch.column(raw).is_null())
+    row = pc.index(null, value=True).as_py()
+    if row >= 0:
+        raise EncodeError(
+            f"row {first + row} has no {name}",
+            place=place,
+            remedy="leave such rows out: in Flink a key without a value has no entry",
+        )
+
+
+def _without_empty_lists(layout: KeyedLayout, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A list without elements is no entry."""
+    if layout.kind is not StateKind.LIST or not pa.types.is_list(batch["value"].type):
+        return batch
+    empty = pc.and_(pc.equal(pc.list_value_length(batch["value"]), 0), batch[RAW_VALUE].is_null())
+    return batch.filter(pc.invert(pc.fill_null(empty, False)))
+
+
+def _sorted(rows: StateRows, max_parallelism: int) -> StateRows:
+    """The rows with their key groups, in their order."""
+    groups = _key_groups(rows, max_parallelism)
+    order = np.argsort(groups, kind="stable")
+    batch = rows.batch.take(pa.array(order))
+    columns = [*batch.columns]
+    columns[batch.schema.names.index(KEY_GROUP)] = pa.array(groups[order])
+    made = pa.RecordBatch.from_arrays(columns, schema=rows.layout.schema)
+    return StateRows(rows.state, rows.name, rows.layout, made)
+
+
+def _key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.int32]:
+    """Each row's key group: its key's hash says it, or else its column."""
+    given = rows.batch.column(KEY_GROUP)
+    place = f"state {rows.name!r}"
+    try:
+        groups = assign_key_groups(rows, max_parallelism)
+    except KeyGroupError as error:
+        if given.null_count:
+            raise KeyGroupError(
+                error.problem,
+                place=error.place,
+                remedy="give a column `key_group`, or choose a key whose Java hash is known",
+            ) from error
+        groups = np.asarray(given)
+        if len(groups) and not 0 <= groups.min() <= groups.max() < max_parallelism:
+            raise KeyGroupError(
+                f"key groups {groups.min()} to {groups.max()}",
+                place=place,
+                remedy=f"they are to be below the max parallelism, {max_parallelism}",
+            ) from None
+        return groups
+    wrong = pc.index(pc.not_equal(given, pa.array(groups)), value=True).as_py()
+    if wrong >= 0:
+        key = rows.batch.column("key")[wrong].as_py()
+        raise KeyGroupError(
+            f"key {key!r} in key group {given[wrong]}, and its hash says {groups[wrong]}",
+            place=place,
+            remedy="leave the column out: key groups are computed",
+        )
+    return groups

@@ -1,0 +1,371 @@
+"""A savepoint of nothing but rows: the first state of a job, with no snapshot before it.
+
+::
+
+    write_snapshot("sp-0", [
+        NewOperator("counter", "String", (
+            NewKeyedState("count", table, value="Long"),       # columns key, value
+        ), parallelism=2, max_parallelism=128),
+    ])
+
+Every row is hashed to its key group as Flink would, sorted there through spill files beside the
+savepoint, and written in the unified format; `_metadata` comes last, so a crash leaves no
+savepoint. What is held in memory is some batches and one key group.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from state_core.errors import EncodeError, StateError, UnsupportedFormatError
+from state_core.files.filesystem import Directory
+from state_core.files.wire import DataOutput
+from state_core.formats.layout.keyed_states import parse_keyed_state
+from state_core.formats.layout.meta_info import (
+    KeyedHeader,
+    SerializerEntry,
+    StateMetaInfo,
+    parse_keyed_header,
+    serializer_entry,
+    write_keyed_header,
+    write_state_meta_info,
+)
+from state_core.formats.metadata.checkpoint_metadata import (
+    FIRST_WITH_COORDINATOR,
+    METADATA_VERSIONS,
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+    write_metadata,
+)
+from state_core.formats.operator_state.operator_file import CURRENT_VERSION, UNCOMPRESSED_VERSION
+from state_core.formats.writing.new_operator_states import write_new_operator_states
+from state_core.formats.writing.new_rows import SpillTask, batches_of, spill_batches
+from state_core.formats.writing.new_states import NewKeyedState, NewOperator, snapshot_of
+from state_core.formats.writing.spills import END, GROUP, START, Spill, find_twin, gathered_groups
+from state_core.formats.writing.writer import (
+    KeyedPart,
+    SavepointDirectory,
+    keyed_handle,
+    write_keyed_part,
+)
+from state_core.model.handles import KeyGroupRange
+from state_core.model.key_groups import (
+    check_parallelism,
+    default_max_parallelism,
+    key_group_ranges,
+)
+from state_core.model.operator_ids import operator_id_of_uid
+from state_core.model.snapshot import Entries
+from state_core.serializers.composite.namespaces import SingletonSerializer
+
+__all__ = [
+    "GatherTask",
+    "Runner",
+    "WrittenSnapshot",
+    "WrittenState",
+    "gather_part",
+    "write_snapshot",
+]
+
+PART_BYTES = 128 << 20
+FIRST_CHECKPOINT = 1
+DEFAULT_METADATA_VERSION = 3
+COMPRESSIONS = ("none", "snappy")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Runner(Protocol):
+    """What runs tasks: here, or elsewhere."""
+
+    def __call__(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], /
+    ) -> Iterable[Result]:
+        """The function of every task, in order."""
+
+
+@dataclass(frozen=True)
+class WrittenState:
+    """One state of what was written; entries of a list state are elements if it is no keyed one."""
+
+    operator: str
+    state: str
+    kind: str
+    entries: int
+
+
+@dataclass(frozen=True)
+class WrittenSnapshot:
+    """What was written.
+
+    Attributes:
+        path: The savepoint.
+        metadata_version: Of its `_metadata`.
+        files: State files in it.
+        size: Their bytes.
+        states: Its states.
+    """
+
+    path: str
+    metadata_version: int
+    files: int
+    size: int
+    states: tuple[WrittenState, ...]
+
+
+def write_snapshot(
+    to: str | os.PathLike[str],
+    operators: Sequence[NewOperator],
+    *,
+    compression: str = "none",
+    metadata_version: int = DEFAULT_METADATA_VERSION,
+    operator_state_version: int = CURRENT_VERSION,
+    checkpoint_id: int = FIRST_CHECKPOINT,
+    run: Runner = map,
+) -> WrittenSnapshot:
+    """Write rows as a canonical savepoint that Flink restores.
+
+    Args:
+        to: A directory that is not there yet.
+        operators: The operators with their states and rows. Iterables of rows are used up.
+        compression: `snappy` or `none`.
+        metadata_version: 3 restores in every Flink since 1.11, 4 since 1.16, 5 since 2.0, 6 since
+            2.1; uids and names of operators are in 5 and 6.
+        operator_state_version: 6, or 5 for Flink before 1.18.
+        checkpoint_id: As the job would count it.
+        run: Runs the tasks that put key groups together; by default one after the other.
+
+    Raises:
+        EncodeError: A type that is not known, a column that does not fit its state, a value that
+            can't be written, a null, or a key that is there twice.
+        KeyGroupError: The parallelism is out of range, or the hash of keys can't be derived.
+        SnapshotError: The target can't be written.
+    """
+    _check(operators, compression, metadata_version, operator_state_version)
+    target = SavepointDirectory(to)
+    compressed = compression == "snappy"
+    work = _Writing(target, compressed=compressed, version=operator_state_version, run=run)
+    try:
+        states = [work.operator(one) for one in operators]
+        metadata = CheckpointMetadata(metadata_version, checkpoint_id, states)
+        path = target.commit(metadata)
+    except BaseException:
+        target.abandon()
+        raise
+    return WrittenSnapshot(path, metadata_version, work.files, work.size, tuple(work.written))
+
+
+def _check(
+    operators: Sequence[NewOperator], compression: str, version: int, operator_version: int
+) -> None:
+    """Refuse what can be refused before anything is written."""
+    if compression not in COMPRESSIONS:
+        raise EncodeError(
+            f"compression {compression!r}", remedy=f"one of {', '.join(COMPRESSIONS)}"
+        )
+    if version not in METADATA_VERSIONS or version < FIRST_WITH_COORDINATOR:
+        write_metadata(CheckpointMetadata(version, FIRST_CHECKPOINT, []))  # says why
+    if operator_version not in (UNCOMPRESSED_VERSION, CURRENT_VERSION):
+        raise UnsupportedFormatError(
+            f"operator state of version {operator_version} can't be written",
+            remedy="choose 6, or 5 for Flink before 1.18",
+        )
+    uids = [one.uid for one in operators]
+    if "" in uids or len(set(uids)) < len(uids) or not uids:
+        twice = next((uid for uid in uids if uids.count(uid) > 1), "")
+        raise EncodeError(
+            f"operator uid {twice!r} twice"
+            if twice
+            else "an operator without a uid, or none at all",
+            remedy="give each operator the uid that the job sets",
+        )
+    for one in operators:
+        if not one.states and not one.operator_states:
+            raise EncodeError("an operator without state", place=f"operator {one.uid}")
+        names = [state.name for state in one.states]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise EncodeError(
+                "there are two states of that name", place=f"operator {one.uid}, state {twice!r}"
+            )
+
+
+class _Writing:
+    def __init__(
+        self, target: SavepointDirectory, *, compressed: bool, version: int, run: Runner
+    ) -> None:
+        self.target = target
+        self.directory = target.directory
+        self.compressed = compressed
+        self.version = version
+        self.run = run
+        self.files = 0
+        self.size = 0
+        self.written: list[WrittenState] = []
+
+    def operator(self, operator: NewOperator) -> OperatorState:
+        """Write one operator's files."""
+        try:
+            return self._operator(operator)
+        except StateError as error:
+            place = f"operator {operator.uid}"
+            raise (error if error.place.startswith(place) else error.within(place)) from error
+
+    def _operator(self, operator: NewOperator) -> OperatorState:
+        parallelism = operator.parallelism
+        most = operator.max_parallelism or default_max_parallelism(parallelism)
+        check_parallelism(most, parallelism)
+        subtasks = {index: SubtaskState() for index in range(parallelism)}
+        handles, counts = write_new_operator_states(
+            self.directory,
+            operator,
+            compressed=self.compressed and self.version == CURRENT_VERSION,
+            version=self.version,
+        )
+        for index, handle in enumerate(handles):
+            subtasks[index].managed_operator = handle
+            self.size += handle.stream.size if handle.stream is not None else 0
+        if operator.states:
+            ranges = key_group_ranges(most, parallelism)
+            parts = self._keyed(operator, most, ranges)
+            for index, (part, key_groups) in enumerate(zip(parts, ranges, strict=True)):
+                subtasks[index].managed_keyed = keyed_handle(part, key_groups)
+                self.size += part.size
+            self.files += len(parts)
+        self.files += len(handles)
+        self.written += [
+            WrittenState(operator.uid, one.name, one.mode, counts[one.name])
+            for one in operator.operator_states
+        ]
+        uid = operator.uid
+        return OperatorState(
+            operator_id_of_uid(uid), parallelism, most, operator.name or uid, uid, None, subtasks
+        )
+
+    def _keyed(
+        self, operator: NewOperator, most: int, ranges: Sequence[KeyGroupRange]
+    ) -> list[KeyedPart]:
+        """Write the operator's keyed state: a file a subtask."""
+        key = serializer_entry(snapshot_of(operator.key, "key"))
+        infos = tuple(one.meta_info(key.snapshot) for one in operator.states)
+        encoded = DataOutput()
+        write_keyed_header(KeyedHeader(self.compressed, key, infos), encoded)
+        header = encoded.to_bytes()
+        spills: list[Spill] = []
+        for index, (state, info) in enumerate(zip(operator.states, infos, strict=True)):
+            task = self._spill_task(operator.uid, index, info, key, most)
+            found = _spilled(state, task)
+            spills += found
+            entries = sum(one.entries for one in found)
+            self.written.append(WrittenState(operator.uid, state.name, state.kind, entries))
+        tasks, owners = [], []
+        for subtask, key_groups in enumerate(ranges):
+            for index, one in enumerate(_cut(spills, key_groups)):
+                mine = tuple(cut for spill in spills if len((cut := spill.within(one)).runs))
+                tasks.append(
+                    GatherTask(
+                        self.directory.location, operator.uid, header, index == 0, mine,
+                        self.compressed,
+                    )
+                )  # fmt: skip
+                owners.append(subtask)
+        grouped: list[list[KeyedPart]] = [[] for _ in ranges]
+        for part, owner in zip(self.run(gather_part, tasks), owners, strict=True):
+            grouped[owner].append(part)
+        for spill in spills:
+            self.directory.delete(spill.name)
+        return [self.target.join(group) for group in grouped]
+
+    def _spill_task(
+        self, uid: str, index: int, info: StateMetaInfo, key: SerializerEntry, most: int
+    ) -> SpillTask:
+        encoded = DataOutput()
+        write_state_meta_info(info, encoded)
+        directory = self.directory.location
+        return SpillTask(directory, uid, info.name, index, encoded.to_bytes(), key.encoded, most)
+
+
+def _spilled(state: NewKeyedState, task: SpillTask) -> list[Spill]:
+    if hasattr(state.rows, "spill"):
+        return list(state.rows.spill(task))
+    return [spill_batches(task, batches_of(state.rows, f"state {state.name!r}"))]
+
+
+def _cut(spills: Sequence[Spill], key_groups: KeyGroupRange) -> list[KeyGroupRange]:
+    """Key groups cut to what one task writes."""
+    sizes = dict.fromkeys(range(key_groups.first, key_groups.last + 1), 0)
+    for spill in spills:
+        runs = spill.within(key_groups).runs
+        for group, size in zip(
+            runs[:, GROUP].tolist(), (runs[:, END] - runs[:, START]).tolist(), strict=True
+        ):
+            sizes[group] += size
+    cuts, first, held = [], key_groups.first, 0
+    for group, size in sizes.items():
+        if held and held + size > PART_BYTES:
+            cuts.append(KeyGroupRange(first, group - 1))
+            first, held = group, 0
+        held += size
+    return [*cuts, KeyGroupRange(first, key_groups.last)]
+
+
+@dataclass(frozen=True)
+class GatherTask:
+    """Key groups that are put together from spills: it travels.
+
+    Attributes:
+        directory: Where the spills are, and the part is to be.
+        operator: The operator's uid, for messages.
+        header: The head of the file.
+        first: Whether the part begins with it.
+        spills: The spills, cut to the key groups.
+        compressed: Whether key groups are compressed.
+    """
+
+    directory: str
+    operator: str
+    header: bytes
+    first: bool
+    spills: tuple[Spill, ...]
+    compressed: bool
+
+
+def gather_part(task: GatherTask) -> KeyedPart:
+    """Write one part.
+
+    Raises:
+        EncodeError: A key is there twice.
+    """
+    directory = Directory(task.directory)
+    header = parse_keyed_header(task.header)
+
+    def check(entries: Entries) -> None:
+        twin = find_twin(entries)
+        if twin >= 0:
+            raise _twice(header, task.operator, entries, twin)
+
+    groups = gathered_groups(directory, task.spills, check)
+    return write_keyed_part(
+        directory, header if task.first else None, groups, compressed=task.compressed
+    )
+
+
+def _twice(header: KeyedHeader, operator: str, entries: Entries, row: int) -> EncodeError:
+    info = header.states[int(entries.state_of[row])]
+    encoded = DataOutput()
+    write_state_meta_info(info, encoded)
+    _, layout = parse_keyed_state(encoded.to_bytes(), header.key_serializer.encoded, plain=True)
+    (found,) = layout.decode(entries.take(slice(row, row + 1))).to_pylist()
+    single = isinstance(layout.namespace, SingletonSerializer)
+    columns = ("key", *(() if single else ("namespace",)), "user_key", "timestamp")
+    names = [name for name in columns if found.get(name) is not None]
+    shown = ", ".join(f"{name.replace('_', ' ')} {found[name]!r}" for name in names)
+    return EncodeError(
+        f"{shown or 'a key'} is there more than once",
+        place=f"operator {operator}, state {info.name!r}",
+        remedy="keep one row of each",
+    )

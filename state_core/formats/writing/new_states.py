@@ -1,0 +1,244 @@
+"""States that no job has written yet: what a user says of them, and their meta infos.
+
+Types are text or mappings in the language of `state_core.serializers.type_spec`, or snapshots of
+serializers. What a backend puts around a type (a list, a map, time to live, a timer) is put there
+here, as Flink's backends do.
+
+Source: `StateDescriptor`, `RegisteredKeyValueStateBackendMetaInfo`, `TtlStateFactory`,
+`InternalTimeServiceManagerImpl`, `RegisteredOperatorStateBackendMetaInfo`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError, StateError
+from state_core.formats.layout.meta_info import (
+    DISTRIBUTION_MODE,
+    KEY_SERIALIZER,
+    KEYED_STATE_TYPE,
+    NAMESPACE_SERIALIZER,
+    VALUE_SERIALIZER,
+    BackendStateType,
+    StateMetaInfo,
+    serializer_entry,
+)
+from state_core.model.handles import DistributionMode
+from state_core.model.snapshot import TIMER_PREFIX, StateKind
+from state_core.serializers.composite.collections import (
+    ListSerializerSnapshot,
+    MapSerializerSnapshot,
+)
+from state_core.serializers.composite.wrappers import TimerSerializerSnapshot, TtlSerializerSnapshot
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.type_spec import TypeSpec, parse_type
+
+if TYPE_CHECKING:
+    from state_core.formats.writing.new_rows import SpilledElsewhere
+
+__all__ = ["NewKeyedState", "NewOperator", "NewOperatorState", "Rows", "TypeOf", "snapshot_of"]
+
+TypeOf: TypeAlias = "TypeSpec | TypeSerializerSnapshot"
+Rows: TypeAlias = (
+    "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | SpilledElsewhere"
+)
+
+USER_TIMERS = "user-timers"
+_TIMERS = re.compile(re.escape(TIMER_PREFIX) + r"(event|processing)_.+", re.DOTALL)
+MODES = {
+    "split": DistributionMode.SPLIT_DISTRIBUTE,
+    "union": DistributionMode.UNION,
+    "broadcast": DistributionMode.BROADCAST,
+}
+
+
+@dataclass(frozen=True)
+class NewKeyedState:
+    """A keyed state and its rows.
+
+    Attributes:
+        name: As the job's descriptor has it; timers are best made by `timers`.
+        rows: Columns `key`, and `namespace` (where there is one), `user_key` (of a map: a row is
+            an entry), `timestamp` (of timers, in milliseconds), `value`, and `ttl` (the time of
+            last access, in milliseconds). A key group is computed from the key's hash; a column
+            `key_group` is needed only where that hash can't be derived, and checked elsewhere.
+        kind: `value`, `list`, `map`, `reducing`, `aggregating` or `timers`.
+        value: The value's type: of a list's elements, a map's values, an accumulator.
+        user_key: The type of a map's keys.
+        namespace: Its type.
+        with_ttl: Whether the job's descriptor has time to live enabled.
+    """
+
+    name: str
+    rows: Rows
+    kind: str = "value"
+    value: TypeOf = ""
+    user_key: TypeOf = ""
+    namespace: TypeOf = "VoidNamespace"
+    with_ttl: bool = False
+
+    @classmethod
+    def timers(
+        cls,
+        domain: str,
+        rows: Rows,
+        *,
+        namespace: TypeOf = "VoidNamespace",
+        service: str = USER_TIMERS,
+    ) -> NewKeyedState:
+        """The timers of one service.
+
+        Args:
+            domain: `event` or `processing`.
+            rows: Columns `key`, `timestamp`, and `namespace` where there is one.
+            namespace: Its type.
+            service: `user-timers` is that of process functions, `window-timers` of windows.
+        """
+        return cls(f"{TIMER_PREFIX}{domain}_{service}", rows, kind="timers", namespace=namespace)
+
+    def meta_info(self, key: TypeSerializerSnapshot) -> StateMetaInfo:
+        """What a file says of it.
+
+        Args:
+            key: The operator's key.
+
+        Raises:
+            EncodeError: Something is missing, or does not belong to its kind.
+        """
+        place = f"state {self.name!r}"
+        kinds = {one.value: one for one in StateKind}
+        kind = kinds.get(self.kind)
+        if kind is None:
+            raise EncodeError(
+                f"{self.kind!r} is no kind of state",
+                place=place,
+                remedy=f"one of {', '.join(kinds)}",
+            )
+        if (kind is StateKind.TIMERS) != bool(_TIMERS.fullmatch(self.name)) or not self.name:
+            raise EncodeError(
+                f"{self.name!r} can't be the name of {kind.value} state",
+                place=place,
+                remedy="timers, and only they, are called _timer_state/event_<service> or"
+                " _timer_state/processing_<service>",
+            )
+        namespace = snapshot_of(self.namespace, f"{place}, namespace")
+        if kind is StateKind.TIMERS:
+            self._refuse(place, value=self.value, user_key=self.user_key, with_ttl=self.with_ttl)
+            timer = _composite(TimerSerializerSnapshot(), key, namespace)
+            entries = {VALUE_SERIALIZER: serializer_entry(timer)}
+            return StateMetaInfo(self.name, BackendStateType.PRIORITY_QUEUE, {}, entries)
+        value = snapshot_of(self.value, f"{place}, value")
+        if self.with_ttl:
+            value = _composite(TtlSerializerSnapshot(), parse_type("Long"), value)
+        if kind is StateKind.MAP:
+            user_key = snapshot_of(self.user_key, f"{place}, user key")
+            value = _composite(MapSerializerSnapshot(), user_key, value)
+        else:
+            self._refuse(place, user_key=self.user_key)
+        if kind is StateKind.LIST:
+            value = _composite(ListSerializerSnapshot(), value)
+        return StateMetaInfo(
+            self.name,
+            BackendStateType.KEY_VALUE,
+            {KEYED_STATE_TYPE: kind.name},
+            {
+                VALUE_SERIALIZER: serializer_entry(value),
+                NAMESPACE_SERIALIZER: serializer_entry(namespace),
+            },
+        )
+
+    def _refuse(self, place: str, **given: object) -> None:
+        for what, one in given.items():
+            if one:
+                raise EncodeError(f"{self.kind} state has no `{what}`", place=place)
+
+
+@dataclass(frozen=True)
+class NewOperatorState:
+    """An operator (non-keyed) state and its rows, all of which are held in memory.
+
+    Attributes:
+        name: As the job's descriptor has it.
+        rows: Column `value`, and `key` of a broadcast state. A list state may have `subtask` and
+            `position`; without, a split list is dealt out evenly in the order of its rows, and a
+            union list is written once.
+        mode: `split`, `union` or `broadcast`.
+        value: The type of its elements, or of a broadcast state's values.
+        key: The type of a broadcast state's keys.
+    """
+
+    name: str
+    rows: Rows
+    mode: str
+    value: TypeOf
+    key: TypeOf = ""
+
+    def meta_info(self) -> StateMetaInfo:
+        """What a file says of it.
+
+        Raises:
+            EncodeError: Something is missing, or does not belong to its mode.
+        """
+        place = f"operator state {self.name!r}"
+        mode = MODES.get(self.mode)
+        if mode is None or not self.name:
+            problem = f"{self.mode!r} is no mode" if self.name else "a state without a name"
+            raise EncodeError(problem, place=place, remedy=f"one of {', '.join(MODES)}")
+        entries = {VALUE_SERIALIZER: serializer_entry(snapshot_of(self.value, f"{place}, value"))}
+        kind = BackendStateType.OPERATOR
+        if mode is DistributionMode.BROADCAST:
+            kind = BackendStateType.BROADCAST
+            entries[KEY_SERIALIZER] = serializer_entry(snapshot_of(self.key, f"{place}, key"))
+        elif self.key:
+            raise EncodeError(f"a {self.mode} list has no `key`", place=place)
+        return StateMetaInfo(self.name, kind, {DISTRIBUTION_MODE: mode.name}, entries)
+
+
+@dataclass(frozen=True)
+class NewOperator:
+    """An operator and its states.
+
+    Attributes:
+        uid: As the job sets it; the operator's id is its hash.
+        key: The type of the key that its keyed states share.
+        states: Its keyed states.
+        operator_states: Its other states.
+        parallelism: The number of subtasks.
+        max_parallelism: The number of key groups; by default what Flink takes for the parallelism.
+        name: Kept by `_metadata` 5 and 6.
+    """
+
+    uid: str
+    key: TypeOf = ""
+    states: tuple[NewKeyedState, ...] = ()
+    operator_states: tuple[NewOperatorState, ...] = ()
+    parallelism: int = 1
+    max_parallelism: int | None = None
+    name: str = ""
+
+
+def snapshot_of(one: TypeOf, place: str) -> TypeSerializerSnapshot:
+    """The snapshot of a type that was written down, or that is one already.
+
+    Raises:
+        EncodeError: It can't be understood.
+    """
+    if isinstance(one, TypeSerializerSnapshot):
+        return one
+    try:
+        return parse_type(one)
+    except StateError as error:
+        raise error.within(place) from error
+
+
+def _composite(
+    made: CompositeTypeSerializerSnapshot, *nested: TypeSerializerSnapshot
+) -> CompositeTypeSerializerSnapshot:
+    made.nested = nested
+    return made

@@ -1,0 +1,78 @@
+"""New key groups for keys: what a change of the max parallelism needs and Flink itself can't do.
+
+A key's group follows from its Java hash code. Before any key is moved, the hash is proven: every
+key must be in the group that its hash gives under the old max parallelism.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.errors import KeyGroupError, StateError
+from state_core.files.wire import DataInput
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.key_groups import key_groups_of_hashes
+from state_core.serializers.framework.columns import fixed_values, present_rows
+
+__all__ = ["assign_key_groups", "check_key_groups", "rehash_rows"]
+
+
+def assign_key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.int32]:
+    """The key group of every row's key.
+
+    Raises:
+        KeyGroupError: The hash of the key's type can't be derived.
+    """
+    key = rows.layout.key
+    if rows.layout.opaque_key:
+        raise KeyGroupError(
+            f"keys of type {key.name}, whose hash is not known",
+            place=f"state {rows.name!r}",
+            remedy="keep the max parallelism, so that every key stays in its key group",
+        )
+    try:
+        codes = np.array(key.hash_codes(rows.batch.column("key")), np.int32)
+    except StateError as error:
+        raise error.within(f"state {rows.name!r}") from error
+    raw = rows.batch.column("raw_key")
+    held = np.ones(len(raw), np.uint8) if raw.null_count == 0 else present_rows(raw)
+    for row in np.flatnonzero(held).tolist():
+        source = DataInput(raw[row].as_py(), f"state {rows.name!r}, raw key")
+        if rows.layout.kind.value == "timers":
+            source.read_long()
+        codes[row] = key.hash_code_at(source)
+    return key_groups_of_hashes(codes, max_parallelism)
+
+
+def check_key_groups(rows: StateRows, max_parallelism: int) -> None:
+    """Refuse a key that is not in the key group that its hash says.
+
+    Raises:
+        KeyGroupError: There is one: it was moved by hand, or its class hashes in its own way.
+    """
+    right = assign_key_groups(rows, max_parallelism)
+    groups = fixed_values(rows.batch.column("key_group"), np.int32)
+    wrong = np.flatnonzero(right != groups)
+    if wrong.size:
+        row = int(wrong[0])
+        key = rows.batch.column("key")[row].as_py()
+        raise KeyGroupError(
+            f"key {key!r} is in key group {groups[row]}, and its hash says {right[row]}"
+            f" ({len(wrong)} such keys)",
+            place=f"state {rows.name!r}",
+            remedy="a row must keep its key group; for a new key, compute it",
+        )
+
+
+def rehash_rows(rows: StateRows, max_parallelism: int) -> StateRows:
+    """The rows with new key groups, in their order."""
+    groups = assign_key_groups(rows, max_parallelism)
+    order = np.argsort(groups, kind="stable")
+    names = rows.batch.schema.names
+    columns = [rows.batch.column(name).take(pa.array(order)) for name in names]
+    columns[names.index("key_group")] = pa.array(groups[order])
+    return replace(rows, batch=pa.RecordBatch.from_arrays(columns, schema=rows.batch.schema))

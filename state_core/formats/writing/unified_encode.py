@@ -1,0 +1,174 @@
+"""Typed columns into the unified format: whole key groups at once, in place.
+
+Sizes are computed for all rows of all states, positions follow from them, and then every column
+of every state writes itself straight into the one buffer that goes to the file.
+
+Source: `org.apache.flink.runtime.state.FullSnapshotAsyncWriter`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.errors import EncodeError, StateError
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.row_writer import RowWriter
+from state_core.kernels.encode import write_entry_heads, write_values_heads
+from state_core.model.snapshot import Entries
+from state_core.serializers.framework.columns import I64Array, U8Array, fixed_values
+
+__all__ = ["EncodedGroup", "StateRows", "encode_key_groups", "encode_rows"]
+
+I32Array: TypeAlias = npt.NDArray[np.int32]
+
+STATE_ID_BYTES = 2
+END_OF_KEY_GROUP = b"\xff\xff"
+
+
+@dataclass(frozen=True)
+class StateRows:
+    """Rows of one state that are to be written.
+
+    Attributes:
+        state: Its id in the header.
+        name: Its name, for messages.
+        layout: How its entries are laid out.
+        batch: Its rows, in order of key group.
+    """
+
+    state: int
+    name: str
+    layout: KeyedLayout
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedGroup:
+    """One key group's bytes within the encoded buffer."""
+
+    group: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """A state's rows with their sizes, and the runs that they form, one a key group."""
+
+    rows: StateRows
+    groups: I32Array
+    keys: RowWriter
+    values: RowWriter
+    within: I64Array
+    run_start: npt.NDArray[np.intp]
+    run_group: I32Array
+    run_bytes: I64Array
+
+
+def encode_key_groups(states: list[StateRows], prefix: int) -> tuple[U8Array, list[EncodedGroup]]:
+    """Encode whole key groups, each with all its states.
+
+    Args:
+        states: Each state's rows; a state without rows may be left out.
+        prefix: Bytes of the key-group prefix.
+
+    Returns:
+        A buffer, and where in it each key group with data lies, in ascending order.
+
+    Raises:
+        EncodeError: A value that its serializer can't write.
+    """
+    sized = [_size(one, prefix) for one in states if len(one.batch)]
+    if not sized:
+        return np.empty(0, np.uint8), []
+    groups = np.concatenate([one.run_group for one in sized])
+    ids = np.concatenate([np.full(len(one.run_group), i) for i, one in enumerate(sized)])
+    order = np.lexsort((ids, groups))
+    run_bytes = np.concatenate([one.run_bytes for one in sized])[order] + STATE_ID_BYTES
+    groups, ids = groups[order], ids[order]
+    last_of_group = np.append(groups[1:] != groups[:-1], True)
+    behind = np.cumsum(run_bytes + len(END_OF_KEY_GROUP) * last_of_group)
+    starts = np.concatenate((np.zeros(1, np.int64), behind[:-1]))
+    out = np.empty(int(behind[-1]), np.uint8)
+    for index, one in enumerate(sized):
+        mine = starts[ids == index]
+        _write_big_endian16(out, mine, one.rows.state)
+        first = mine + STATE_ID_BYTES - one.within[one.run_start]
+        counts = np.diff(np.append(one.run_start, len(one.groups)))
+        last = np.zeros(len(one.groups), np.uint8)
+        last[one.run_start + counts - 1] = 1
+        _write_entries(one, out, np.repeat(first, counts) + one.within[:-1], last, prefix)
+    _write_big_endian16(out, behind[last_of_group] - len(END_OF_KEY_GROUP), 0xFFFF)
+    ends = behind[last_of_group].tolist()
+    return out, [
+        EncodedGroup(group, start, end)
+        for group, start, end in zip(
+            groups[last_of_group].tolist(), [0, *ends[:-1]], ends, strict=True
+        )
+    ]
+
+
+def encode_rows(rows: StateRows, prefix: int) -> Entries:
+    """Encode entries one behind the other, without state ids, flags or marks.
+
+    Each begins four bytes and the prefix before its key.
+    """
+    sized = _size(rows, prefix)
+    out = np.empty(int(sized.within[-1]), np.uint8)
+    no_flags = np.zeros(len(sized.groups), np.uint8)
+    starts = sized.within[:-1]
+    _write_entries(sized, out, starts.copy(), no_flags, prefix)
+    keys = starts + (4 + prefix)
+    behind = keys + sized.keys.sizes
+    return Entries(
+        out,
+        np.full(len(starts), rows.state, np.int16),
+        sized.groups.astype(np.int64),
+        keys,
+        behind,
+        behind + 4,
+        sized.within[1:],
+        lambda at: f"state {rows.name!r}, encoded byte {at}",
+    )
+
+
+def _size(rows: StateRows, prefix: int) -> _Sized:
+    batch = rows.batch
+    groups = fixed_values(batch.column("key_group"), np.int32)
+    try:
+        keys, values = rows.layout.key_writer(batch), rows.layout.value_writer(batch)
+    except StateError as error:
+        raise error.within(f"state {rows.name!r}") from error
+    sizes = keys.sizes + values.sizes + (8 + prefix)
+    if sizes.size and int(max(keys.sizes.max(), values.sizes.max())) >= (1 << 31):
+        raise EncodeError(
+            "a key or value of 2 GiB or more, which Flink's format can't say",
+            place=f"state {rows.name!r}",
+        )
+    within = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    changes = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+    run_start = np.concatenate((np.zeros(min(1, len(groups)), np.intp), changes))
+    run_group = groups[run_start]
+    if np.any(run_group[1:] < run_group[:-1]):
+        raise EncodeError("rows that are not in order of key group", place=f"state {rows.name!r}")
+    run_bytes = np.diff(np.append(within[run_start], within[-1]))
+    return _Sized(rows, groups, keys, values, within, run_start, run_group, run_bytes)
+
+
+def _write_entries(
+    one: _Sized, out: U8Array, position: I64Array, last: U8Array, prefix: int
+) -> None:
+    write_entry_heads(one.groups, one.keys.sizes, prefix, last, out, position)
+    one.keys.write(out, position)
+    write_values_heads(one.values.sizes, out, position)
+    one.values.write(out, position)
+
+
+def _write_big_endian16(out: U8Array, positions: I64Array, value: int) -> None:
+    out[positions] = value >> 8
+    out[positions + 1] = value & 0xFF

@@ -1,0 +1,180 @@
+"""Write a savepoint: keyed files in the unified format, and the `_metadata` that makes it one.
+
+A file is written as one or more parts, each of whole key groups, so that several tasks can write
+one subtask's file; parts are joined by appending. `_metadata` comes last and appears whole, so
+what a crash leaves behind is no savepoint. On a local disk everything is written beside the
+target and moved there at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import SnapshotError
+from state_core.files.compression import compress_snappy
+from state_core.files.filesystem import Directory
+from state_core.files.wire import DataOutput
+from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
+from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, write_metadata
+from state_core.formats.metadata.checkpoint_properties import (
+    canonical_savepoint_properties,
+    is_canonical_savepoint,
+)
+from state_core.formats.writing.unified_encode import StateRows, encode_key_groups
+from state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind, RelativeHandle
+
+__all__ = [
+    "KeyedPart",
+    "SavepointDirectory",
+    "encoded_groups",
+    "keyed_handle",
+    "write_keyed_part",
+]
+
+COPY_BYTES = 8 << 20
+Buffer: TypeAlias = "bytes | memoryview"
+
+
+@dataclass
+class KeyedPart:
+    """A file with some key groups, or with the head of a keyed file too.
+
+    Attributes:
+        name: Its name in the savepoint's directory.
+        size: Its bytes.
+        offsets: Where each key group that has data begins.
+    """
+
+    name: str
+    size: int = 0
+    offsets: dict[int, int] = field(default_factory=dict)
+
+
+def write_keyed_part(
+    directory: Directory,
+    header: KeyedHeader | None,
+    groups: Iterable[tuple[int, Buffer]],
+    *,
+    compressed: bool,
+) -> KeyedPart:
+    """Write one part.
+
+    Args:
+        directory: Where to.
+        header: The head of the file, if this is its first part.
+        groups: Key groups, ascending, each with its bytes in the unified format.
+        compressed: Whether each key group is compressed.
+    """
+    part = KeyedPart(str(uuid.uuid4()))
+    with directory.open_output(part.name) as file:
+        if header is not None:
+            head = DataOutput()
+            write_keyed_header(replace(header, compressed=compressed), head)
+            file.write(head.to_bytes())
+            part.size = len(head)
+        for group, data in groups:
+            written = compress_snappy(data) if compressed else data
+            part.offsets[group] = part.size
+            file.write(written)
+            part.size += len(written)
+    return part
+
+
+def encoded_groups(
+    chunks: Iterable[list[StateRows]], prefix: int
+) -> Iterator[tuple[int, memoryview]]:
+    """Rows of whole key groups, in ascending order, as `write_keyed_part` wants them.
+
+    Raises:
+        EncodeError: A value that its serializer can't write.
+    """
+    for states in chunks:
+        buffer, groups = encode_key_groups(states, prefix)
+        for one in groups:
+            yield one.group, buffer.data[one.start : one.end]
+
+
+def keyed_handle(part: KeyedPart, key_groups: KeyGroupRange) -> KeyGroupsHandle:
+    """The handle of a whole file that holds these key groups."""
+    groups = range(key_groups.first, key_groups.last + 1)
+    offsets = tuple(part.offsets.get(group, 0) for group in groups)
+    stream = RelativeHandle(part.name, part.size)
+    return KeyGroupsHandle(KeyGroupsKind.SAVEPOINT, key_groups.first, offsets, stream)
+
+
+class SavepointDirectory:
+    """A savepoint on its way to a directory that must not be there yet.
+
+    Args:
+        location: Where it is to be.
+
+    Raises:
+        SnapshotError: There is something already.
+    """
+
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        self.target = Directory(location)
+        if self.target.names():
+            raise SnapshotError(
+                "the directory is not empty",
+                place=self.target.full(),
+                remedy="choose another, or remove it: a savepoint is never written over",
+            )
+        self.directory = self.target
+        if self.target.local:
+            self.directory = Directory(f"{self.target.root}.{uuid.uuid4().hex[:8]}.part")
+        self.directory.create()
+
+    def join(self, parts: list[KeyedPart]) -> KeyedPart:
+        """Append parts to the first of them, and remove the others."""
+        first, *rest = parts
+        if not rest:
+            return first
+        joined = KeyedPart(first.name if self.directory.local else str(uuid.uuid4()))
+        for part in parts:
+            joined.offsets.update({g: at + joined.size for g, at in part.offsets.items()})
+            joined.size += part.size
+        if self.directory.local:
+            with open(self.directory.full(first.name), "ab") as file:
+                self._copy(rest, file)
+        else:
+            with self.directory.open_output(joined.name) as file:
+                self._copy(parts, file)
+        for part in rest if self.directory.local else parts:
+            self.directory.delete(part.name)
+        return joined
+
+    def _copy(self, parts: list[KeyedPart], file: BinaryIO | pa.NativeFile) -> None:
+        block = np.empty(COPY_BYTES, np.uint8)
+        for part in parts:
+            for at in range(0, part.size, COPY_BYTES):
+                piece = block[: min(COPY_BYTES, part.size - at)]
+                self.directory.read_into(part.name, at, piece)
+                file.write(piece.data)
+
+    def commit(self, metadata: CheckpointMetadata) -> str:
+        """Write `_metadata`, move everything to its place, and say where that is.
+
+        From version 4 on `_metadata` ends in the checkpoint's properties; what is written is a
+        canonical savepoint, whatever was read.
+        """
+        kept = is_canonical_savepoint(metadata.properties)
+        properties = metadata.properties if kept else canonical_savepoint_properties()
+        finished = replace(metadata, properties=properties)
+        self.directory.write("_metadata", write_metadata(finished))
+        if self.directory is not self.target:
+            if self.target.exists():
+                os.rmdir(self.target.root)
+            os.replace(self.directory.root, self.target.root)
+        return self.target.location
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        self.directory.delete_tree()

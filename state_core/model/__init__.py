@@ -1,0 +1,14 @@
+"""What a snapshot is, once it is read: plain values that no format and no engine knows.
+
+=================  ==================================================================
+`snapshot`         `Snapshot`, `Operator`, `KeyedState`: what users hold in their hands
+`operator_state`   the same for state without a key
+`handles`          where state lies: the handles of `_metadata`
+`key_groups`       hashes, key groups, and their ranges per subtask
+`operator_ids`     from a uid to an operator's id
+`redistribution`   which subtask gets what at another parallelism
+`measure`          counts, bytes and fingerprints of entries, by key group
+=================  ==================================================================
+
+A new kind of handle goes into `handles`, and its bytes into `formats/metadata/handle_codec`.
+"""

@@ -1,0 +1,89 @@
+"""Key groups: which one a key belongs to, and which subtask a key group belongs to.
+
+A key's group is `murmur(key.hashCode()) % max_parallelism`; a subtask owns a contiguous range of
+groups. Both are Flink's own formulas, so what is rewritten here lands where Flink looks for it.
+
+Source: `org.apache.flink.runtime.state.KeyGroupRangeAssignment`, `org.apache.flink.util.MathUtils`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from state_core.errors import KeyGroupError
+from state_core.kernels.hashing import assign_key_groups
+from state_core.model.handles import KeyGroupRange
+
+__all__ = [
+    "MAX_PARALLELISM_LIMIT",
+    "check_parallelism",
+    "default_max_parallelism",
+    "key_group_ranges",
+    "key_groups_of_hashes",
+    "prefix_bytes",
+    "subtask_of",
+]
+
+MAX_PARALLELISM_LIMIT = 1 << 15
+DEFAULT_LOWER_BOUND = 1 << 7
+
+
+def key_groups_of_hashes(
+    codes: npt.NDArray[np.int32], max_parallelism: int
+) -> npt.NDArray[np.int32]:
+    """The key group of each Java hash code (`computeKeyGroupForKeyHash`)."""
+    groups = np.empty(len(codes), np.int32)
+    assign_key_groups(codes, max_parallelism, groups)
+    return groups
+
+
+def subtask_of(key_group: int, max_parallelism: int, parallelism: int) -> int:
+    """The subtask that owns a key group (`computeOperatorIndexForKeyGroup`)."""
+    return key_group * parallelism // max_parallelism
+
+
+def key_group_ranges(max_parallelism: int, parallelism: int) -> list[KeyGroupRange]:
+    """Every subtask's key groups (`computeKeyGroupRangeForOperatorIndex`).
+
+    Raises:
+        KeyGroupError: The parallelism is not between 1 and the max parallelism.
+    """
+    check_parallelism(max_parallelism, parallelism)
+    return [
+        KeyGroupRange(
+            (subtask * max_parallelism + parallelism - 1) // parallelism,
+            ((subtask + 1) * max_parallelism - 1) // parallelism,
+        )
+        for subtask in range(parallelism)
+    ]
+
+
+def check_parallelism(max_parallelism: int, parallelism: int) -> None:
+    """Refuse what Flink would refuse.
+
+    Raises:
+        KeyGroupError: Out of `1 <= parallelism <= max parallelism <= 32768`.
+    """
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise KeyGroupError(
+            f"max parallelism {max_parallelism} is not between 1 and {MAX_PARALLELISM_LIMIT}",
+            remedy="choose one in that range",
+        )
+    if not 1 <= parallelism <= max_parallelism:
+        raise KeyGroupError(
+            f"parallelism {parallelism} is not between 1 and the max parallelism {max_parallelism}",
+            remedy="lower the parallelism, or raise the max parallelism too",
+        )
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """What Flink takes where a job sets none (`computeDefaultMaxParallelism`)."""
+    wanted = parallelism + parallelism // 2
+    power = 1 << (wanted - 1).bit_length() if wanted > 1 else 1
+    return min(max(power, DEFAULT_LOWER_BOUND), MAX_PARALLELISM_LIMIT)
+
+
+def prefix_bytes(max_parallelism: int) -> int:
+    """Bytes of the key-group prefix (`CompositeKeySerializationUtils`): 1 up to 128, else 2."""
+    return 1 if max_parallelism <= 128 else 2

@@ -1,0 +1,123 @@
+"""Counts, bytes and fingerprints of entries, by state and key group.
+
+A fingerprint is a sum of 128-bit hashes of entries, so it does not depend on their order: the heap
+backend writes its entries in hash-map order, which changes between two snapshots of the same state.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from state_core.kernels.hashing import fingerprint_entries
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
+
+__all__ = ["Measure", "measure_operator"]
+
+I64Array: TypeAlias = npt.NDArray[np.int64]
+
+
+class Measure:
+    """Sums over entries.
+
+    Args:
+        states: Names of states, by the ids that entries have.
+        key_groups: The key groups that are looked at.
+        fingerprints: Whether content is hashed too.
+    """
+
+    def __init__(
+        self, states: Sequence[str], key_groups: KeyGroupRange, *, fingerprints: bool = True
+    ) -> None:
+        self.states = list(states)
+        self.key_groups = key_groups
+        self.fingerprints = fingerprints
+        cells = len(states) * len(key_groups)
+        self._low, self._high = np.zeros(cells, np.uint64), np.zeros(cells, np.uint64)
+        self._counts, self._sizes = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
+
+    def add(self, entries: Entries) -> None:
+        """Take entries into account."""
+        groups = entries.group_of - self.key_groups.first
+        slot = entries.state_of.astype(np.int64) * len(self.key_groups) + groups
+        if self.fingerprints:
+            fingerprint_entries(
+                entries.data, entries.key_start, entries.key_end, entries.value_start,
+                entries.value_end, slot, self._low, self._high,
+            )  # fmt: skip
+        self._counts += np.bincount(slot, minlength=len(self._counts))
+        weights = entries.payload_bytes()
+        self._sizes += np.bincount(slot, weights, len(self._sizes)).astype(np.int64)
+
+    def _cells(self, name: str, within: KeyGroupRange) -> slice:
+        start = self.states.index(name) * len(self.key_groups) - self.key_groups.first
+        return slice(start + within.first, start + within.last + 1)
+
+    def counts(self, name: str) -> I64Array:
+        """A state's entries in each key group."""
+        return self._counts[self._cells(name, self.key_groups)]
+
+    def sizes(self, name: str) -> I64Array:
+        """The bytes of their keys and values."""
+        return self._sizes[self._cells(name, self.key_groups)]
+
+    def rows(self, names: Iterable[str], within: KeyGroupRange) -> int:
+        """How many entries some states have in some key groups."""
+        return sum(int(self._counts[self._cells(name, within)].sum()) for name in names)
+
+    def fingerprint(self, names: Iterable[str], within: KeyGroupRange) -> bytes:
+        """The content of some states in some key groups: equal bytes mean equal entries."""
+        digest = blake2b(digest_size=16)
+        for name in sorted(names):
+            cells = self._cells(name, within)
+            if self._counts[cells].any():
+                digest.update(name.encode())
+                for column in (self._counts, self._low, self._high):
+                    digest.update(np.ascontiguousarray(column[cells]).tobytes())
+        return digest.digest()
+
+
+def measure_operator(
+    operator: Operator, *, threads: int | None = None
+) -> dict[str, tuple[I64Array, I64Array]]:
+    """Entries and bytes of each state of an operator in each key group.
+
+    Walks all entries, a window at a time, and decodes none.
+
+    Args:
+        operator: The operator.
+        threads: How many; as many as there are cores by default.
+
+    Raises:
+        CorruptSnapshotError: The bytes are not entries.
+    """
+    groups = operator.max_parallelism
+    totals = {
+        state.name: (np.zeros(groups, np.int64), np.zeros(groups, np.int64))
+        for state in operator.keyed_states
+    }
+    jobs = [
+        (operator.keyed_files[one.file], one.key_groups)
+        for one in plan_slices(operator.keyed_files)
+    ]
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        for found in pool.map(lambda job: _measure_slice(*job), jobs):
+            inside = slice(found.key_groups.first, found.key_groups.last + 1)
+            for name in found.states:
+                totals[name][0][inside] += found.counts(name)
+                totals[name][1][inside] += found.sizes(name)
+    return totals
+
+
+def _measure_slice(file: KeyedFile, key_groups: KeyGroupRange) -> Measure:
+    measure = Measure([state.name for state in file.states], key_groups, fingerprints=False)
+    for entries in file.entries(key_groups):
+        measure.add(entries)
+    return measure

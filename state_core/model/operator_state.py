@@ -1,0 +1,96 @@
+"""Operator (non-keyed) state in the neutral model: lists that are split or united, and broadcasts.
+
+A list state belongs to subtasks, element by element. A broadcast state is one map of which every
+subtask keeps a copy: it is shown once, and `disagreeing` names the subtasks whose copy differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from state_core.model.handles import DistributionMode
+
+__all__ = ["NonKeyedPart", "NonKeyedState"]
+
+
+class NonKeyedPart(Protocol):
+    """What one subtask holds of one operator state, in whatever format."""
+
+    @property
+    def subtask(self) -> int:
+        """Its index."""
+
+    @property
+    def elements(self) -> int:
+        """The elements of a list; 1 for a broadcast state."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file that holds them, as stored."""
+
+    def decode(self) -> pa.RecordBatch:
+        """Its elements or entries as typed columns."""
+
+    def encoded(self) -> list[bytes]:
+        """Each element's bytes; a broadcast state is one."""
+
+    def contents(self) -> frozenset[tuple[bytes, bytes]]:
+        """The entries of a broadcast state as bytes, in no order."""
+
+
+@dataclass(frozen=True)
+class NonKeyedState:
+    """One registered operator state.
+
+    Attributes:
+        name: Its name.
+        mode: How it is redistributed when the job runs at another parallelism.
+        schema: The columns that it decodes to: `subtask, position, value` of a list, `key, value`
+            of a broadcast state, and the exact bytes of what a column can't hold.
+        value_type: Java types, as Java writes them: of elements, or of a broadcast's values.
+        key_type: The same, of a broadcast's keys; empty for lists.
+        meta_info: Its meta info, as Flink wrote it.
+        parts: Where it lies, by subtask.
+    """
+
+    name: str
+    mode: DistributionMode
+    schema: pa.Schema
+    value_type: str
+    key_type: str = ""
+    meta_info: bytes = field(default=b"", compare=False, repr=False)
+    parts: tuple[NonKeyedPart, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def broadcast(self) -> bool:
+        """Whether it is a broadcast state."""
+        return self.mode is DistributionMode.BROADCAST
+
+    @property
+    def elements(self) -> int:
+        """The elements of all subtasks; of a broadcast state, its copies."""
+        return sum(part.elements for part in self.parts)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The content, a subtask at a time; of a broadcast state, one copy.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not what the header says they are.
+        """
+        for part in self.parts[:1] if self.broadcast else self.parts:
+            yield part.decode()
+
+    def to_arrow(self) -> pa.Table:
+        """The content as one table."""
+        return pa.Table.from_batches(list(self.batches()), self.schema)
+
+    def disagreeing(self) -> list[int]:
+        """The subtasks whose copy of a broadcast state is not the first one's."""
+        if not self.broadcast or len(self.parts) < 2:
+            return []
+        first = self.parts[0].contents()
+        return [part.subtask for part in self.parts[1:] if part.contents() != first]

@@ -1,0 +1,290 @@
+"""Where state goes when a job runs at another parallelism: pure plans, no data.
+
+Keyed state moves by key group, each to the subtask whose range holds it. Operator state moves by
+element, in one of three modes:
+
+===================  ================================================================
+`SPLIT_DISTRIBUTE`   all subtasks' elements in one row, cut into contiguous parts; what does
+                     not divide goes one each to the first subtasks, and the next state (in
+                     the order of Java's hash maps) begins where this one ended
+`UNION`              every subtask gets everything
+`BROADCAST`          every subtask gets one copy: that of old subtask `i % copies`
+===================  ================================================================
+
+At an unchanged parallelism split and broadcast state stay where they are, unless some subtasks have
+no copy of a broadcast state: then it is dealt out, and who has one keeps it too.
+
+Source: `org.apache.flink.runtime.checkpoint.StateAssignmentOperation`,
+`RoundRobinOperatorStateRepartitioner`, `KeyGroupRangeAssignment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+
+from state_core.model.handles import DistributionMode
+from state_core.model.key_groups import key_group_ranges
+
+__all__ = [
+    "ElementSlice",
+    "OperatorPart",
+    "SubtaskPlan",
+    "plan_key_groups",
+    "plan_operator_state",
+    "skew_of",
+    "spread_evenly",
+]
+
+# of `java.util.HashMap`
+FIRST_BUCKETS, LOAD_FACTOR, LONG_CHAIN, TREE_BUCKETS = 16, 0.75, 8, 64
+
+
+@dataclass(frozen=True)
+class SubtaskPlan:
+    """What one subtask gets.
+
+    Attributes:
+        subtask: Its index.
+        first: Its first key group.
+        last: Its last key group; before the first if it gets none.
+        entries: In them.
+        state_bytes: In them.
+        moved_bytes: Of these, how many come from a subtask of another index.
+    """
+
+    subtask: int
+    first: int
+    last: int
+    entries: int
+    state_bytes: int
+    moved_bytes: int
+
+
+def plan_key_groups(
+    entries: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    parallelism: int,
+    before: int | None = None,
+) -> list[SubtaskPlan]:
+    """Plan how key groups are spread over subtasks.
+
+    Args:
+        entries: Entries of each key group; as many as the max parallelism.
+        sizes: Their bytes.
+        parallelism: The new one.
+        before: The parallelism that they come from, if they keep their numbers.
+
+    Raises:
+        KeyGroupError: The parallelism is out of range.
+    """
+    groups = len(entries)
+    came_from = np.full(groups, -1, np.int64)
+    if before is not None:
+        for subtask, one in enumerate(key_group_ranges(groups, before)):
+            came_from[one.first : one.last + 1] = subtask
+    plans = []
+    for subtask, one in enumerate(key_group_ranges(groups, parallelism)):
+        inside = slice(one.first, one.last + 1)
+        moved = sizes[inside][came_from[inside] != subtask].sum()
+        plans.append(
+            SubtaskPlan(
+                subtask,
+                one.first,
+                one.last,
+                int(entries[inside].sum()),
+                int(sizes[inside].sum()),
+                int(moved),
+            )
+        )
+    return plans
+
+
+def skew_of(sizes: npt.ArrayLike) -> float:
+    """The largest over the mean: 1 is even, n is all in one of n."""
+    values = np.asarray(sizes, np.float64)
+    mean = values.mean() if values.size else 0.0
+    return float(values.max() / mean) if mean else 1.0
+
+
+def spread_evenly(totals: npt.NDArray[np.int64], groups: int) -> npt.NDArray[np.int64]:
+    """What another number of key groups holds if keys hash evenly: an estimate."""
+    whole = int(totals.sum())
+    bounds = np.arange(groups + 1, dtype=np.int64) * whole // groups
+    return np.diff(bounds)
+
+
+@dataclass(frozen=True)
+class OperatorPart:
+    """What one old subtask holds of one named operator state."""
+
+    mode: DistributionMode
+    elements: int
+
+
+@dataclass(frozen=True)
+class ElementSlice:
+    """Elements `first` to `last` (excluded) of what an old subtask holds of a state."""
+
+    subtask: int
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+
+def plan_operator_state(
+    before: Sequence[Mapping[str, OperatorPart]], parallelism: int
+) -> list[dict[str, list[ElementSlice]]]:
+    """Plan where every element of every operator state goes.
+
+    Args:
+        before: Per old subtask, its states by name, in the order of its handle in `_metadata`.
+        parallelism: The new one.
+
+    Returns:
+        Per new subtask and state, slices of what old subtasks hold; in the old subtasks' order,
+        while Flink, which merges files in the order of a hash map, promises none between them.
+    """
+    names = list(dict.fromkeys(name for subtask in before for name in subtask))
+    parts = {
+        name: [(index, one[name]) for index, one in enumerate(before) if name in one]
+        for name in names
+    }
+    plan: list[dict[str, list[ElementSlice]]] = [{} for _ in range(parallelism)]
+    if parallelism == len(before):
+        for name, held in parts.items():
+            _keep(plan, name, held)
+        return plan
+    start = 0
+    for name in _split_order(before):
+        start = _split(plan, name, parts[name], start)
+    for name, held in parts.items():
+        mode = held[0][1].mode
+        if mode is DistributionMode.UNION:
+            _unite(plan, name, held)
+        elif mode is DistributionMode.BROADCAST:
+            _broadcast(plan, name, held)
+    return plan
+
+
+def _whole(held: tuple[int, OperatorPart]) -> ElementSlice:
+    return ElementSlice(held[0], 0, held[1].elements)
+
+
+def _keep(
+    plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
+) -> None:
+    """An unchanged parallelism: only union state, and broadcast state that some lack, moves."""
+    mode = held[0][1].mode
+    if mode is DistributionMode.UNION:
+        _unite(plan, name, held)
+        return
+    partly = mode is DistributionMode.BROADCAST and len(held) < len(plan)
+    if partly:
+        _broadcast(plan, name, held)
+    for one in held:
+        mine, given = _whole(one), plan[one[0]].get(name, [])
+        # who has a copy keeps it beside the one that it is given
+        others = [other for other in given if other.subtask != mine.subtask]
+        plan[one[0]][name] = sorted([mine, *others], key=lambda part: part.subtask)
+
+
+def _unite(
+    plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
+) -> None:
+    everything = [_whole(one) for one in held]  # one list for all: they may be thousands
+    for subtask in plan:
+        subtask[name] = everything
+
+
+def _broadcast(
+    plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
+) -> None:
+    for index, subtask in enumerate(plan):
+        subtask[name] = [_whole(held[index % len(held)])]
+
+
+def _split(
+    plan: list[dict[str, list[ElementSlice]]],
+    name: str,
+    held: list[tuple[int, OperatorPart]],
+    start: int,
+) -> int:
+    """Cut one state's elements into contiguous parts, and say where the next one starts."""
+    count = len(plan)
+    base, odd = divmod(sum(part.elements for _, part in held), count)
+    sources = [(index, part.elements) for index, part in held]
+    at = offset = 0
+    for step in range(count):
+        wanted = base + (step < odd)
+        taken: list[ElementSlice] = []
+        while wanted > 0:
+            subtask, elements = sources[at]
+            more = min(wanted, elements - offset)
+            if more:
+                taken.append(ElementSlice(subtask, offset, offset + more))
+            wanted -= more
+            offset += more
+            if offset == elements:
+                at, offset = at + 1, 0
+        plan[(step + start) % count][name] = taken
+    return (start + odd) % count
+
+
+def _split_order(before: Sequence[Mapping[str, OperatorPart]]) -> list[str]:
+    """Split states in the order in which Flink takes them: that of its hash maps.
+
+    A handle's names are put into one map, made for so many, and then, handle by handle, grouped in
+    another. Buckets of so many names that Java makes trees of them are not modelled: that takes
+    eight in one of 64 buckets.
+    """
+    grouped: list[str] = []
+    hashes: dict[str, int] = {}
+    buckets = FIRST_BUCKETS
+    for subtask in before:
+        hashes.update((name, _spread(name)) for name in subtask if name not in hashes)
+        for name in _handle_order(subtask, hashes):
+            if subtask[name].mode is not DistributionMode.SPLIT_DISTRIBUTE:
+                continue
+            # `computeIfAbsent` grows the table before it looks, and chains at the front
+            if len(grouped) > buckets * LOAD_FACTOR:
+                buckets *= 2
+            if name not in grouped:
+                buckets = _grown(buckets, name, grouped, hashes, LONG_CHAIN - 1)
+                grouped.insert(0, name)
+    return sorted(grouped, key=lambda name: hashes[name] & (buckets - 1))
+
+
+def _handle_order(names: Iterable[str], hashes: Mapping[str, int]) -> list[str]:
+    """Names in the order of the map that a handle puts them into."""
+    wanted = list(names)
+    room = max(1, ceil(len(wanted) / LOAD_FACTOR))
+    buckets = 1 << (room - 1).bit_length()
+    for index, name in enumerate(wanted):
+        buckets = _grown(buckets, name, wanted[:index], hashes, LONG_CHAIN)
+    return sorted(wanted, key=lambda name: hashes[name] & (buckets - 1))
+
+
+def _grown(
+    buckets: int, name: str, others: Sequence[str], hashes: Mapping[str, int], longest: int
+) -> int:
+    """The table's size after one more name: a long chain makes a small table grow."""
+    if len(others) < longest or buckets >= TREE_BUCKETS:
+        return buckets
+    mask = buckets - 1
+    chain = sum(hashes[other] & mask == hashes[name] & mask for other in others)
+    return buckets * 2 if chain >= longest else buckets
+
+
+def _spread(name: str) -> int:
+    """`HashMap.hash` of a string."""
+    code = 0
+    for unit in np.frombuffer(name.encode("utf-16-le", "surrogatepass"), np.uint16).tolist():
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return code ^ (code >> 16)

@@ -1,0 +1,365 @@
+"""The neutral model of a snapshot: operators, their keyed states, and entries of state.
+
+Formats fill it, everything else reads it; neither knows the other. A `KeyedState` gives its
+content as Arrow, whichever backend wrote it and in however many files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.errors import NotFoundError
+from state_core.model.handles import KeyGroupRange
+from state_core.model.operator_state import NonKeyedState
+
+__all__ = [
+    "Entries",
+    "KeyedFile",
+    "KeyedState",
+    "Operator",
+    "Snapshot",
+    "StateKind",
+    "StateSlice",
+    "plan_slices",
+]
+
+I64Array: TypeAlias = npt.NDArray[np.int64]
+
+SLICE_BYTES = 32 << 20
+TIMER_PREFIX = "_timer_state/"
+
+
+class StateKind(Enum):
+    """What a keyed state is to its user; timers are a kind of their own."""
+
+    VALUE = "value"
+    LIST = "list"
+    MAP = "map"
+    REDUCING = "reducing"
+    AGGREGATING = "aggregating"
+    TIMERS = "timers"
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Entries of one or more states; valid until its producer is asked for the next.
+
+    Attributes:
+        data: The buffer that positions point into.
+        state_of: Which state each entry belongs to, an index into its file's states.
+        group_of: Its key group.
+        key_start: Where its key begins, behind the key-group prefix.
+        key_end: Where its key ends.
+        value_start: Where its value begins.
+        value_end: Where its value ends.
+        place: Names a position of `data` for messages.
+    """
+
+    data: npt.NDArray[np.uint8]
+    state_of: npt.NDArray[np.int16]
+    group_of: I64Array
+    key_start: I64Array
+    key_end: I64Array
+    value_start: I64Array
+    value_end: I64Array
+    place: Callable[[int], str]
+
+    def __len__(self) -> int:
+        return len(self.state_of)
+
+    def of_state(self, state: int) -> Entries:
+        """The entries of one state, in their order."""
+        wanted = self.state_of == state
+        return self if wanted.all() else self.take(np.flatnonzero(wanted))
+
+    def take(self, rows: npt.NDArray[np.intp] | slice) -> Entries:
+        """Some of the entries."""
+        return Entries(
+            self.data,
+            self.state_of[rows],
+            self.group_of[rows],
+            self.key_start[rows],
+            self.key_end[rows],
+            self.value_start[rows],
+            self.value_end[rows],
+            self.place,
+        )
+
+    def payload_bytes(self) -> I64Array:
+        """Bytes of each entry's key (without its prefix) and value."""
+        total: I64Array = (self.key_end - self.key_start) + (self.value_end - self.value_start)
+        return total
+
+
+class KeyedFile(Protocol):
+    """One subtask's keyed state, in whatever format."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages."""
+
+    @property
+    def compressed(self) -> bool:
+        """Whether its entries are compressed."""
+
+    @property
+    def key_serializer(self) -> bytes:
+        """The snapshot of the key's serializer, as Flink wrote it."""
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """The key groups that its handle claims."""
+
+    @property
+    def states(self) -> Sequence[KeyedState]:
+        """Its states, by the ids that `Entries.state_of` uses."""
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Its key groups that have data, ascending, with their bytes as stored."""
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups, key group after key group."""
+
+    def decode(self, state: int, entries: Entries) -> pa.RecordBatch:
+        """Entries of one state as typed columns."""
+
+
+@dataclass(frozen=True)
+class StateSlice:
+    """A unit of work: some key groups of one file."""
+
+    file: int
+    key_groups: KeyGroupRange
+    size: int
+
+
+@dataclass(frozen=True)
+class KeyedState:
+    """One registered keyed state of one operator.
+
+    Attributes:
+        name: Its name, or for timers the name of their queue.
+        kind: What it is.
+        schema: The columns that it decodes to.
+        key_type: Java types, as Java writes them.
+        namespace_type: The same.
+        value_type: The same: of a list's elements, a map's values; empty for timers.
+        user_key_type: The same; empty for all but maps.
+        with_ttl: Whether each value carries the time of its last access.
+        meta_info: Its meta info, as Flink wrote it.
+        files: Where it lies: files, and its id in each.
+    """
+
+    name: str
+    kind: StateKind
+    schema: pa.Schema
+    key_type: str
+    namespace_type: str
+    value_type: str = ""
+    user_key_type: str = ""
+    with_ttl: bool = False
+    meta_info: bytes = field(default=b"", compare=False, repr=False)
+    files: tuple[tuple[KeyedFile, int], ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def timer_service(self) -> tuple[str, str]:
+        """For timers: their domain (`event` or `processing`) and the service's name."""
+        domain, _, service = self.name.removeprefix(TIMER_PREFIX).partition("_")
+        return (domain, service) if service else ("", self.name)
+
+    def batches(self, key_groups: KeyGroupRange | None = None) -> Iterator[pa.RecordBatch]:
+        """The content a window at a time, in bounded memory."""
+        for file, state in self.files:
+            yield from _batches(file, state, key_groups)
+
+    def to_arrow(
+        self, key_groups: KeyGroupRange | None = None, *, threads: int | None = None
+    ) -> pa.Table:
+        """The content as one table, decoded by several threads.
+
+        Args:
+            key_groups: Only these; all by default.
+            threads: How many; as many as there are cores by default.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not what the header says they are.
+        """
+        workers = threads or os.cpu_count() or 1
+        jobs = []
+        for file, state in self.files:
+            size = sum(count for _, count in file.group_bytes())
+            share = max(1 << 20, min(SLICE_BYTES, -(-size // (2 * workers))))
+            jobs += [(file, state, one.key_groups) for one in plan_slices([file], share)]
+        if key_groups is not None:
+            jobs = [(f, s, part) for f, s, own in jobs if len(part := own.intersection(key_groups))]
+
+        def decode(job: tuple[KeyedFile, int, KeyGroupRange]) -> list[pa.RecordBatch]:
+            return list(_batches(*job))
+
+        if workers == 1 or len(jobs) < 2:
+            found = [decode(job) for job in jobs]
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                found = list(pool.map(decode, jobs))
+        return pa.Table.from_batches([one for batches in found for one in batches], self.schema)
+
+
+def _batches(
+    file: KeyedFile, state: int, key_groups: KeyGroupRange | None
+) -> Iterator[pa.RecordBatch]:
+    for entries in file.entries(key_groups):
+        mine = entries.of_state(state)
+        if len(mine):
+            yield file.decode(state, mine)
+
+
+def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:
+    """Cut files into slices of about `slice_bytes`, each of whole key groups of one file."""
+    slices = []
+    for index, file in enumerate(files):
+        groups: list[int] = []
+        size = 0
+        for group, count in file.group_bytes():
+            if groups and size + count > slice_bytes:
+                slices.append(StateSlice(index, KeyGroupRange(groups[0], groups[-1]), size))
+                groups, size = [], 0
+            groups.append(group)
+            size += count
+        if groups:
+            slices.append(StateSlice(index, KeyGroupRange(groups[0], groups[-1]), size))
+    return slices
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of the job.
+
+    Attributes:
+        operator_id: 32 hex digits.
+        uid: As the job set it; empty if it is not known (before Flink 2.0, or never set).
+        name: As the job set it; empty if it is not known.
+        parallelism: The number of subtasks.
+        max_parallelism: The number of key groups.
+        keyed_files: Where its keyed state lies.
+        keyed_states: Its keyed states, timers included, by name.
+        operator_states: Its operator (non-keyed) states: lists, then broadcasts.
+        operator_state_version: Of the files that hold them; 0 if there are none.
+        operator_state_compressed: Whether those are compressed.
+        subtask_states: How many subtasks left something.
+        coordinator_bytes: The size of its coordinator's state.
+        raw_bytes: The size of raw state, keyed and not, which only the job can read.
+        in_flight_bytes: The size of in-flight buffers of an unaligned checkpoint.
+        total_bytes: The size of all its state, as stored.
+        finished: Whether all of it had finished.
+    """
+
+    operator_id: str
+    uid: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    keyed_files: tuple[KeyedFile, ...] = ()
+    keyed_states: tuple[KeyedState, ...] = ()
+    operator_states: tuple[NonKeyedState, ...] = ()
+    operator_state_version: int = 0
+    operator_state_compressed: bool = False
+    subtask_states: int = 0
+    coordinator_bytes: int = 0
+    raw_bytes: int = 0
+    in_flight_bytes: int = 0
+    total_bytes: int = 0
+    finished: bool = False
+
+    @property
+    def label(self) -> str:
+        """How it is called in tables and messages: its uid, or else its id."""
+        return self.uid or self.operator_id
+
+    def state(self, name: str) -> KeyedState:
+        """The keyed state of that name.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        for state in self.keyed_states:
+            if state.name == name:
+                return state
+        known = ", ".join(repr(state.name) for state in self.keyed_states) or "none"
+        raise NotFoundError(
+            f"operator {self.label} has no keyed state {name!r}", remedy=f"it has: {known}"
+        )
+
+    def operator_state(self, name: str) -> NonKeyedState:
+        """The operator state of that name.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        for state in self.operator_states:
+            if state.name == name:
+                return state
+        known = ", ".join(repr(state.name) for state in self.operator_states) or "none"
+        raise NotFoundError(
+            f"operator {self.label} has no operator state {name!r}", remedy=f"it has: {known}"
+        )
+
+    @property
+    def timers(self) -> tuple[KeyedState, ...]:
+        """Its timer queues."""
+        return tuple(one for one in self.keyed_states if one.kind is StateKind.TIMERS)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A savepoint or checkpoint, opened.
+
+    Attributes:
+        location: Where it lies.
+        metadata_version: Of `_metadata`.
+        checkpoint_id: As the job counted it.
+        kind: `savepoint` or `checkpoint`; empty before `_metadata` 4.
+        format: `canonical`, `native` or `checkpoint`.
+        operators: In the order of the file.
+        metadata: The file as parsed by the format that read it.
+    """
+
+    location: str
+    metadata_version: int
+    checkpoint_id: int
+    kind: str
+    format: str
+    operators: tuple[Operator, ...]
+    metadata: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def compression(self) -> str:
+        """`snappy` if keyed or operator state is compressed, else `none`."""
+        files = [file for operator in self.operators for file in operator.keyed_files]
+        found = [file.compressed for file in files]
+        found += [operator.operator_state_compressed for operator in self.operators]
+        return "snappy" if any(found) else "none"
+
+    def operator(self, wanted: str) -> Operator:
+        """The operator of that uid, name or id; an id may be cut short.
+
+        Raises:
+            NotFoundError: There is none, or more than one.
+        """
+        for key in ("uid", "name", "operator_id"):
+            found = [one for one in self.operators if getattr(one, key) == wanted]
+            if len(found) == 1:
+                return found[0]
+        found = [one for one in self.operators if one.operator_id.startswith(wanted)]
+        if len(found) == 1 and len(wanted) >= 4:
+            return found[0]
+        known = ", ".join(one.label for one in self.operators) or "none"
+        raise NotFoundError(f"no operator {wanted!r} in {self.location}", remedy=f"it has: {known}")

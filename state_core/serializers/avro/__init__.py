@@ -1,0 +1,11 @@
+"""Avro values, in Flink's own encoding of them.
+
+====================  ===============================================================
+`serializer`          `AvroSerializer` and its snapshot
+`schema_types`        what an Avro schema is made of, and its bytes
+`blocks`              arrays and maps, which are written in blocks
+`resolution`          Avro's rules for a reader's schema and a writer's
+====================  ===============================================================
+
+A new Avro type is a class in `schema_types`, and a row of the rules in `resolution`.
+"""

@@ -1,0 +1,385 @@
+"""What an Avro schema is made of, in Flink's own encoding of it.
+
+Flink does not write Avro's binary encoding: numbers have their full width, big-endian; a string or
+bytes have an i32 length, an enum and a union an i32 index; arrays and maps are blocks, each an
+unsigned LEB128 count and its items, ended by a zero byte.
+
+Source: `org.apache.flink.formats.avro.utils.DataOutputEncoder` and `DataInputDecoder`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels.skip import FIXED
+from state_core.serializers.basic.numbers import IntSerializer
+from state_core.serializers.basic.text import ByteArraySerializer
+from state_core.serializers.composite.structs import StructSerializer, TupleSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import (
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    present_rows,
+    require_values,
+)
+
+__all__ = [
+    "AvroBytes",
+    "AvroEmptyRecord",
+    "AvroEnum",
+    "AvroFixed",
+    "AvroNull",
+    "AvroOptional",
+    "AvroRecord",
+    "AvroString",
+    "AvroUnion",
+]
+
+_INT = IntSerializer()
+_BYTES = ByteArraySerializer()
+
+
+class AvroNull(TypeSerializer):
+    """`null`: no bytes at all; a column of nulls, of a type that Parquet has."""
+
+    name = "null"
+    arrow_type = pa.binary()
+    length = 0
+
+    @property
+    def least(self) -> int:
+        """Nothing."""
+        return 0
+
+    def read(self, source: DataInput) -> None:
+        """None."""
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Nothing."""
+        if value is not None:
+            raise EncodeError(f"{value!r} where an Avro schema has null")
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """A column of nulls."""
+        return pa.nulls(cursor.rows, self.arrow_type)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Nothing."""
+        return np.zeros(len(values), np.int64)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Nothing."""
+
+
+class AvroBytes(ByteArraySerializer):
+    """`bytes`: an i32 length and the bytes."""
+
+    name = "bytes"
+
+
+class AvroString(TypeSerializer):
+    """`string`: an i32 length and UTF-8; where it is none, the exact bytes are kept beside."""
+
+    name = "string"
+    least = 4
+    arrow_type = pa.string()
+
+    def read(self, source: DataInput) -> str:
+        """One string; what is no UTF-8 becomes lone surrogates, which `write` turns back."""
+        return _BYTES.read(source).decode("utf-8", "surrogateescape")
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One string."""
+        if not isinstance(value, str):
+            raise EncodeError(f"{value!r} is no string")
+        _BYTES.write(value.encode("utf-8", "surrogateescape"), out)
+
+    def skip_program(self) -> tuple[int, ...]:
+        """A count of bytes."""
+        return _BYTES.skip_program()
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Into a string column."""
+        held = _BYTES.decode(cursor)
+        try:
+            return held.cast(pa.string())
+        except pa.ArrowInvalid:
+            return _mended(held, cursor)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes more than the text."""
+        return _BYTES.sizes(values, present)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """From a string column."""
+        _BYTES.encode(values, target)
+
+
+def _mended(held: pa.Array, cursor: Cursor) -> pa.Array:
+    """Text with what is no UTF-8 replaced, its rows marked."""
+    texts: list[str | None] = []
+    for row, value in enumerate(held.to_pylist()):
+        text = None if value is None else value.decode("utf-8", "replace")
+        if text is not None and text.encode() != value:
+            cursor.inexact[row] = 1
+        texts.append(text)
+    return pa.array(texts, pa.string())
+
+
+class AvroFixed(TypeSerializer):
+    """`fixed`: that many bytes."""
+
+    arrow_type = pa.binary()
+
+    def __init__(self, full_name: str, size: int) -> None:
+        self.full_name = full_name
+        self.size = size
+
+    @property
+    def name(self) -> str:
+        """The schema's name."""
+        return f"fixed {self.full_name}({self.size})"
+
+    @property
+    def least(self) -> int:
+        """Its size."""
+        return self.size
+
+    def read(self, source: DataInput) -> bytes:
+        """One value."""
+        return source.read_bytes(self.size)
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One value."""
+        if not isinstance(value, bytes) or len(value) != self.size:
+            raise EncodeError(f"{value!r} is not {self.size} bytes")
+        out.write_bytes(value)
+
+    def skip_program(self) -> tuple[int, ...]:
+        """The size."""
+        return (FIXED, self.size)
+
+
+class AvroEnum(TypeSerializer):
+    """`enum`: the i32 index of its symbol."""
+
+    arrow_type = pa.string()
+
+    def __init__(self, full_name: str, symbols: list[str]) -> None:
+        self.full_name = full_name
+        self.symbols = symbols
+
+    @property
+    def name(self) -> str:
+        """The schema's name."""
+        return f"enum {self.full_name}"
+
+    @property
+    def least(self) -> int:
+        """An index."""
+        return 4
+
+    def read(self, source: DataInput) -> str:
+        """One symbol."""
+        index = source.read_int()
+        if not 0 <= index < len(self.symbols):
+            raise source.fault(f"symbol {index} of {self.name}, which has {len(self.symbols)}")
+        return self.symbols[index]
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One symbol."""
+        if value not in self.symbols:
+            raise EncodeError(f"{value!r} is no symbol of {self.name}")
+        out.write_int(self.symbols.index(value))
+
+    def skip_program(self) -> tuple[int, ...]:
+        """An index."""
+        return (FIXED, 4)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Symbols as text."""
+        indices = _indices(cursor, len(self.symbols), self.name)
+        return pa.array(self.symbols, pa.string()).take(indices)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes each."""
+        return _INT.sizes(self._indices_of(values, present), present)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """The index of each symbol."""
+        _INT.encode(self._indices_of(values, target.present), target)
+
+    def _indices_of(self, values: pa.Array, present: U8Array) -> pa.Array:
+        require_values(values, present, self.name)
+        found = pc.index_in(values, value_set=pa.array(self.symbols, pa.string()))
+        unknown = pc.and_(found.is_null(), values.is_valid()).to_numpy(zero_copy_only=False)
+        if unknown.any():
+            row = int(np.flatnonzero(unknown)[0])
+            raise EncodeError(f"{values[row].as_py()!r} is no symbol of {self.name}")
+        return found.fill_null(0)
+
+
+def _indices(cursor: Cursor, count: int, what: str) -> pa.Array:
+    """An i32 of every present row, refused where it is not below `count`."""
+    found = cursor.read_int32(what)
+    held = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+    bad = np.flatnonzero(held & ((found < 0) | (found >= count)))
+    if bad.size:
+        raise cursor.fault(int(bad[0]), f"index {found[bad[0]]} of {what}, which has {count}")
+    return pa.array(found, mask=None if held.all() else ~held)
+
+
+class AvroEmptyRecord(TypeSerializer):
+    """`record` of no fields: no bytes; binary, since Parquet has no struct without fields."""
+
+    arrow_type = pa.binary()
+    length = 0
+
+    def __init__(self, full_name: str) -> None:
+        self.full_name = full_name
+
+    @property
+    def name(self) -> str:
+        """The schema's name."""
+        return f"record {self.full_name}"
+
+    @property
+    def least(self) -> int:
+        """Nothing."""
+        return 0
+
+    def read(self, source: DataInput) -> bytes:
+        """Nothing, which is not null."""
+        return b""
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Nothing."""
+        if value != b"":
+            raise EncodeError(f"{value!r} where {self.name} has no fields")
+
+
+class AvroRecord(TupleSerializer):
+    """`record`: its fields in order, each with its name."""
+
+    def __init__(self, full_name: str, fields: list[tuple[str, TypeSerializer]]) -> None:
+        StructSerializer.__init__(self, fields)
+        self.full_name = full_name
+
+    @property
+    def name(self) -> str:
+        """The schema's name."""
+        return f"record {self.full_name}"
+
+    @property
+    def least(self) -> int:
+        """What the fields take at least."""
+        return sum(one.least for _, one in self.fields)
+
+    def hash_code(self, value: Any) -> int:
+        """Not derived: it is Avro's own, and depends on the class."""
+        return TypeSerializer.hash_code(self, value)
+
+
+class AvroOptional(TypeSerializer):
+    """A union of null and one other schema: an i32 index, then the value unless it is null."""
+
+    def __init__(self, value: TypeSerializer, null_index: int) -> None:
+        self.value = value
+        self.null_index = null_index
+        self.arrow_type = value.arrow_type
+
+    @property
+    def name(self) -> str:
+        """The value's name and a question mark."""
+        return f"{self.value.name}?"
+
+    @property
+    def least(self) -> int:
+        """An index."""
+        return 4
+
+    def read(self, source: DataInput) -> Any:
+        """One value, or None."""
+        index = source.read_int()
+        if index not in (0, 1):
+            raise source.fault(f"branch {index} of a union of 2")
+        return None if index == self.null_index else self.value.read(source)
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One value, or None."""
+        out.write_int(self.null_index if value is None else 1 - self.null_index)
+        if value is not None:
+            self.value.write(value, out)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """A column with nulls."""
+        index = _indices(cursor, 2, "a union").fill_null(self.null_index).to_numpy()
+        return self.value.decode(cursor.only((index != self.null_index).astype(np.uint8)))
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes, and the value's."""
+        held = _held(values, present)
+        sizes = np.full(len(values), 4, np.int64)
+        if present.size:
+            sizes *= present
+        return sizes + self.value.sizes(values, held)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """The index, then the value."""
+        held = present_rows(values)
+        index = np.full(len(values), 1 - self.null_index, np.int32)
+        if held.size:
+            index[held == 0] = self.null_index
+        _INT.encode(pa.array(index), target)
+        self.value.encode(values, target.only(held) if held.size else target)
+
+
+def _held(values: pa.Array, present: U8Array) -> U8Array:
+    held = present_rows(values)
+    if held.size == 0:
+        return present
+    return held if present.size == 0 else held & present
+
+
+class AvroUnion(TypeSerializer):
+    """Any other union: a struct with the branch's index, and a field for each branch."""
+
+    def __init__(self, branches: list[TypeSerializer]) -> None:
+        self.branches = branches
+        fields = [pa.field(f"b{i}", one.arrow_type) for i, one in enumerate(branches)]
+        self.arrow_type = pa.struct([pa.field("branch", pa.int32()), *fields])
+
+    @property
+    def name(self) -> str:
+        """Its branches."""
+        return f"union<{', '.join(one.name for one in self.branches)}>"
+
+    @property
+    def least(self) -> int:
+        """An index."""
+        return 4
+
+    def read(self, source: DataInput) -> dict[str, Any]:
+        """One value, in the field of its branch."""
+        index = source.read_int()
+        if not 0 <= index < len(self.branches):
+            raise source.fault(f"branch {index} of a union of {len(self.branches)}")
+        found: dict[str, Any] = {f"b{i}": None for i in range(len(self.branches))}
+        found[f"b{index}"] = self.branches[index].read(source)
+        return {"branch": index, **found}
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One value."""
+        index = value.get("branch") if isinstance(value, dict) else None
+        if not isinstance(index, int) or not 0 <= index < len(self.branches):
+            raise EncodeError(f"{value!r} names no branch of {self.name}")
+        out.write_int(index)
+        self.branches[index].write(value.get(f"b{index}"), out)

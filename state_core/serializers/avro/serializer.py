@@ -1,0 +1,355 @@
+"""Avro: the schema stands in the snapshot, and Avro's own rules say what may follow what.
+
+A record becomes a struct, a union of null and one schema a nullable column, any other union a
+struct of its branches. Logical types stay the numbers and bytes that Avro writes for them. A schema
+that contains itself has no column type: its values stay `binary`.
+
+Source: `org.apache.flink.formats.avro.typeutils.AvroSerializer` and `AvroSerializerSnapshot`;
+schema resolution by `org.apache.avro.SchemaCompatibility`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from typing_extensions import Self
+
+from state_core.errors import EncodeError, IncompatibleError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.avro.blocks import AvroArray, AvroMap
+from state_core.serializers.avro.resolution import Schema, differences, named_schemas, same_schema
+from state_core.serializers.avro.schema_types import (
+    AvroBytes,
+    AvroEmptyRecord,
+    AvroEnum,
+    AvroFixed,
+    AvroNull,
+    AvroOptional,
+    AvroRecord,
+    AvroString,
+    AvroUnion,
+)
+from state_core.serializers.basic.numbers import (
+    BooleanSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntSerializer,
+    LongSerializer,
+)
+from state_core.serializers.composite.evolution import Rule, evolves
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
+from state_core.serializers.framework.compatibility import (
+    Compatibility,
+    Reason,
+    Verdict,
+    as_is,
+    incompatible,
+    migrate,
+)
+from state_core.serializers.framework.registry import register
+
+__all__ = ["AvroSerializer", "AvroSerializerSnapshot"]
+
+GENERIC_RECORD = "org.apache.avro.generic.GenericRecord"
+Names: TypeAlias = "Mapping[str, Schema]"
+MAX_NESTING = 64
+
+_PRIMITIVES: dict[str, type[TypeSerializer]] = {
+    "null": AvroNull,
+    "boolean": BooleanSerializer,
+    "int": IntSerializer,
+    "long": LongSerializer,
+    "float": FloatSerializer,
+    "double": DoubleSerializer,
+    "bytes": AvroBytes,
+    "string": AvroString,
+}
+
+
+class AvroSerializer(TypeSerializer):
+    """A value of an Avro schema.
+
+    Args:
+        schema: As JSON text.
+        runtime_class: What it is in Java: `GenericRecord`, or a generated or reflected class.
+    """
+
+    def __init__(self, schema: str, runtime_class: str = GENERIC_RECORD) -> None:
+        self.schema_text = schema
+        self.runtime_class = runtime_class
+        self.schema: Schema = json.loads(schema)
+        self.names = named_schemas(self.schema)
+        self.recursive = False
+        self.value = self._build(self.schema, ())
+        self.arrow_type = pa.binary() if self.recursive else self.value.arrow_type
+
+    @property
+    def name(self) -> str:
+        """`Avro<...>` of the schema's name."""
+        return f"Avro<{self.value.name}>"
+
+    @property
+    def least(self) -> int:
+        """What the schema's value takes at least."""
+        return self.value.least
+
+    def _build(self, schema: Schema, within: tuple[str, ...]) -> TypeSerializer:
+        """The serializer of a schema; `within` are the records around it."""
+        if isinstance(schema, list):
+            return self._union([self._build(one, within) for one in schema], schema)
+        if isinstance(schema, str):
+            if schema in _PRIMITIVES:
+                return _PRIMITIVES[schema]()
+            return self._build(self.names[schema], within)
+        kind = schema["type"]
+        if isinstance(kind, dict | list):
+            return self._build(kind, within)
+        if kind in _PRIMITIVES:
+            return _PRIMITIVES[kind]()
+        if kind == "array":
+            return AvroArray(self._build(schema["items"], within))
+        if kind == "map":
+            return AvroMap(self._build(schema["values"], within))
+        if kind not in ("enum", "fixed", "record", "error"):
+            return self._build(self.names[kind], within)
+        return self._named(schema, kind, within)
+
+    def _named(
+        self, schema: Mapping[str, Any], kind: str, within: tuple[str, ...]
+    ) -> TypeSerializer:
+        full_name = str(schema["full_name"])
+        if kind == "enum":
+            return AvroEnum(full_name, [str(one) for one in schema["symbols"]])
+        if kind == "fixed":
+            return AvroFixed(full_name, int(schema["size"]))
+        if full_name in within or len(within) > MAX_NESTING:
+            self.recursive = True
+            return _Recursive(self, full_name)
+        inner = (*within, full_name)
+        fields = [(str(one["name"]), self._build(one["type"], inner)) for one in schema["fields"]]
+        return AvroRecord(full_name, fields) if fields else AvroEmptyRecord(full_name)
+
+    def _union(self, branches: list[TypeSerializer], schema: list[Any]) -> TypeSerializer:
+        nulls = [index for index, one in enumerate(branches) if isinstance(one, AvroNull)]
+        if len(schema) == 2 and len(nulls) == 1:
+            return AvroOptional(branches[1 - nulls[0]], nulls[0])
+        return AvroUnion(branches)
+
+    @cached_property
+    def record_of(self) -> dict[str, TypeSerializer]:
+        """A serializer of each named record, for schemas that contain themselves."""
+        return {
+            name: self._build(schema, ())
+            for name, schema in self.names.items()
+            if isinstance(schema, dict) and schema["type"] in ("record", "error")
+        }
+
+    def read(self, source: DataInput) -> Any:
+        """One value; bytes where the schema contains itself."""
+        if not self.recursive:
+            return self.value.read(source)
+        start = source.position
+        self.value.read(source)
+        return bytes(source.data[start : source.position])
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One value."""
+        if not self.recursive:
+            self.value.write(value, out)
+        elif not isinstance(value, bytes):
+            raise EncodeError(f"{value!r} is no bytes of {self.name}, which contains itself")
+        else:
+            out.write_bytes(value)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """The value's."""
+        return None if self.recursive else self.value.skip_program()
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Into columns, unless the schema contains itself."""
+        return super().decode(cursor) if self.recursive else self.value.decode(cursor)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """The value's."""
+        if self.recursive:
+            return super().sizes(values, present)
+        return self.value.sizes(values, present)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """From columns."""
+        if self.recursive:
+            super().encode(values, target)
+        else:
+            self.value.encode(values, target)
+
+
+class _Recursive(TypeSerializer):
+    """A record within itself: read, but without a column type."""
+
+    arrow_type = pa.binary()
+
+    def __init__(self, owner: AvroSerializer, full_name: str) -> None:
+        self.owner = owner
+        self.full_name = full_name
+
+    @property
+    def name(self) -> str:
+        """The record's name."""
+        return f"record {self.full_name}"
+
+    def read(self, source: DataInput) -> Any:
+        """One record."""
+        if source.nesting >= MAX_NESTING:
+            raise source.fault(f"records nested more than {MAX_NESTING} deep")
+        source.nesting += 1
+        found = self.owner.record_of[self.full_name].read(source)
+        source.nesting -= 1
+        return found
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One record."""
+        self.owner.record_of[self.full_name].write(value, out)
+
+
+@evolves(AvroSerializer)
+class _AvroRule(Rule):
+    """Old values by the new schema: Avro's resolution, done by fastavro."""
+
+    def column(self, old: AvroSerializer, new: AvroSerializer, column: pa.Array) -> pa.Array:
+        """Value by value."""
+        if old.recursive or new.recursive:
+            raise IncompatibleError(
+                f"{old.name} can't become {new.name}: a schema that contains itself has no columns"
+            )
+        moved = [
+            None if value is None else self.value(old, new, value) for value in column.to_pylist()
+        ]
+        return pa.array(moved, new.arrow_type)
+
+    def value(self, old: AvroSerializer, new: AvroSerializer, value: Any) -> Any:
+        """One value, written as Avro with the old schema and read with the new one."""
+        import fastavro  # noqa: PLC0415 - only where an Avro value is migrated
+
+        before, after = fastavro.parse_schema(old.schema), fastavro.parse_schema(new.schema)
+        held = io.BytesIO()
+        fastavro.schemaless_writer(held, before, _to_avro(old.value, value))
+        held.seek(0)
+        return _from_avro(new.value, fastavro.schemaless_reader(held, before, after))
+
+
+def _to_avro(serializer: TypeSerializer, value: Any) -> Any:
+    """Our form of a value as fastavro's: a map is a dict, a union's value stands for itself."""
+    if value is None:
+        return None
+    if isinstance(serializer, AvroOptional):
+        return _to_avro(serializer.value, value)
+    if isinstance(serializer, AvroRecord):
+        return {name: _to_avro(one, value[name]) for name, one in serializer.fields}
+    if isinstance(serializer, AvroArray):
+        return [_to_avro(serializer.item, one) for one in value]
+    if isinstance(serializer, AvroMap):
+        pairs = value.items() if isinstance(value, dict) else value
+        return {key: _to_avro(serializer.value, one) for key, one in pairs}
+    if isinstance(serializer, AvroUnion):
+        index = value["branch"]
+        return _to_avro(serializer.branches[index], value[f"b{index}"])
+    return value
+
+
+def _from_avro(serializer: TypeSerializer, value: Any) -> Any:
+    """The reverse of `_to_avro`."""
+    if value is None and not isinstance(serializer, AvroUnion):
+        return None
+    if isinstance(serializer, AvroOptional):
+        return _from_avro(serializer.value, value)
+    if isinstance(serializer, AvroRecord):
+        return {name: _from_avro(one, value[name]) for name, one in serializer.fields}
+    if isinstance(serializer, AvroArray):
+        return [_from_avro(serializer.item, one) for one in value]
+    if isinstance(serializer, AvroMap):
+        return [(key, _from_avro(serializer.value, one)) for key, one in value.items()]
+    if isinstance(serializer, AvroUnion):
+        raise IncompatibleError(f"{serializer.name} can't be migrated: its branch is not told")
+    return value
+
+
+@register
+class AvroSerializerSnapshot(TypeSerializerSnapshot):
+    """`AvroSerializerSnapshot`: the runtime class and the schema."""
+
+    java_class = "org.apache.flink.formats.avro.typeutils.AvroSerializerSnapshot"
+    current_version = 3
+    versions = range(1, 4)
+
+    def __init__(self) -> None:
+        self.runtime_class = GENERIC_RECORD
+        self.schema_text = '"null"'
+
+    @classmethod
+    def of(cls, schema: Schema, runtime_class: str = GENERIC_RECORD) -> Self:
+        """The snapshot of a new job's serializer.
+
+        Args:
+            schema: As JSON would be parsed, or as its text.
+            runtime_class: What the value is in Java.
+        """
+        made = cls()
+        text = schema if isinstance(schema, str) and schema[:1] in '{["' else json.dumps(schema)
+        made.schema_text = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
+        made.runtime_class = runtime_class
+        return made
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """Class and schema; version 1 had the schema only."""
+        self.check_version(version, source)
+        read = source.read_string if version == 3 else source.read_utf
+        if version > 1:
+            self.runtime_class = read() or GENERIC_RECORD
+        self.schema_text = read() or '"null"'
+        try:
+            AvroSerializer(self.schema_text)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise source.fault(f"an Avro schema that is none ({error})") from error
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """Class and schema, as `StringValue`s."""
+        out.write_string(self.runtime_class)
+        out.write_string(self.schema_text)
+
+    def restore_serializer(self) -> AvroSerializer:
+        """The serializer of the schema."""
+        return AvroSerializer(self.schema_text, self.runtime_class)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """As is for the same schema; else whether Avro can read the old with the new."""
+        if not isinstance(old, AvroSerializerSnapshot):
+            return incompatible(old.type_name, self.type_name, "the serializer is another one")
+        new, before = json.loads(self.schema_text), json.loads(old.schema_text)
+        if same_schema(new, before):
+            return as_is()
+        found = differences(new, before)
+        if not found:
+            rule = "another schema, which Avro resolves"
+            if self.runtime_class == GENERIC_RECORD:
+                # `AvroFactory.fromGeneric` reads with the old schema, and writes with the new
+                rule += "; but Flink writes a GenericRecord's fields by position: migrate it here"
+            return migrate(old.type_name, self.type_name, rule)
+        return Compatibility(
+            Verdict.INCOMPATIBLE,
+            tuple(Reason(one.path, one.old, one.new, one.rule) for one in found),
+        )
+
+
+@register
+class AvroSchemaSerializerConfigSnapshot(AvroSerializerSnapshot):
+    """`AvroSerializer$AvroSchemaSerializerConfigSnapshot`: the same under its name of before."""
+
+    java_class = (
+        "org.apache.flink.formats.avro.typeutils.AvroSerializer$AvroSchemaSerializerConfigSnapshot"
+    )

@@ -1,0 +1,138 @@
+"""Calendars and clocks as columns of numbers: dates, times of day, and their hash codes.
+
+Source: `java.time.LocalDate`, `LocalTime` and their like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from state_core.errors import EncodeError
+from state_core.serializers.framework.base import to_int32
+from state_core.serializers.framework.columns import I64Array
+
+__all__ = [
+    "date_fields",
+    "days_since_1970",
+    "hash_date",
+    "hash_long",
+    "hash_time",
+    "is_null_time",
+    "micros_of",
+    "millis_of",
+    "nanos_of_day",
+    "parse_time",
+    "time_fields",
+    "time_text",
+]
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+NULL_INT, NULL_BYTE = -(1 << 31), -(1 << 7)
+
+
+def days_since_1970(year: I64Array, month: I64Array, day: I64Array) -> tuple[I64Array, Bools]:
+    """Days since 1970 of dates, and which of them are dates of the years 1 to 9999."""
+    plausible = (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12)
+    months = np.where(plausible, (year - 1970) * 12 + month - 1, 0)
+    first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    behind = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    shown = plausible & (day >= 1) & (day <= behind - first)
+    return np.where(shown, first + day - 1, 0), shown
+
+
+def date_fields(days: I64Array, null: Bools) -> list[I64Array]:
+    """Year, month and day of days since 1970; null pattern where null."""
+    dates = days.astype("datetime64[D]")
+    months = dates.astype("datetime64[M]").astype(np.int64)
+    day = days - dates.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + 1
+    year, month = months // 12 + 1970, months % 12 + 1
+    patterns = ((year, NULL_INT), (month, NULL_BYTE), (day, 0))
+    return [np.where(null, np.int64(pattern), field) for field, pattern in patterns]
+
+
+def nanos_of_day(
+    hour: I64Array, minute: I64Array, second: I64Array, nano: I64Array
+) -> tuple[I64Array, Bools]:
+    """Nanoseconds of times of day, and which of them are times."""
+    valid = (hour >= 0) & (hour < 24) & (minute >= 0) & (minute < 60) & (second >= 0)
+    valid &= (second < 60) & (nano >= 0) & (nano < 1_000_000_000)
+    nanos = ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano
+    return np.where(valid, nanos, 0), valid
+
+
+def time_fields(nanos: I64Array, null: Bools) -> list[I64Array]:
+    """Hour, minute, second and nanosecond; null pattern where null."""
+    seconds, nano = nanos // 1_000_000_000, nanos % 1_000_000_000
+    patterns = (
+        (seconds // 3600, NULL_BYTE),
+        (seconds // 60 % 60, NULL_BYTE),
+        (seconds % 60, 0),
+        (nano, NULL_INT),
+    )
+    return [np.where(null, np.int64(pattern), field) for field, pattern in patterns]
+
+
+def is_null_time(fields: Sequence[I64Array]) -> Bools:
+    """Which times are the pattern of null."""
+    hour, minute, second, nano = fields
+    found: Bools = (hour == NULL_BYTE) & (minute == NULL_BYTE) & (second == 0) & (nano == NULL_INT)
+    return found
+
+
+def time_text(nanos: int) -> str:
+    """`LocalTime.toString`."""
+    seconds, nano = divmod(nanos, 1_000_000_000)
+    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
+    if seconds % 60 or nano:
+        text += f":{seconds % 60:02}"
+    if nano:
+        digits = 3 if nano % 1_000_000 == 0 else 6 if nano % 1000 == 0 else 9
+        text += f".{nano:09}"[: digits + 1]
+    return text
+
+
+def parse_time(text: str) -> int:
+    """Nanoseconds of the day."""
+    clock, _, fraction = text.partition(".")
+    parts = clock.split(":")
+    try:
+        hour, minute, second = (*map(int, parts), 0)[:3] if len(parts) in (2, 3) else (-1, 0, 0)
+        nano = int(fraction.ljust(9, "0")) if fraction else 0
+    except ValueError as error:
+        raise EncodeError(f"{text!r} is no LocalTime") from error
+    if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60 and len(fraction) <= 9):
+        raise EncodeError(f"{text!r} is no LocalTime", remedy="write it as 10:15:30.123456789")
+    return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano
+
+
+def micros_of(value: datetime) -> int:
+    """Microseconds since 1970 of an instant."""
+    aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+    delta = aware - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def millis_of(value: datetime) -> int:
+    """Milliseconds since 1970 of an instant."""
+    return micros_of(value) // 1000
+
+
+def hash_long(value: int) -> int:
+    """`Long.hashCode`."""
+    return to_int32(value ^ ((value & 0xFFFFFFFFFFFFFFFF) >> 32))
+
+
+def hash_date(year: int, month: int, day: int) -> int:
+    """`LocalDate.hashCode`."""
+    return to_int32((year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day))
+
+
+def hash_time(hour: int, minute: int, second: int, nano: int) -> int:
+    """`LocalTime.hashCode`."""
+    return hash_long(((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano)

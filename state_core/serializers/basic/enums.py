@@ -1,0 +1,169 @@
+"""Enums: the ordinal that a constant had when the state was written.
+
+The snapshot holds the constants in that order, so that a job whose enum was reordered or has new
+constants goes on with the old ordinals, the new constants behind them.
+
+Source: `org.apache.flink.api.common.typeutils.base.EnumSerializer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from typing_extensions import Self
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels.skip import FIXED
+from state_core.serializers.basic.numbers import IntSerializer
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.columns import (
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    require_values,
+)
+from state_core.serializers.framework.compatibility import (
+    Compatibility,
+    as_is,
+    incompatible,
+    reconfigured,
+)
+from state_core.serializers.framework.registry import register
+
+__all__ = ["EnumSerializer", "EnumSerializerSnapshot"]
+
+_INT = IntSerializer()
+
+
+class EnumSerializer(TypeSerializer):
+    """An enum's constants, shown by name.
+
+    Args:
+        enum_class: Its Java class.
+        constants: Their names; the position is what is written.
+    """
+
+    length = 4
+    arrow_type = pa.string()
+
+    def __init__(self, enum_class: str, constants: Iterable[str]) -> None:
+        self.enum_class = enum_class
+        self.constants = list(constants)
+
+    @property
+    def name(self) -> str:
+        """`Enum<class>`."""
+        return f"Enum<{self.enum_class}>"
+
+    def read(self, source: DataInput) -> str:
+        """One constant's name."""
+        ordinal = source.read_int()
+        if not 0 <= ordinal < len(self.constants):
+            raise source.fault(
+                f"constant {ordinal} of {self.enum_class}, which has {len(self.constants)}"
+            )
+        return self.constants[ordinal]
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One constant."""
+        if value not in self.constants:
+            raise EncodeError(f"{value!r} is no constant of {self.enum_class}")
+        out.write_int(self.constants.index(value))
+
+    def skip_program(self) -> tuple[int, ...]:
+        """An ordinal."""
+        return (FIXED, 4)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Names."""
+        ordinals = cursor.read_int32(f"an ordinal of {self.enum_class}")
+        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        bad = np.flatnonzero(there & ((ordinals < 0) | (ordinals >= len(self.constants))))
+        if bad.size:
+            raise cursor.fault(
+                int(bad[0]),
+                f"constant {ordinals[bad[0]]} of {self.enum_class}, which has"
+                f" {len(self.constants)}",
+            )
+        indices = pa.array(ordinals, mask=None if there.all() else ~there)
+        return pa.array(self.constants, pa.string()).take(indices)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes each."""
+        return _INT.sizes(self._ordinals(values, present), present)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Ordinals."""
+        _INT.encode(self._ordinals(values, target.present), target)
+
+    def _ordinals(self, values: pa.Array, present: U8Array) -> pa.Array:
+        require_values(values, present, f"constant of {self.enum_class}")
+        found = pc.index_in(values, value_set=pa.array(self.constants, pa.string()))
+        unknown = pc.and_(found.is_null(), values.is_valid())
+        row = pc.index(unknown, pa.scalar(True)).as_py()
+        if row >= 0:
+            raise EncodeError(
+                f"{values[row].as_py()!r} is no constant of {self.enum_class}",
+                remedy=f"it has: {', '.join(self.constants)}",
+            )
+        return found.fill_null(0)
+
+
+@register
+class EnumSerializerSnapshot(TypeSerializerSnapshot):
+    """`EnumSerializer$EnumSerializerSnapshot`: the class and its constants, in order."""
+
+    java_class = "org.apache.flink.api.common.typeutils.base.EnumSerializer$EnumSerializerSnapshot"
+    current_version = 3
+    versions = range(2, 4)
+
+    def __init__(self) -> None:
+        self.enum_class = ""
+        self.constants: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, enum_class: str, constants: Iterable[str]) -> Self:
+        """The snapshot of a new job's serializer."""
+        made = cls()
+        made.enum_class = enum_class
+        made.constants = tuple(constants)
+        return made
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """Class, count, names."""
+        self.check_version(version, source)
+        self.enum_class = source.read_utf()
+        count = source.read_count("enum constants", 2)
+        self.constants = tuple(source.read_utf() for _ in range(count))
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """Class, count, names."""
+        out.write_utf(self.enum_class)
+        out.write_int(len(self.constants))
+        for name in self.constants:
+            out.write_utf(name)
+
+    def restore_serializer(self) -> EnumSerializer:
+        """The serializer with those constants."""
+        return EnumSerializer(self.enum_class, self.constants)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """Reconfigured where constants were added or moved; none may be gone."""
+        if not isinstance(old, EnumSerializerSnapshot) or old.enum_class != self.enum_class:
+            return incompatible(old.type_name, self.type_name, "the enum class is another one")
+        if old.constants == self.constants:
+            return as_is()
+        before, after = ", ".join(old.constants), ", ".join(self.constants)
+        gone = [name for name in old.constants if name not in self.constants]
+        if gone:
+            rule = f"constants are gone: {', '.join(gone)}"
+            return incompatible(before, after, rule)
+        new = [name for name in self.constants if name not in old.constants]
+        made = type(self).of(self.enum_class, (*old.constants, *new))
+        return reconfigured(made, before, after, "old ordinals stay, new constants come behind")

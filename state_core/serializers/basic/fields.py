@@ -1,0 +1,171 @@
+"""Types of a few numbers of fixed width, which are a column of their own kind: dates and times.
+
+Source: `DateSerializer`, `InstantSerializer` and their like in
+`org.apache.flink.api.common.typeutils.base`, each with a pattern of numbers for null.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels import decode, encode
+from state_core.kernels.skip import FIXED
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import (
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    arrow_buffer,
+    fixed_values,
+    present_rows,
+    validity,
+)
+
+__all__ = [
+    "NULL_BYTE",
+    "NULL_INT",
+    "NULL_LONG",
+    "Bools",
+    "FieldsSerializer",
+    "TimeColumn",
+    "micros_in",
+    "null_rows",
+]
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+_READERS: dict[int, tuple[Any, Any, Any]] = {
+    1: (decode.read_fixed8, encode.write_fixed8, np.int8),
+    2: (decode.read_fixed16, encode.write_fixed16, np.int16),
+    4: (decode.read_fixed32, encode.write_fixed32, np.int32),
+    8: (decode.read_fixed64, encode.write_fixed64, np.int64),
+}
+NULL_LONG, NULL_INT, NULL_BYTE = -(1 << 63), -(1 << 31), -(1 << 7)
+
+
+@dataclass(frozen=True)
+class TimeColumn:
+    """Values on their way to a column: null, shown, and whether showing them loses something."""
+
+    values: npt.NDArray[Any]
+    null: Bools
+    shown: Bools
+    exact: Bools
+
+
+class FieldsSerializer(TypeSerializer):
+    """A value of a few numbers of fixed width.
+
+    Attributes:
+        java_name: The type's name in Java.
+        widths: Bytes of each number.
+    """
+
+    java_name: ClassVar[str]
+    widths: ClassVar[tuple[int, ...]]
+
+    @property
+    def name(self) -> str:
+        """The type's name in Java."""
+        return self.java_name
+
+    @property
+    def length(self) -> int:  # type: ignore[override] # the sum of the widths
+        """The sum of the widths."""
+        return sum(self.widths)
+
+    @abstractmethod
+    def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
+        """The numbers of each row as what the column holds."""
+
+    @abstractmethod
+    def to_fields(self, values: pa.Array) -> list[I64Array]:
+        """The column as numbers, null's pattern where it is null."""
+
+    def read(self, source: DataInput) -> Any:
+        """One value; what is finer than a microsecond is cut off."""
+        data = np.frombuffer(source.read_bytes(self.length), np.uint8)
+        bounds = np.zeros(1, np.int64), np.array([len(data)], np.int64)
+        return self.decode(Cursor(data, *bounds, lambda _: source.place))[0].as_py()
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One value, or None."""
+        try:
+            column = pa.array([value], self.arrow_type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise EncodeError(f"{value!r} is no {self.java_name}") from error
+        found = np.zeros(self.length, np.uint8)
+        self.encode(column, Target(found, np.zeros(1, np.int64)))
+        out.write_bytes(found.tobytes())
+
+    @abstractmethod
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The hash code of the value that these numbers are, to the nanosecond."""
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """That of the numbers: a value as Python has it may be less than they are."""
+        fields = [
+            int.from_bytes(source.read_bytes(width), "big", signed=True) for width in self.widths
+        ]
+        nulls = {8: NULL_LONG, 4: NULL_INT, 1: NULL_BYTE}
+        return 0 if fields[0] == nulls[self.widths[0]] else self.hash_fields(fields)
+
+    def skip_program(self) -> tuple[int, ...]:
+        """The width."""
+        return (FIXED, self.length)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Number by number, then the column."""
+        fields = []
+        for width in self.widths:
+            read, _, dtype = _READERS[width]
+            out = np.zeros(cursor.rows, np.uint8 if width == 1 else dtype)
+            failed = read(cursor.data, cursor.position, cursor.end, cursor.present, out)
+            cursor.check(failed, f"a {self.java_name}")
+            fields.append(out.view(dtype).astype(np.int64))
+        found = self.to_column(fields)
+        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        cursor.inexact |= (there & ~found.exact).astype(np.uint8)
+        held = there & found.shown & ~found.null
+        return self._array(found.values, held)
+
+    def _array(self, values: npt.NDArray[Any], held: Bools) -> pa.Array:
+        bitmap, nulls = validity(held.astype(np.uint8))
+        buffers = [bitmap, arrow_buffer(values)]
+        return pa.Array.from_buffers(self.arrow_type, len(values), buffers, nulls)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """The width of every present row."""
+        if present.size:
+            return present.astype(np.int64) * self.length
+        return np.full(len(values), self.length, np.int64)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Number by number."""
+        for width, field in zip(self.widths, self.to_fields(values), strict=True):
+            _, write, dtype = _READERS[width]
+            numbers = field.astype(dtype)
+            out = numbers.view(np.uint8) if width == 1 else numbers
+            write(out, target.present, target.out, target.position)
+
+
+def null_rows(values: pa.Array) -> Bools:
+    """Which rows are null."""
+    held = present_rows(values)
+    return np.zeros(len(values), bool) if held.size == 0 else held == 0
+
+
+def micros_in(values: pa.Array) -> I64Array:
+    """The microseconds of a timestamp column; 0 where it is null."""
+    found = fixed_values(values, np.int64)
+    return np.where(null_rows(values), np.int64(0), found)

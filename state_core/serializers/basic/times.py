@@ -1,0 +1,302 @@
+"""Dates and times: fields of fixed width, each type with a pattern of its own for null.
+
+=================================  =======================  ======================================
+Java                               bytes                    column
+=================================  =======================  ======================================
+`Date`, `java.sql.Date`, `Time`    i64 milliseconds         timestamp, UTC
+`java.sql.Timestamp`               i64 ms, i32 nanoseconds  timestamp, UTC
+`Instant`                          i64 s, i32 nanoseconds   timestamp, UTC
+`LocalDate`                        i32 year, month, day     date
+`LocalDateTime`                    date and time            timestamp without a time zone
+`LocalTime`                        hour, minute, s, i32 ns  text, as `LocalTime.toString` has it
+=================================  =======================  ======================================
+
+Columns have microseconds, as Spark does, and the years 1 to 9999. What is finer keeps its exact
+bytes beside the value, what lies outside keeps them beside a null.
+
+Source: `DateSerializer`, `SqlTimestampSerializer`, `InstantSerializer`, `LocalDateSerializer` and
+their like in `org.apache.flink.api.common.typeutils.base`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.serializers.basic.calendars import (
+    date_fields,
+    days_since_1970,
+    hash_date,
+    hash_long,
+    hash_time,
+    is_null_time,
+    micros_of,
+    millis_of,
+    nanos_of_day,
+    parse_time,
+    time_fields,
+    time_text,
+)
+from state_core.serializers.basic.fields import (
+    NULL_BYTE,
+    NULL_INT,
+    NULL_LONG,
+    Bools,
+    FieldsSerializer,
+    TimeColumn,
+    micros_in,
+    null_rows,
+)
+from state_core.serializers.framework.base import to_int32
+from state_core.serializers.framework.columns import (
+    I64Array,
+    fixed_values,
+)
+from state_core.serializers.framework.snapshots import simple_snapshot
+
+__all__ = [
+    "DateSerializer",
+    "InstantSerializer",
+    "LocalDateSerializer",
+    "LocalDateTimeSerializer",
+    "LocalTimeSerializer",
+    "SqlDateSerializer",
+    "SqlTimeSerializer",
+    "SqlTimestampSerializer",
+]
+
+BASE = "org.apache.flink.api.common.typeutils.base."
+DAY_MICROS = 86_400_000_000
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01, 9999-12-31
+FIRST_MICRO, LAST_MICRO = FIRST_DAY * DAY_MICROS, (LAST_DAY + 1) * DAY_MICROS - 1
+UTC = pa.timestamp("us", "UTC")
+
+
+def _from_millis(millis: I64Array, extra_nanos: I64Array, null: Bools) -> TimeColumn:
+    """Milliseconds, and nanoseconds on top of them, as microseconds."""
+    shown = (millis >= FIRST_MICRO // 1000) & (millis <= LAST_MICRO // 1000) & ~null
+    whole = np.where(shown, millis, 0) * 1000 + extra_nanos // 1000
+    exact = null | (shown & (extra_nanos % 1000 == 0))
+    return TimeColumn(whole, null, shown, exact)
+
+
+class DateSerializer(FieldsSerializer):
+    """`java.util.Date`: milliseconds since 1970."""
+
+    java_name = "Date"
+    widths = (8,)
+    arrow_type = UTC
+
+    def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
+        """As microseconds."""
+        (millis,) = fields
+        return _from_millis(millis, np.zeros_like(millis), millis == NULL_LONG)
+
+    def to_fields(self, values: pa.Array) -> list[I64Array]:
+        """As milliseconds."""
+        micros = micros_in(values)
+        finer = np.flatnonzero(micros % 1000)
+        if finer.size:
+            raise EncodeError(
+                f"{values[int(finer[0])].as_py()} is finer than the milliseconds of a"
+                f" {self.java_name}",
+                remedy="cut it to milliseconds",
+            )
+        return [np.where(null_rows(values), np.int64(NULL_LONG), micros // 1000)]
+
+    def hash_code(self, value: Any) -> int:
+        """`(int) ht ^ (int) (ht >> 32)` of the milliseconds."""
+        return hash_long(millis_of(value))
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same."""
+        return hash_long(fields[0])
+
+
+class SqlDateSerializer(DateSerializer):
+    """`java.sql.Date`: like `Date`."""
+
+    java_name = "java.sql.Date"
+
+
+class SqlTimeSerializer(DateSerializer):
+    """`java.sql.Time`: like `Date`."""
+
+    java_name = "java.sql.Time"
+
+
+class SqlTimestampSerializer(FieldsSerializer):
+    """`java.sql.Timestamp`: milliseconds, and the nanoseconds of their second."""
+
+    java_name = "Timestamp"
+    widths = (8, 4)
+    arrow_type = UTC
+
+    def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
+        """Both together as microseconds; they must agree on the milliseconds."""
+        millis, nanos = fields
+        null = (millis == NULL_LONG) & (nanos == 0)
+        agree = (millis % 1000 == nanos // 1_000_000) & (nanos >= 0) & (nanos < 1_000_000_000)
+        found = _from_millis(millis, nanos % 1_000_000, null)
+        return TimeColumn(found.values, null, found.shown & agree, found.exact & (agree | null))
+
+    def to_fields(self, values: pa.Array) -> list[I64Array]:
+        """Milliseconds, and nanoseconds of the second."""
+        micros, null = micros_in(values), null_rows(values)
+        millis = np.where(null, np.int64(NULL_LONG), micros // 1000)
+        return [millis, np.where(null, np.int64(0), micros % 1_000_000 * 1000)]
+
+    def hash_code(self, value: Any) -> int:
+        """That of its milliseconds, as `java.util.Date` has it."""
+        return hash_long(millis_of(value))
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same."""
+        return hash_long(fields[0])
+
+
+class InstantSerializer(FieldsSerializer):
+    """`Instant`: seconds since 1970, and nanoseconds."""
+
+    java_name = "Instant"
+    widths = (8, 4)
+    arrow_type = UTC
+
+    def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
+        """As microseconds."""
+        seconds, nanos = fields
+        null = (seconds == NULL_LONG) & (nanos == NULL_INT)
+        valid = (nanos >= 0) & (nanos < 1_000_000_000)
+        bounds = FIRST_MICRO // 1_000_000, LAST_MICRO // 1_000_000
+        shown = (seconds >= bounds[0]) & (seconds <= bounds[1]) & valid
+        micros = np.where(shown, seconds, 0) * 1_000_000 + np.where(valid, nanos, 0) // 1000
+        return TimeColumn(micros, null, shown, null | (shown & (nanos % 1000 == 0)))
+
+    def to_fields(self, values: pa.Array) -> list[I64Array]:
+        """Seconds and nanoseconds."""
+        micros, null = micros_in(values), null_rows(values)
+        seconds = np.where(null, np.int64(NULL_LONG), micros // 1_000_000)
+        return [seconds, np.where(null, np.int64(NULL_INT), micros % 1_000_000 * 1000)]
+
+    def hash_code(self, value: Any) -> int:
+        """`(int) (s ^ (s >>> 32)) + 51 * nanos`."""
+        micros = micros_of(value)
+        return self.hash_fields([micros // 1_000_000, micros % 1_000_000 * 1000])
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same, with every nanosecond."""
+        seconds, nanos = fields
+        return to_int32(hash_long(seconds) + 51 * nanos)
+
+
+class LocalDateSerializer(FieldsSerializer):
+    """`LocalDate`: year, month, day."""
+
+    java_name = "LocalDate"
+    widths = (4, 1, 1)
+    arrow_type = pa.date32()
+
+    def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
+        """As days since 1970."""
+        days, shown = days_since_1970(*fields)
+        null = fields[0] == NULL_INT
+        pattern = (fields[1] == NULL_BYTE) & (fields[2] == 0)
+        return TimeColumn(days.astype(np.int32), null, shown, shown | (null & pattern))
+
+    def to_fields(self, values: pa.Array) -> list[I64Array]:
+        """Year, month, day."""
+        null = null_rows(values)
+        days = np.where(null, 0, fixed_values(values, np.int32)).astype(np.int64)
+        return date_fields(days, null)
+
+    def hash_code(self, value: Any) -> int:
+        """`(year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day)`."""
+        return hash_date(value.year, value.month, value.day)
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same."""
+        return hash_date(*fields)
+
+
+class LocalDateTimeSerializer(FieldsSerializer):
+    """`LocalDateTime`: a `LocalDate` and a `LocalTime`."""
+
+    java_name = "LocalDateTime"
+    widths = (4, 1, 1, 1, 1, 1, 4)
+    arrow_type = pa.timestamp("us")
+
+    def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
+        """As microseconds since 1970, on the local clock."""
+        year, month, day, hour, minute, second, nano = fields
+        days, shown = days_since_1970(year, month, day)
+        null = (year == NULL_INT) & (hour == NULL_BYTE)
+        pattern = (month == NULL_BYTE) & (day == 0) & is_null_time(fields[3:])
+        of_day, valid = nanos_of_day(hour, minute, second, nano)
+        micros = days * DAY_MICROS + of_day // 1000
+        exact = (shown & valid & (of_day % 1000 == 0)) | (null & pattern)
+        return TimeColumn(micros, null, shown & valid, exact)
+
+    def to_fields(self, values: pa.Array) -> list[I64Array]:
+        """The date's and the time's."""
+        micros, null = micros_in(values), null_rows(values)
+        days = micros // DAY_MICROS
+        return [*date_fields(days, null), *time_fields(micros % DAY_MICROS * 1000, null)]
+
+    def hash_code(self, value: Any) -> int:
+        """The date's, `^` the time's."""
+        date = value.year, value.month, value.day
+        time = value.hour, value.minute, value.second, value.microsecond * 1000
+        return self.hash_fields([*date, *time])
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same, with every nanosecond."""
+        return hash_date(*fields[:3]) ^ hash_time(*fields[3:])
+
+
+class LocalTimeSerializer(FieldsSerializer):
+    """`LocalTime`: hour, minute, second, nanoseconds; shown as ISO text, to the nanosecond."""
+
+    java_name = "LocalTime"
+    widths = (1, 1, 1, 4)
+    arrow_type = pa.string()
+
+    def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
+        """As text; a fraction of a second has 3, 6 or 9 digits, and no zero seconds are shown."""
+        null = fields[0] == NULL_BYTE
+        of_day, valid = nanos_of_day(*fields)
+        return TimeColumn(of_day, null, valid, valid | (null & is_null_time(fields)))
+
+    def _array(self, values: npt.NDArray[Any], held: Bools) -> pa.Array:
+        texts = [time_text(v) if h else None for v, h in zip(values.tolist(), held, strict=True)]
+        return pa.array(texts, pa.string())
+
+    def to_fields(self, values: pa.Array) -> list[I64Array]:
+        """Hour, minute, second, nanoseconds."""
+        nanos = [0 if text is None else parse_time(text) for text in values.to_pylist()]
+        return time_fields(np.array(nanos, np.int64), null_rows(values))
+
+    def hash_code(self, value: Any) -> int:
+        """That of the nanoseconds of the day, as a `Long`."""
+        return hash_long(parse_time(value))
+
+    def hash_fields(self, fields: Sequence[int]) -> int:
+        """The same."""
+        return hash_time(*fields)
+
+
+for _serializer, _java in (
+    (DateSerializer, "DateSerializer$DateSerializerSnapshot"),
+    (SqlDateSerializer, "SqlDateSerializer$SqlDateSerializerSnapshot"),
+    (SqlTimeSerializer, "SqlTimeSerializer$SqlTimeSerializerSnapshot"),
+    (SqlTimestampSerializer, "SqlTimestampSerializer$SqlTimestampSerializerSnapshot"),
+    (InstantSerializer, "InstantSerializer$InstantSerializerSnapshot"),
+    (LocalDateSerializer, "LocalDateSerializer$LocalDateSerializerSnapshot"),
+    (LocalTimeSerializer, "LocalTimeSerializer$LocalTimeSerializerSnapshot"),
+    (LocalDateTimeSerializer, "LocalDateTimeSerializer$LocalDateTimeSerializerSnapshot"),
+):
+    simple_snapshot(BASE + _java, _serializer)

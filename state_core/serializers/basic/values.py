@@ -1,0 +1,203 @@
+"""The mutable twins of the basic types (`IntValue` and its like), and types without a value.
+
+A twin has the bytes of its basic type, but for `StringValue`: its length is not offset by one, as
+it can't be null. Types without a value are shown as `true`: it is there, and says no more.
+
+Source: `IntValueSerializer` and its like, `VoidSerializer`, `Tuple0Serializer`;
+`org.apache.flink.types.StringValue`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels.skip import FIXED
+from state_core.serializers.basic.big_numbers import decode_exactly
+from state_core.serializers.basic.numbers import (
+    BooleanSerializer,
+    ByteSerializer,
+    CharSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
+from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.framework.base import TypeSerializer, to_int32
+from state_core.serializers.framework.columns import Cursor
+from state_core.serializers.framework.snapshots import simple_snapshot
+
+__all__ = ["ConstantSerializer", "StringValueSerializer"]
+
+BASE = "org.apache.flink.api.common.typeutils.base."
+
+
+class StringValueSerializer(TypeSerializer):
+    """`StringValue`: a LEB128 count of UTF-16 code units, then each as LEB128."""
+
+    name = "StringValue"
+    arrow_type = pa.string()
+
+    def read(self, source: DataInput) -> str:
+        """One string; an unpaired surrogate stays one."""
+        count = source.read_varint()
+        if count > source.remaining:
+            raise source.fault(f"a string of {count} characters in {source.remaining} bytes")
+        units = b"".join(_unit(source).to_bytes(2, "little") for _ in range(count))
+        return units.decode("utf-16-le", "surrogatepass")
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One string."""
+        if not isinstance(value, str):
+            raise EncodeError(f"{value!r} is no StringValue")
+        units = value.encode("utf-16-le", "surrogatepass")
+        out.write_varint(len(units) // 2)
+        for at in range(0, len(units), 2):
+            out.write_varint(int.from_bytes(units[at : at + 2], "little"))
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """As text; one with an unpaired surrogate keeps its exact bytes."""
+        found = decode_exactly(self, cursor)
+        for row, text in enumerate(found):
+            if text is not None and any("\ud800" <= one <= "\udfff" for one in text):
+                found[row] = text.encode("utf-8", "replace").decode()
+                cursor.inexact[row] = 1
+        return pa.array(found, self.arrow_type)
+
+    def hash_code(self, value: Any) -> int:
+        """`StringValue.hashCode`: as a `String`'s."""
+        return StringSerializer().hash_code(value)
+
+
+def _unit(source: DataInput) -> int:
+    unit = source.read_varint()
+    if unit > 0xFFFF:
+        raise source.fault(f"a character {unit:#x}")
+    return unit
+
+
+class ConstantSerializer(TypeSerializer):
+    """A type with one value, of constant bytes."""
+
+    java_name: ClassVar[str]
+    content: ClassVar[bytes]
+    arrow_type = pa.bool_()
+
+    @property
+    def name(self) -> str:
+        """The type's name in Java."""
+        return self.java_name
+
+    @property
+    def length(self) -> int:  # type: ignore[override] # that of the constant
+        """That of the constant."""
+        return len(self.content)
+
+    @property
+    def least(self) -> int:
+        """That of the constant."""
+        return len(self.content)
+
+    def read(self, source: DataInput) -> bool:
+        """True."""
+        found = source.read_bytes(len(self.content))
+        if found != self.content:
+            raise source.fault(f"a {self.java_name} of bytes {found.hex()}")
+        return True
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """The constant."""
+        if value is not True:
+            raise EncodeError(f"{value!r}, and a {self.java_name} is shown as true")
+        out.write_bytes(self.content)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """The constant's length."""
+        return (FIXED, len(self.content)) if self.content else None
+
+
+def _boolean_hash(_: Any, value: bool) -> int:
+    """`BooleanValue.hashCode`."""
+    return int(value)
+
+
+def _double_hash(_: Any, value: float) -> int:
+    """`DoubleValue.hashCode`."""
+    return to_int32(31 + DoubleSerializer().hash_code(value))
+
+
+def _long_hash(_: Any, value: int) -> int:
+    """`LongValue.hashCode`."""
+    return to_int32(43 + LongSerializer().hash_code(value))
+
+
+# the others have that of the basic type
+_HASHES = {"Boolean": _boolean_hash, "Double": _double_hash, "Long": _long_hash}
+
+
+def _twin(basic: type[Any], kind: str) -> None:
+    """Make and register the twin of a basic type."""
+    named: dict[str, Any] = {
+        "name": f"{kind}Value",
+        "__module__": __name__,
+        "__doc__": f"`{kind}Value`.",
+    }
+    if kind in _HASHES:
+        named |= {"hash_code": _HASHES[kind], "hash_codes": TypeSerializer.hash_codes}
+    twin = type(f"{kind}ValueSerializer", (basic,), named)
+    simple_snapshot(f"{BASE}{kind}ValueSerializer${kind}ValueSerializerSnapshot", twin)
+
+
+_BASIC: dict[str, type[Any]] = {
+    "Boolean": BooleanSerializer,
+    "Byte": ByteSerializer,
+    "Char": CharSerializer,
+    "Double": DoubleSerializer,
+    "Float": FloatSerializer,
+    "Int": IntSerializer,
+    "Long": LongSerializer,
+    "Short": ShortSerializer,
+}
+for _kind, _basic in _BASIC.items():
+    _twin(_basic, _kind)
+simple_snapshot(f"{BASE}StringValueSerializer$StringValueSerializerSnapshot", StringValueSerializer)
+
+
+class VoidSerializer(ConstantSerializer):
+    """`Void`: one zero byte."""
+
+    java_name, content = "Void", b"\x00"
+
+
+class NullValueSerializer(ConstantSerializer):
+    """`NullValue`: no bytes."""
+
+    java_name, content = "NullValue", b""
+
+
+class Tuple0Serializer(ConstantSerializer):
+    """`Tuple0`: the byte 42."""
+
+    java_name, content = "Tuple0", b"\x2a"
+
+
+class JavaObjectSerializer(OpaqueSerializer):
+    """A Java-serialized object: kept whole, and never deserialized."""
+
+    def __init__(self) -> None:
+        super().__init__("java.io.Serializable")
+
+
+simple_snapshot(f"{BASE}VoidSerializer$VoidSerializerSnapshot", VoidSerializer)
+simple_snapshot(f"{BASE}NullValueSerializer$NullValueSerializerSnapshot", NullValueSerializer)
+simple_snapshot(
+    "org.apache.flink.api.java.typeutils.runtime.Tuple0SerializerSnapshot", Tuple0Serializer
+)
+simple_snapshot(
+    "org.apache.flink.runtime.state.JavaSerializer$JavaSerializerSnapshot", JavaObjectSerializer
+)

@@ -1,0 +1,16 @@
+"""Serializers made of others: collections, tuples, rows, POJOs, optional values.
+
+====================  ===============================================================
+`collections`         lists and maps
+`arrays`              arrays and sets
+`structs`             tuples and rows
+`optionals`           values that may be null, and `Either`
+`objects`             Flink's own Java objects, field by field
+`pojo`                POJOs and Java records; `pojo_snapshot` and `pojo_compatibility`
+`wrappers`            values with a time to live, timers
+`namespaces`          windows, and the absence of one
+`evolution`           old values as new ones, a column at a time
+====================  ===============================================================
+
+A new composite says in its snapshot class which serializers are nested, and in which order.
+"""

@@ -1,0 +1,235 @@
+"""Arrays and sets: a count, then the elements.
+
+Primitive arrays and `String[]` have nothing but their elements; an array of objects has a flag
+before each, false for null; a `Set` has one, too, true for null.
+
+Source: the serializers in `org.apache.flink.api.common.typeutils.base.array`,
+`GenericArraySerializer`, `SetSerializer`, `org.apache.flink.runtime.state.ArrayListSerializer`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from typing_extensions import Self
+
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.numbers import (
+    BooleanSerializer,
+    CharSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
+from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.composite.collections import ListSerializer
+from state_core.serializers.composite.evolution import Rule, evolves, migrate_column, migrate_value
+from state_core.serializers.composite.optionals import NullableSerializer
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot, to_int32
+from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    WithoutMagicSnapshot,
+    simple_snapshot,
+)
+
+__all__ = [
+    "ElementRule",
+    "GenericArraySerializer",
+    "GenericArraySerializerConfigSnapshot",
+    "GenericArraySerializerSnapshot",
+    "SetSerializer",
+    "SetSerializerSnapshot",
+    "SimpleArraySerializer",
+]
+
+BASE = "org.apache.flink.api.common.typeutils.base."
+
+
+class SimpleArraySerializer(ListSerializer):
+    """An array whose class says what its elements are."""
+
+    java_name: ClassVar[str]
+    element_class: ClassVar[type[TypeSerializer]]
+
+    def __init__(self) -> None:
+        super().__init__(self.element_class())
+
+    @property
+    def name(self) -> str:
+        """`int[]`."""
+        return self.java_name
+
+    def hash_code(self, value: Any) -> int:
+        """Not derived: an array's hash is its identity."""
+        return TypeSerializer.hash_code(self, value)
+
+
+class GenericArraySerializer(ListSerializer):
+    """An array of objects, each with a flag before it that is false for null."""
+
+    def __init__(self, component_class: str, component: TypeSerializer) -> None:
+        super().__init__(NullableSerializer(component, null_flag=False))
+        self.component_class = component_class
+        self.component = component
+
+    @property
+    def name(self) -> str:
+        """`Object[]` of the component's type."""
+        return f"{self.component.name}[]"
+
+    def hash_code(self, value: Any) -> int:
+        """Not derived: an array's hash is its identity."""
+        return TypeSerializer.hash_code(self, value)
+
+
+class SetSerializer(ListSerializer):
+    """A `Set`, each element with a flag before it that is true for null."""
+
+    def __init__(self, value: TypeSerializer) -> None:
+        super().__init__(NullableSerializer(value))
+        self.value = value
+
+    @property
+    def name(self) -> str:
+        """`Set<...>`."""
+        return f"Set<{self.value.name}>"
+
+    def hash_code(self, value: Any) -> int:
+        """The sum of the elements'."""
+        return to_int32(sum(0 if one is None else self.value.hash_code(one) for one in value))
+
+
+@evolves(GenericArraySerializer, SetSerializer)
+class ElementRule(Rule):
+    """Element by element, as in a list."""
+
+    def column(self, old: ListSerializer, new: ListSerializer, column: Any) -> Any:
+        """The elements as one column."""
+        lists = ListSerializer(old.element), ListSerializer(new.element)
+        return migrate_column(*lists, column)
+
+    def value(self, old: ListSerializer, new: ListSerializer, value: Any) -> list[Any]:
+        """One array or set."""
+        return [migrate_value(old.element, new.element, one) for one in value]
+
+
+def _simple_array(java_name: str, element: type[TypeSerializer], java_class: str) -> None:
+    """Make and register an array's serializer and snapshot."""
+    kind = type(
+        f"{java_class}Serializer",
+        (SimpleArraySerializer,),
+        {"java_name": java_name, "element_class": element, "__module__": __name__,
+         "__doc__": f"`{java_name}`: a count, then the elements."},
+    )  # fmt: skip
+    name = f"{java_class}Serializer"
+    simple_snapshot(f"{BASE}array.{name}${name}Snapshot", kind)
+
+
+for _name, _element in (
+    ("boolean", BooleanSerializer),
+    ("char", CharSerializer),
+    ("short", ShortSerializer),
+    ("int", IntSerializer),
+    ("long", LongSerializer),
+    ("float", FloatSerializer),
+    ("double", DoubleSerializer),
+):
+    _simple_array(f"{_name}[]", _element, f"{_name.capitalize()}PrimitiveArray")
+_simple_array("String[]", StringSerializer, "StringArray")
+
+
+@register
+class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`GenericArraySerializerSnapshot`: the component's class, and its snapshot nested."""
+
+    java_class = f"{BASE}GenericArraySerializerSnapshot"
+    arity = 1
+    same_bytes = (f"{BASE}GenericArraySerializerConfigSnapshot",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.component_class = ""
+
+    @classmethod
+    def of(cls, component_class: str, component: TypeSerializerSnapshot) -> Self:
+        """The snapshot of a new job's serializer."""
+        made = cls()
+        made.component_class = component_class
+        made.nested = (component,)
+        return made
+
+    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
+        """The component's class."""
+        self.component_class = source.read_utf()
+
+    def write_outer_snapshot(self, out: DataOutput) -> None:
+        """The component's class."""
+        out.write_utf(self.component_class)
+
+    def resolve_outer_schema_compatibility(
+        self, old: GenericArraySerializerSnapshot
+    ) -> Compatibility:
+        """The component's class stays."""
+        if self.component_class == old.component_class:
+            return as_is()
+        return incompatible(
+            f"{old.component_class}[]", f"{self.component_class}[]", "the component's class stays"
+        )
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """An array of it."""
+        (component,) = nested
+        if not component.self_delimiting:
+            return OpaqueSerializer(f"{self.component_class}[]")
+        return GenericArraySerializer(self.component_class, component)
+
+
+class _OfOne(CompositeTypeSerializerSnapshot):
+    """A collection with one nested snapshot."""
+
+    arity = 1
+    nested_names = ("element",)
+    kind: ClassVar[Any]
+
+    @classmethod
+    def of(cls, element: TypeSerializerSnapshot) -> Self:
+        """The snapshot of a new job's serializer."""
+        made = cls()
+        made.nested = (element,)
+        return made
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A collection of it."""
+        (element,) = nested
+        if not element.self_delimiting or (self.kind is ListSerializer and element.least == 0):
+            return OpaqueSerializer(self.java_class)
+        made: TypeSerializer = self.kind(element)
+        return made
+
+
+@register
+class SetSerializerSnapshot(_OfOne):
+    """`SetSerializerSnapshot`: the element's snapshot nested."""
+
+    java_class = f"{BASE}SetSerializerSnapshot"
+    kind = SetSerializer
+
+
+@register
+class ArrayListSerializerSnapshot(_OfOne):
+    """`ArrayListSerializerSnapshot`: a list's bytes under another class."""
+
+    java_class = "org.apache.flink.runtime.state.ArrayListSerializerSnapshot"
+    same_bytes = (f"{BASE}ListSerializerSnapshot",)
+    kind = ListSerializer
+
+
+@register
+class GenericArraySerializerConfigSnapshot(WithoutMagicSnapshot, GenericArraySerializerSnapshot):
+    """`GenericArraySerializerConfigSnapshot`, which Flink 1.7 wrote in its place."""
+
+    java_class = f"{BASE}GenericArraySerializerConfigSnapshot"

@@ -1,0 +1,333 @@
+"""Lists and maps, and the form that a list state takes in the unified format.
+
+Source: `ListSerializer` and `MapSerializer` in `org.apache.flink.api.common.typeutils.base`;
+`org.apache.flink.runtime.state.ListDelimitedSerializer`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels import encode, skip
+from state_core.serializers.basic.element_columns import (
+    drop_rows,
+    elements_of,
+    entries_of,
+    list_array,
+    locate,
+    locate_by_program,
+    offsets_of,
+    place_elements,
+    without_null_keys,
+    write_counted,
+)
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.framework.base import TypeSerializer, to_int32
+from state_core.serializers.framework.columns import (
+    ALL_PRESENT,
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    present_rows,
+    require_values,
+)
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+
+__all__ = ["DelimitedListSerializer", "ListSerializer", "MapSerializer"]
+
+BASE = "org.apache.flink.api.common.typeutils.base."
+
+
+class ListSerializer(TypeSerializer):
+    """`List`: an i32 count, then the elements."""
+
+    least = 4
+
+    def __init__(self, element: TypeSerializer) -> None:
+        self.element = element
+        self.arrow_type = pa.list_(element.arrow_type)
+
+    @property
+    def name(self) -> str:
+        """`List<...>`."""
+        return f"List<{self.element.name}>"
+
+    def read(self, source: DataInput) -> list[Any]:
+        """One list."""
+        count = source.read_count("list elements", self.element.least)
+        return [self.element.read(source) for _ in range(count)]
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One list."""
+        if not isinstance(value, list):
+            raise EncodeError(f"{value!r} is no List")
+        out.write_int(len(value))
+        for element in value:
+            self.element.write(element, out)
+
+    def hash_code(self, value: Any) -> int:
+        """`List.hashCode`: 1, then `31 * h + hash(element)`."""
+        code = 1
+        for element in value:
+            held = 0 if element is None else self.element.hash_code(element)
+            code = to_int32(31 * code + held)
+        return code
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """A count of elements."""
+        body = self.element.skip_program()
+        return None if body is None else (skip.REPEAT, len(body), *body)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Counts, then all elements of all rows as one column."""
+        counts = cursor.read_counts("list elements", self.element.least)
+        first = offsets_of(counts)
+        children = locate(cursor, counts, first, self.element)
+        elements = self.element.decode(children)
+        cursor.adopt(children, first)
+        return list_array(self.arrow_type, first, cursor.present, elements)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes and the elements'."""
+        require_values(values, present, self.name)
+        first, elements = elements_of(values, present)
+        within = offsets_of(self.element.sizes(elements, ALL_PRESENT))
+        sizes = within[first[1:]] - within[first[:-1]] + 4
+        return sizes * present if present.size else sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Counts, then all elements at their places."""
+        first, elements = elements_of(values, target.present)
+        write_counted(target, first, elements, self.element)
+
+
+class DelimitedListSerializer(TypeSerializer):
+    """A list as RocksDB and the unified format keep it: elements joined by one comma byte.
+
+    Never empty, and never followed by anything: an empty list has no entry.
+    """
+
+    self_delimiting = False
+
+    def __init__(self, element: TypeSerializer) -> None:
+        self.element = element
+        self.arrow_type = pa.list_(element.arrow_type)
+
+    @property
+    def name(self) -> str:
+        """`List<...>`."""
+        return f"List<{self.element.name}>"
+
+    def read(self, source: DataInput) -> list[Any]:
+        """One list, to the end of the bytes."""
+        found = []
+        while source.remaining:
+            found.append(self.element.read(source))
+            if source.remaining and (source.read_byte() != skip.DELIMITER or not source.remaining):
+                raise source.fault("no delimiter between two list elements")
+        return found
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One list."""
+        if not isinstance(value, list) or not value:
+            raise EncodeError(f"{value!r} is no list of at least one element")
+        for index, element in enumerate(value):
+            if index:
+                out.write_byte(skip.DELIMITER)
+            self.element.write(element, out)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """All elements of all rows as one column."""
+        program = self.element.skip_program()
+        if program is None:
+            return super().decode(cursor)
+        words = np.array(program, np.int32)
+        counts = np.zeros(cursor.rows, np.int64)
+        failed = skip.count_delimited(cursor.data, cursor.position, cursor.end, words, counts)
+        cursor.check(failed, f"a list of {self.element.name} with delimiters")
+        unknown = np.flatnonzero(counts == skip.UNKNOWN)
+        if unknown.size:
+            cursor.lose(unknown)
+            counts[unknown] = 0
+        cursor.inexact |= counts == 0  # which Flink writes no entry for
+        first = offsets_of(counts)
+        starts, ends = np.empty(int(first[-1]), np.int64), np.empty(int(first[-1]), np.int64)
+        skip.locate_delimited(cursor.data, cursor.position, cursor.end, first, words, starts, ends)
+        children = cursor.children(starts, ends)
+        elements = self.element.decode(children)
+        children.check_at_end()
+        cursor.adopt(children, first)
+        cursor.position[:] = cursor.end
+        return list_array(self.arrow_type, first, cursor.present, elements)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """The elements' bytes and one between two."""
+        require_values(values, present, self.name)
+        first, elements = elements_of(values, present)
+        hollow = first[1:] == first[:-1]
+        empty = np.flatnonzero(hollow if present.size == 0 else hollow & (present != 0))
+        if empty.size:
+            raise EncodeError(
+                f"row {int(empty[0])} is an empty list, which list state can't hold",
+                remedy="delete the row: in Flink an empty list and no list are the same",
+            )
+        within = offsets_of(self.element.sizes(elements, ALL_PRESENT) + 1)
+        sizes: I64Array = within[first[1:]] - within[first[:-1]] - (1 - hollow)
+        return sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """All elements at their places, and the delimiters."""
+        first, elements = elements_of(values, target.present)
+        within = offsets_of(self.element.sizes(elements, ALL_PRESENT) + 1)
+        counts = np.diff(first)
+        held = counts > 0
+        positions = np.repeat(target.position - within[first[:-1]], counts) + within[:-1]
+        followed = np.ones(len(elements), np.uint8)
+        followed[first[1:][held] - 1] = 0
+        self.element.encode(elements, Target(target.out, positions))
+        target.out[positions[followed != 0]] = skip.DELIMITER
+        target.position += within[first[1:]] - within[first[:-1]] - held
+
+
+class MapSerializer(TypeSerializer):
+    """`Map`: an i32 count, then key, null flag and value of each entry."""
+
+    least = 4
+
+    def __init__(self, key: TypeSerializer, value: TypeSerializer) -> None:
+        self.key = key
+        self.value = value
+        self.arrow_type = pa.map_(key.arrow_type, value.arrow_type)
+
+    @property
+    def name(self) -> str:
+        """`Map<..., ...>`."""
+        return f"Map<{self.key.name}, {self.value.name}>"
+
+    def read(self, source: DataInput) -> list[tuple[Any, Any]]:
+        """One map as a list of pairs."""
+        count = source.read_count("map entries", self.key.least + 1)
+        return [self._read_entry(source) for _ in range(count)]
+
+    def _read_entry(self, source: DataInput) -> tuple[Any, Any]:
+        key = self.key.read(source)
+        return key, None if source.read_boolean() else self.value.read(source)
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One map, of a dict or a list of pairs."""
+        pairs = list(value.items()) if isinstance(value, dict) else value
+        if not isinstance(pairs, list):
+            raise EncodeError(f"{value!r} is no Map")
+        out.write_int(len(pairs))
+        for key, one in pairs:
+            self.key.write(key, out)
+            out.write_boolean(one is None)
+            if one is not None:
+                self.value.write(one, out)
+
+    def hash_code(self, value: Any) -> int:
+        """`Map.hashCode`: the sum of `hash(key) ^ hash(value)`."""
+        codes = [
+            (0 if key is None else self.key.hash_code(key))
+            ^ (0 if one is None else self.value.hash_code(one))
+            for key, one in value
+        ]
+        return to_int32(sum(codes))
+
+    def _entry_program(self) -> tuple[int, ...] | None:
+        key, value = self.key.skip_program(), self.value.skip_program()
+        if key is None or value is None:
+            return None
+        return (*key, skip.WHEN, 0, len(value), *value)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """A count of entries."""
+        body = self._entry_program()
+        return None if body is None else (skip.REPEAT, len(body), *body)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Counts, then all keys of all rows as one column and all values as another."""
+        program = self._entry_program()
+        if program is None:
+            return super().decode(cursor)
+        counts = cursor.read_counts("map entries", self.key.least + 1)
+        first = offsets_of(counts)
+        entries = locate_by_program(cursor, counts, first, program)
+        keys = self.key.decode(entries)
+        held = 1 - entries.read_flags("a null flag")
+        valued = entries.only(held)
+        values = self.value.decode(valued)
+        valued.expect_values(values)
+        cursor.adopt(entries, first)
+        present = cursor.present
+        if keys.null_count:
+            present = without_null_keys(cursor, first, keys)
+            keys, values, first = drop_rows(keys, values, first, present)
+        struct = pa.StructArray.from_arrays([keys, values], fields=list(_entry_fields(self)))
+        return list_array(self.arrow_type, first, present, struct)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes, and each entry's with its null flag."""
+        require_values(values, present, self.name)
+        first, keys, items = entries_of(values, present)
+        held = present_rows(items)
+        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
+        within = offsets_of(entry)
+        sizes = within[first[1:]] - within[first[:-1]] + 4
+        return sizes * present if present.size else sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Counts, then key, flag and value of all entries at their places."""
+        first, keys, items = entries_of(values, target.present)
+        held = present_rows(items)
+        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
+        entries = place_elements(target, first, entry)
+        self.key.encode(keys, entries)
+        flags = np.zeros(len(keys), np.uint8) if held.size == 0 else (held == 0).astype(np.uint8)
+        encode.write_fixed8(flags, ALL_PRESENT, entries.out, entries.position)
+        self.value.encode(items, entries.only(held) if held.size else entries)
+
+
+def _entry_fields(serializer: MapSerializer) -> tuple[pa.Field, pa.Field]:
+    kind = serializer.arrow_type
+    return kind.key_field, kind.item_field
+
+
+@register
+class ListSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`ListSerializerSnapshot`: the element's snapshot nested."""
+
+    java_class = f"{BASE}ListSerializerSnapshot"
+    arity = 1
+    same_bytes = ("org.apache.flink.runtime.state.ArrayListSerializerSnapshot",)
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A list of it; not where elements may have no bytes, whose count nothing bounds."""
+        (element,) = nested
+        known = element.self_delimiting and element.least > 0
+        return ListSerializer(element) if known else _opaque(self)
+
+
+@register
+class MapSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`MapSerializerSnapshot`: the snapshots of key and value nested."""
+
+    java_class = f"{BASE}MapSerializerSnapshot"
+    arity = 2
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A map of them."""
+        key, value = nested
+        known = key.self_delimiting and value.self_delimiting
+        return MapSerializer(key, value) if known else _opaque(self)
+
+
+def _opaque(snapshot: CompositeTypeSerializerSnapshot) -> OpaqueSerializer:
+    return OpaqueSerializer(snapshot.java_class)

@@ -1,0 +1,361 @@
+"""Old values as new ones: what Flink makes of them when it migrates state.
+
+Flink reads each value with the old serializer and writes the object with the new one. Here the
+same is done to a whole column (`migrate_column`), or to one value that `TypeSerializer.read` gave
+(`migrate_value`). Whether it may be done at all is said by `resolve_schema_compatibility`.
+
+A type with parts has a `Rule`; one without is carried over as it is. Further types get theirs
+with `evolves`.
+
+Source: `AbstractRocksDBState.migrateSerializedValue`; for a POJO's fields `PojoSerializer`, which
+reads into an object that its constructor made. What that constructor sets a new field to is in
+the job's code only: here it is 0 or false for what can be a Java primitive, or else null.
+
+What a user's decoder has made of a value becomes any type that has its fields, by their names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import IncompatibleError
+from state_core.serializers.basic.numbers import (
+    BooleanSerializer,
+    ByteSerializer,
+    CharSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.collections import (
+    DelimitedListSerializer,
+    ListSerializer,
+    MapSerializer,
+)
+from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from state_core.serializers.composite.structs import (
+    RowSerializer,
+    StructSerializer,
+    TupleSerializer,
+)
+from state_core.serializers.composite.wrappers import TtlSerializer
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import (
+    Compatibility,
+    Verdict,
+    incompatible,
+    migrate,
+    unknown,
+)
+from state_core.serializers.opaque.decoders import DecodedSerializer
+
+__all__ = [
+    "PositionRule",
+    "Rule",
+    "evolves",
+    "migrate_column",
+    "migrate_value",
+    "resolve_decoded",
+    "struct_column",
+]
+
+
+NUMBERS = (
+    ByteSerializer, ShortSerializer, IntSerializer, LongSerializer, FloatSerializer,
+    DoubleSerializer,
+)  # fmt: skip
+
+
+class Rule(ABC):
+    """How values of one kind of serializer become those of another of the same kind."""
+
+    @abstractmethod
+    def column(self, old: Any, new: Any, column: pa.Array) -> pa.Array:
+        """A whole column."""
+
+    @abstractmethod
+    def value(self, old: Any, new: Any, value: Any) -> Any:
+        """One value, which is not None."""
+
+
+_RuleClass = TypeVar("_RuleClass", bound=type[Rule])
+_rules: dict[type[TypeSerializer], Rule] = {}
+
+
+def evolves(*kinds: type[TypeSerializer]) -> Callable[[_RuleClass], _RuleClass]:
+    """Register a rule for these serializers."""
+
+    def add(rule: _RuleClass) -> _RuleClass:
+        made = rule()
+        for kind in kinds:
+            _rules[kind] = made
+        return rule
+
+    return add
+
+
+def migrate_column(old: TypeSerializer, new: TypeSerializer, column: pa.Array) -> pa.Array:
+    """A column of the old type as one of the new type.
+
+    Raises:
+        IncompatibleError: There is no way from one to the other.
+    """
+    rule = _rule(old, new)
+    return column if rule is None else rule.column(old, new, column)
+
+
+def migrate_value(old: TypeSerializer, new: TypeSerializer, value: Any) -> Any:
+    """A value that the old serializer has read, as one that the new one writes.
+
+    Raises:
+        IncompatibleError: There is no way from one to the other.
+    """
+    rule = _rule(old, new)
+    return value if rule is None or value is None else rule.value(old, new, value)
+
+
+def resolve_decoded(new: TypeSerializerSnapshot, old: TypeSerializerSnapshot) -> Compatibility:
+    """Whether old values can become new ones here, where a user's decoder can do what Flink can't.
+
+    Flink refuses what is another serializer. What Kryo wrote, and nobody but a user understands,
+    can follow if there is a decoder for its class; as long as there is none, nobody knows.
+    """
+    result = new.resolve_schema_compatibility(old)
+    if result.verdict is not Verdict.INCOMPATIBLE:
+        return result
+    before, after = old.restore_serializer(), new.restore_serializer()
+    if isinstance(before, DecodedSerializer):
+        try:
+            migrate_column(before, after, pa.array([], before.arrow_type))
+        except IncompatibleError as error:
+            return incompatible(before.name, after.name, error.problem)
+        rule = "its decoder gives the values; Flink by itself would refuse"
+        return migrate(before.name, after.name, rule)
+    if isinstance(before, OpaqueSerializer):
+        settled = "only a decoder for its class could say (register_decoder, in a plugin or SPEC)"
+        return unknown(before.name, after.name, settled)
+    return result
+
+
+def struct_column(kind: pa.DataType, columns: list[pa.Array], like: pa.Array) -> pa.Array:
+    """A struct of these columns, null where `like` is."""
+    mask = pc.is_null(like) if like.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+
+def _rule(old: TypeSerializer, new: TypeSerializer) -> Rule | None:
+    """The rule for both; None where values stay as they are."""
+    if isinstance(old, DecodedSerializer) and old.name != new.name:
+        return _DECODED
+    if type(old) is type(new):
+        rule = _rules.get(type(old))
+        if rule is not None:
+            return rule
+        if old.name == new.name and old.arrow_type == new.arrow_type:
+            return None
+    raise IncompatibleError(
+        f"{old.name} can't become {new.name}",
+        remedy="give an expression that says how the old value becomes the new",
+    )
+
+
+def _pairs(
+    old: StructSerializer, new: StructSerializer
+) -> list[tuple[tuple[str, TypeSerializer], tuple[str, TypeSerializer]]]:
+    """Fields in the same position."""
+    if len(old.fields) != len(new.fields):
+        raise IncompatibleError(f"{old.name} can't become {new.name}, of another arity")
+    return list(zip(old.fields, new.fields, strict=True))
+
+
+@evolves(ListSerializer, DelimitedListSerializer)
+class _ListRule(Rule):
+    """Element by element."""
+
+    def column(
+        self,
+        old: ListSerializer | DelimitedListSerializer,
+        new: ListSerializer | DelimitedListSerializer,
+        column: pa.Array,
+    ) -> pa.Array:
+        """The elements as one column."""
+        items = migrate_column(old.element, new.element, column.values)
+        return _same_lists(new.arrow_type, column, items)
+
+    def value(
+        self,
+        old: ListSerializer | DelimitedListSerializer,
+        new: ListSerializer | DelimitedListSerializer,
+        value: Any,
+    ) -> list[Any]:
+        """One list."""
+        return [migrate_value(old.element, new.element, one) for one in value]
+
+
+@evolves(MapSerializer)
+class _MapRule(Rule):
+    """Keys and values."""
+
+    def column(self, old: MapSerializer, new: MapSerializer, column: pa.Array) -> pa.Array:
+        """The keys as one column, the values as another."""
+        keys = migrate_column(old.key, new.key, column.keys)
+        items = migrate_column(old.value, new.value, column.items)
+        fields = [new.arrow_type.key_field, new.arrow_type.item_field]
+        entries = pa.StructArray.from_arrays([keys, items], fields=fields)
+        return _same_lists(new.arrow_type, column, entries)
+
+    def value(self, old: MapSerializer, new: MapSerializer, value: Any) -> list[tuple[Any, Any]]:
+        """One map."""
+        return [
+            (migrate_value(old.key, new.key, key), migrate_value(old.value, new.value, one))
+            for key, one in value
+        ]
+
+
+@evolves(TupleSerializer, RowSerializer, TtlSerializer)
+class PositionRule(Rule):
+    """Field by field, in order."""
+
+    def column(self, old: StructSerializer, new: StructSerializer, column: pa.Array) -> pa.Array:
+        """Each field's column."""
+        columns = [
+            migrate_column(before, after, column.field(name))
+            for (name, before), (_, after) in _pairs(old, new)
+        ]
+        return struct_column(new.arrow_type, columns, column)
+
+    def value(self, old: StructSerializer, new: StructSerializer, value: Any) -> dict[str, Any]:
+        """One tuple or row."""
+        return {
+            name: migrate_value(before, after, value[was])
+            for (was, before), (name, after) in _pairs(old, new)
+        }
+
+
+@evolves(PojoSerializer)
+class _PojoRule(Rule):
+    """Field by field, by name: what is new begins as Java has it, what is gone is dropped."""
+
+    def column(self, old: PojoSerializer, new: PojoSerializer, column: pa.Array) -> pa.Array:
+        """Each field's column."""
+        before = dict(old.fields)
+        columns = []
+        for name, after in new.fields:
+            if name in before:
+                columns.append(migrate_column(before[name], after, column.field(name)))
+            else:
+                first = pa.scalar(_first_value(new, name, after), after.arrow_type)
+                columns.append(pa.repeat(first, len(column)))
+        return struct_column(new.arrow_type, columns, column)
+
+    def value(self, old: PojoSerializer, new: PojoSerializer, value: Any) -> dict[str, Any]:
+        """One POJO, be it of a subclass."""
+        before = dict(old.fields)
+        fields = {
+            name: migrate_value(before[name], after, value[name])
+            if name in before
+            else _first_value(new, name, after)
+            for name, after in new.fields
+        }
+        if not isinstance(value, SubclassValue):
+            return fields
+        java_class = value.java_class
+        was, becomes = old.subclass(java_class, value.tag), new.subclass(java_class)
+        if was is None or becomes is None:
+            raise IncompatibleError(
+                f"a value of {java_class}, which the new {new.java_class} says nothing of",
+                remedy="give it with the new type, among `registered` or `non_registered`",
+            )
+        tag = list(new.registered).index(java_class) if java_class in new.registered else None
+        whole = migrate_value(was, becomes, value.value)
+        held = whole if isinstance(whole, dict) else {}
+        seen = {name: held.get(name, one) for name, one in fields.items()}
+        return SubclassValue(seen, java_class, whole, tag)
+
+
+class _DecodedRule(Rule):
+    """What a decoder gave, field by field by name, and numbers that hold the same value."""
+
+    def column(self, old: DecodedSerializer, new: TypeSerializer, column: pa.Array) -> pa.Array:
+        """The column with the new type's fields."""
+        if column.type != old.arrow_type:
+            raise IncompatibleError(
+                f"values of {old.java_class} that are not apart from each other",
+                remedy="give their decoder a `length`, so that it is known where each ends",
+            )
+        return _fitted(column, new.arrow_type, new, old.java_class)
+
+    def value(self, old: DecodedSerializer, new: TypeSerializer, value: Any) -> Any:
+        """One value."""
+        (found,) = self.column(old, new, pa.array([value], old.arrow_type)).to_pylist()
+        return found
+
+
+_DECODED = _DecodedRule()
+
+
+def _fitted(
+    column: pa.Array, kind: pa.DataType, serializer: TypeSerializer | None, path: str
+) -> pa.Array:
+    """A column as one of another type that loses nothing.
+
+    Args:
+        column: What there is.
+        kind: The type that is wanted.
+        serializer: That of the type, if it is known here: it says how a new field begins.
+        path: Where this is, for messages.
+    """
+    if column.type == kind:
+        return column
+    if not (pa.types.is_struct(kind) and pa.types.is_struct(column.type)):
+        try:
+            return column.cast(kind)
+        except pa.ArrowException as error:
+            raise IncompatibleError(
+                f"{path}: {column.type} can't become {kind} ({' '.join(str(error).split())})",
+                remedy="have the decoder give what the new type holds, or give an expression",
+            ) from error
+    fields = dict(serializer.fields) if isinstance(serializer, StructSerializer) else {}
+    held = {one.name: index for index, one in enumerate(column.type)}
+    columns = []
+    for one in kind:
+        if one.name in held:
+            inner = column.field(held[one.name])
+            within = fields.get(one.name)
+            columns.append(_fitted(inner, one.type, within, f"{path}.{one.name}"))
+        elif isinstance(serializer, PojoSerializer):
+            first = pa.scalar(_first_value(serializer, one.name, fields[one.name]), one.type)
+            columns.append(pa.repeat(first, len(column)))
+        else:
+            raise IncompatibleError(
+                f"{path}: the decoder gives no field {one.name!r}",
+                remedy=f"it gives {', '.join(held)}; have it give this one, or give an expression",
+            )
+    return struct_column(kind, columns, column)
+
+
+def _first_value(pojo: PojoSerializer, name: str, serializer: TypeSerializer) -> Any:
+    """What Java has in a field that nothing was read into."""
+    if name in pojo.boxed:
+        return None
+    if type(serializer) is BooleanSerializer:
+        return False
+    if type(serializer) is CharSerializer:
+        return "\0"
+    return 0 if type(serializer) in NUMBERS else None
+
+
+def _same_lists(kind: pa.DataType, column: pa.Array, items: pa.Array) -> pa.Array:
+    """The same lists of other elements."""
+    buffers = column.buffers()[:2]
+    return pa.Array.from_buffers(
+        kind, len(column), buffers, column.null_count, column.offset, children=[items]
+    )

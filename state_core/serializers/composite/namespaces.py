@@ -1,0 +1,150 @@
+"""Namespaces: what scopes keyed state besides the key, mostly a window.
+
+Source: `org.apache.flink.runtime.state.VoidNamespaceSerializer`,
+`org.apache.flink.streaming.api.windowing.windows.TimeWindow` and `GlobalWindow`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels import decode
+from state_core.kernels.skip import FIXED
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.composite.structs import StructSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import (
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    require_values,
+)
+from state_core.serializers.framework.snapshots import simple_snapshot
+
+__all__ = [
+    "GlobalWindowSerializer",
+    "SingletonSerializer",
+    "TimeWindowSerializer",
+    "VoidNamespaceSerializer",
+]
+
+WINDOWS = "org.apache.flink.streaming.api.windowing.windows."
+
+
+class SingletonSerializer(TypeSerializer):
+    """A type with one value: a byte 0 in state, a null in the column."""
+
+    arrow_type = pa.string()
+
+    def read(self, source: DataInput) -> None:
+        """The one value."""
+        source.read_byte()
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """The one value."""
+        if value is not None:
+            raise EncodeError(f"{value!r}, and {self.name} has one value, written as null")
+        out.write_byte(0)
+
+    def skip_program(self) -> tuple[int, ...]:
+        """One byte."""
+        return (FIXED, 1)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """A column of nulls."""
+        failed = decode.read_zeros(
+            cursor.data, cursor.position, cursor.end, cursor.present, cursor.inexact
+        )
+        cursor.check(failed, f"a {self.name}")
+        return pa.nulls(cursor.rows, pa.string())
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """One byte every present row."""
+        if values.null_count != len(values):
+            raise EncodeError(
+                f"a column of {self.name} holds a value that is not null",
+                remedy="leave it null: the type has one value",
+            )
+        return present.astype(np.int64) if present.size else np.ones(len(values), np.int64)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Zero bytes."""
+        rows = target.position
+        if target.present.size:
+            rows = rows[target.present != 0]
+        target.out[rows] = 0
+        target.position += target.present if target.present.size else 1
+
+
+class VoidNamespaceSerializer(SingletonSerializer):
+    """`VoidNamespace`: one byte, though its `getLength()` says 0."""
+
+    name = "VoidNamespace"
+    length = 0
+    wire_length = 1
+
+
+class GlobalWindowSerializer(SingletonSerializer):
+    """`GlobalWindow`: one byte."""
+
+    name = "GlobalWindow"
+    length = 1
+
+
+class TimeWindowSerializer(StructSerializer):
+    """`TimeWindow`: start and end in milliseconds, the end excluded."""
+
+    name = "TimeWindow"
+    length = 16
+
+    def __init__(self) -> None:
+        super().__init__([("start", LongSerializer()), ("end", LongSerializer())])
+
+    def read(self, source: DataInput) -> dict[str, int]:
+        """One window."""
+        return {"start": source.read_long(), "end": source.read_long()}
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One window."""
+        for bound in self._by_position(value):
+            LongSerializer().write(bound, out)
+
+    def skip_program(self) -> tuple[int, ...]:
+        """Sixteen bytes."""
+        return (FIXED, 16)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Two columns of milliseconds."""
+        columns = [one.decode(cursor) for _, one in self.fields]
+        return self._struct(cursor.present, columns, cursor.rows)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Sixteen bytes every present row."""
+        require_values(values, present, self.name)
+        columns = zip(self.fields, self._columns(values), strict=True)
+        parts = [one.sizes(column, present) for (_, one), column in columns]
+        total: I64Array = np.sum(parts, axis=0, dtype=np.int64)
+        return total
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Start, then end."""
+        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
+            one.encode(column, target)
+
+
+VoidNamespaceSerializerSnapshot = simple_snapshot(
+    "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot",
+    VoidNamespaceSerializer,
+)
+GlobalWindowSerializerSnapshot = simple_snapshot(
+    f"{WINDOWS}GlobalWindow$Serializer$GlobalWindowSerializerSnapshot", GlobalWindowSerializer
+)
+TimeWindowSerializerSnapshot = simple_snapshot(
+    f"{WINDOWS}TimeWindow$Serializer$TimeWindowSerializerSnapshot", TimeWindowSerializer
+)

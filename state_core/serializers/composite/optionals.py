@@ -1,0 +1,353 @@
+"""Values that may be absent, and values of one of two types.
+
+Source: `NullableSerializer`, `EitherSerializer` and `JavaEitherSerializerSnapshot` in
+`org.apache.flink.api.java.typeutils.runtime`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import Self
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels.skip import EITHER, FIXED
+from state_core.serializers.basic.numbers import BooleanSerializer
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.evolution import Rule, evolves, migrate_column, migrate_value
+from state_core.serializers.framework.base import VARIABLE, TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.columns import (
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    arrow_buffer,
+    present_rows,
+    require_values,
+    validity,
+)
+from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    WithoutMagicSnapshot,
+)
+
+__all__ = [
+    "EitherRule",
+    "EitherSerializer",
+    "EitherSerializerSnapshot",
+    "JavaEitherSerializerSnapshot",
+    "NullableRule",
+    "NullableSerializer",
+    "NullableSerializerSnapshot",
+]
+
+RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
+_FLAG = BooleanSerializer()
+MAX_PADDING = 1 << 20
+
+
+class NullableSerializer(TypeSerializer):
+    """A flag that is true for null, then the value, or as much padding as keeps the length fixed.
+
+    Args:
+        value: The value's serializer.
+        padding: Bytes behind the flag of a null.
+        null_flag: What the flag is for null: true, but false within arrays.
+    """
+
+    def __init__(self, value: TypeSerializer, padding: int = 0, *, null_flag: bool = True) -> None:
+        self.value = value
+        self.padding = padding
+        self.null_flag = null_flag
+        self.arrow_type = value.arrow_type
+        self.length = 1 + value.length if padding and value.length > 0 else VARIABLE
+
+    @property
+    def name(self) -> str:
+        """`Nullable<...>`."""
+        return f"Nullable<{self.value.name}>"
+
+    @property
+    def least(self) -> int:
+        """The flag."""
+        return 1
+
+    def read(self, source: DataInput) -> Any:
+        """One value, or None."""
+        if source.read_boolean() != self.null_flag:
+            return self.value.read(source)
+        source.read_bytes(self.padding)
+        return None
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One value, or None."""
+        out.write_boolean((value is None) == self.null_flag)
+        if value is None:
+            out.write_bytes(bytes(self.padding))
+        else:
+            self.value.write(value, out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """A flag, and padding or the value."""
+        body = self.value.skip_program()
+        if body is None:
+            return None
+        padding = (FIXED, self.padding) if self.padding else ()
+        first, second = (padding, body) if self.null_flag else (body, padding)
+        return (EITHER, len(first), len(second), *first, *second)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Flags, then the values that are there."""
+        null = cursor.read_flags("a null flag") ^ np.uint8(not self.null_flag)
+        if cursor.present.size:
+            null &= cursor.present
+        if self.padding:
+            self._skip_padding(cursor, null)
+        within = cursor.only((1 - null).astype(np.uint8))
+        column = self.value.decode(within)
+        within.expect_values(column)
+        return column
+
+    def _skip_padding(self, cursor: Cursor, null: U8Array) -> None:
+        rows = np.flatnonzero(null)
+        cut = rows[cursor.position[rows] + self.padding > cursor.end[rows]]
+        cursor.check(int(cut[0]) if cut.size else -1, "the padding of a null")
+        for byte in range(self.padding):
+            dirty = rows[cursor.data[cursor.position[rows] + byte] != 0]
+            cursor.inexact[dirty] = 1
+        cursor.position[rows] += self.padding
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """The flag, and the value or the padding."""
+        held = present_rows(values)
+        there = np.ones(len(values), np.int64) if present.size == 0 else present.astype(np.int64)
+        if held.size == 0:
+            return there + self.value.sizes(values, present)
+        kept = held if present.size == 0 else held & present
+        own: I64Array = there * (1 + self.padding * (held == 0))
+        return own + self.value.sizes(values, kept)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """The flag, and the value or zeros."""
+        held = present_rows(values)
+        null = np.zeros(len(values), bool) if held.size == 0 else held == 0
+        _FLAG.encode(pa.array(null == self.null_flag), target)
+        if held.size == 0:
+            self.value.encode(values, target)
+            return
+        rows = np.flatnonzero(null if target.present.size == 0 else null & (target.present != 0))
+        for byte in range(self.padding):
+            target.out[target.position[rows] + byte] = 0
+        target.position[rows] += self.padding
+        self.value.encode(values, target.only(held))
+
+
+class EitherSerializer(TypeSerializer):
+    """`Either`: a flag that is true for left, then the value; a struct of which one is set.
+
+    Where the value itself is null (a nullable type inside) its exact bytes are kept.
+
+    Attributes:
+        java_name: What the type is called.
+        labels: The struct's fields: the flag, and the value of each side.
+    """
+
+    java_name: ClassVar[str] = "Either"
+    labels: ClassVar[tuple[str, str, str]] = ("is_left", "left", "right")
+
+    def __init__(self, left: TypeSerializer, right: TypeSerializer) -> None:
+        self.left = left
+        self.right = right
+        kinds = (pa.bool_(), left.arrow_type, right.arrow_type)
+        self.arrow_type = pa.struct(list(map(pa.field, self.labels, kinds)))
+
+    @property
+    def name(self) -> str:
+        """`Either<..., ...>`."""
+        return f"{self.java_name}<{self.left.name}, {self.right.name}>"
+
+    @property
+    def least(self) -> int:
+        """The flag."""
+        return 1
+
+    def read(self, source: DataInput) -> dict[str, Any]:
+        """One value, in the field of its side."""
+        if source.read_boolean():
+            held = (True, self.left.read(source), None)
+        else:
+            held = (False, None, self.right.read(source))
+        return dict(zip(self.labels, held, strict=True))
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One value."""
+        flag, first, second = self.labels
+        if not isinstance(value, dict) or not isinstance(value.get(flag), bool):
+            raise EncodeError(
+                f"{value!r} is no {self.java_name}: set `{flag}`, and `{first}` or `{second}`"
+            )
+        out.write_boolean(value[flag])
+        side, held = (first, self.left) if value[flag] else (second, self.right)
+        held.write(value.get(side), out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """A flag, and one of two values."""
+        left, right = self.left.skip_program(), self.right.skip_program()
+        if left is None or right is None:
+            return None
+        return (EITHER, len(left), len(right), *left, *right)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Flags, then the left values, then the right ones."""
+        flags = cursor.read_flags(f"the flag of {self.java_name}")
+        if cursor.present.size:
+            flags &= cursor.present
+        left = self.left.decode(cursor.only(flags))
+        right = self.right.decode(cursor.only((1 - flags).astype(np.uint8)))
+        bits = arrow_buffer(np.packbits(flags, bitorder="little"))
+        is_left = pa.Array.from_buffers(pa.bool_(), cursor.rows, [None, bits])
+        bitmap, nulls = validity(cursor.present)
+        children = [is_left, left, right]
+        return pa.Array.from_buffers(
+            self.arrow_type, cursor.rows, [bitmap], nulls, children=children
+        )
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """The flag, and the value's."""
+        require_values(values, present, self.name)
+        there = np.ones(len(values), np.int64) if present.size == 0 else present.astype(np.int64)
+        _, first, second = self.labels
+        left, right = self._sides(values, present)
+        parts = self.left.sizes(values.field(first), left)
+        return there + parts + self.right.sizes(values.field(second), right)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """The flag, then the value."""
+        flag, first, second = self.labels
+        left, right = self._sides(values, target.present)
+        _FLAG.encode(values.field(flag), target)
+        self.left.encode(values.field(first), Target(target.out, target.position, left))
+        self.right.encode(values.field(second), Target(target.out, target.position, right))
+
+    def _sides(self, values: pa.Array, present: U8Array) -> tuple[U8Array, U8Array]:
+        """The rows of each side that are present."""
+        held = values.field(self.labels[0])
+        require_values(held, present, f"flag of {self.java_name}")
+        flags = held.fill_null(False).to_numpy(zero_copy_only=False)
+        left = flags.astype(np.uint8)
+        right = (1 - left).astype(np.uint8)
+        return (left, right) if present.size == 0 else (left & present, right & present)
+
+
+@evolves(NullableSerializer)
+class NullableRule(Rule):
+    """The value, where there is one."""
+
+    def column(
+        self, old: NullableSerializer, new: NullableSerializer, column: pa.Array
+    ) -> pa.Array:
+        """The values."""
+        return migrate_column(old.value, new.value, column)
+
+    def value(self, old: NullableSerializer, new: NullableSerializer, value: Any) -> Any:
+        """One value."""
+        return migrate_value(old.value, new.value, value)
+
+
+@evolves(EitherSerializer)
+class EitherRule(Rule):
+    """Each side."""
+
+    def column(self, old: EitherSerializer, new: EitherSerializer, column: pa.Array) -> pa.Array:
+        """Both sides' columns."""
+        flag, first, second = new.labels
+        left = migrate_column(old.left, new.left, column.field(first))
+        right = migrate_column(old.right, new.right, column.field(second))
+        children = [column.field(flag), left, right]
+        mask = column.is_null() if column.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(new.arrow_type), mask=mask)
+
+    def value(self, old: EitherSerializer, new: EitherSerializer, value: Any) -> dict[str, Any]:
+        """One value."""
+        flag, first, second = new.labels
+        return {
+            flag: value[flag],
+            first: migrate_value(old.left, new.left, value[first]),
+            second: migrate_value(old.right, new.right, value[second]),
+        }
+
+
+@register
+class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`NullableSerializer$NullableSerializerSnapshot`: the padding, and the value's nested."""
+
+    java_class = f"{RUNTIME}NullableSerializer$NullableSerializerSnapshot"
+    outer_version = 2
+    outer_versions = range(2, 3)
+    arity = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.padding = 0
+
+    @classmethod
+    def of(cls, value: TypeSerializerSnapshot, *, padded: bool = False) -> Self:
+        """The snapshot of a new job's serializer."""
+        made = cls()
+        made.nested = (value,)
+        made.padding = max(0, value.restore_serializer().length) if padded else 0
+        return made
+
+    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
+        """The padding."""
+        self.padding = source.read_int()
+        if not 0 <= self.padding <= MAX_PADDING:
+            raise source.fault(f"{self.padding} bytes of padding")
+
+    def write_outer_snapshot(self, out: DataOutput) -> None:
+        """The padding."""
+        out.write_int(self.padding)
+
+    def resolve_outer_schema_compatibility(self, old: NullableSerializerSnapshot) -> Compatibility:
+        """The padding stays."""
+        if self.padding == old.padding:
+            return as_is()
+        return incompatible(
+            f"{old.padding} bytes of padding", f"{self.padding}", "the padding of null stays"
+        )
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A nullable value."""
+        (value,) = nested
+        if not value.self_delimiting:
+            return OpaqueSerializer(f"Nullable<{value.name}>")
+        return NullableSerializer(value, self.padding)
+
+
+@register
+class JavaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`JavaEitherSerializerSnapshot`: both sides' snapshots nested."""
+
+    java_class = f"{RUNTIME}JavaEitherSerializerSnapshot"
+    arity = 2
+    nested_names = ("left", "right")
+    same_bytes = (f"{RUNTIME}EitherSerializerSnapshot",)
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """One of both."""
+        left, right = nested
+        if not (left.self_delimiting and right.self_delimiting):
+            return OpaqueSerializer("org.apache.flink.types.Either")
+        return EitherSerializer(left, right)
+
+
+@register
+class EitherSerializerSnapshot(WithoutMagicSnapshot, JavaEitherSerializerSnapshot):
+    """`EitherSerializerSnapshot`, which Flink 1.7 wrote in its place."""
+
+    java_class = f"{RUNTIME}EitherSerializerSnapshot"

@@ -1,0 +1,327 @@
+"""POJOs and Java records: named fields, each of which may be null, and subclasses of them.
+
+A value begins with flags. Of the very class of the state, its fields follow, a null flag before
+each; of a subclass, a tag or the class name, and then a whole value of the subclass's serializer.
+
+The column is a struct of the class's own fields. A value of a subclass fills those, and its exact
+bytes travel beside, with the fields that the struct has not. Where the snapshot says nothing of a
+subclass (the heap backend may meet one only while it writes), nobody knows where the value ends:
+the row is null, with all its bytes beside.
+
+Source: `org.apache.flink.api.java.typeutils.runtime.PojoSerializer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.errors import EncodeError, UnsupportedFormatError
+from state_core.files.wire import DataInput, DataOutput, encode_modified_utf8
+from state_core.kernels import encode, pojo, skip
+from state_core.serializers.composite.structs import StructSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import (
+    Cursor,
+    I32Array,
+    I64Array,
+    Target,
+    U8Array,
+    present_rows,
+)
+
+__all__ = ["PojoSerializer", "SubclassValue"]
+
+MAX_TAGS = 128
+
+
+class SubclassValue(dict[str, Any]):
+    """A value of a subclass: the fields of the base class, and what its own serializer read.
+
+    Args:
+        fields: Those of the base class.
+        java_class: The subclass.
+        value: The whole value, as the subclass's serializer has it.
+        tag: Its place among the registered subclasses; None where it is written by name.
+    """
+
+    __slots__ = ("java_class", "tag", "value")
+
+    def __init__(
+        self, fields: Mapping[str, Any], java_class: str, value: Any, tag: int | None
+    ) -> None:
+        super().__init__(fields)
+        self.java_class = java_class
+        self.value = value
+        self.tag = tag
+
+
+class PojoSerializer(StructSerializer):
+    """A POJO.
+
+    Args:
+        java_class: Its class.
+        fields: Each field's name and serializer, in the order in which they are written.
+        registered: Each registered subclass and its serializer, by tag; None for a serializer
+            that could not be restored.
+        non_registered: The same of subclasses that are written by name.
+        boxed: Fields that are no Java primitive though their serializer could be of one: what
+            is `Integer`, not `int`. Snapshots do not say it; it matters for new fields only.
+    """
+
+    least = 1
+
+    def __init__(
+        self,
+        java_class: str,
+        fields: list[tuple[str, TypeSerializer]],
+        registered: Mapping[str, TypeSerializer | None] | None = None,
+        non_registered: Mapping[str, TypeSerializer | None] | None = None,
+        boxed: Collection[str] = (),
+    ) -> None:
+        super().__init__(fields)
+        self.java_class = java_class
+        self.registered = dict(registered or {})
+        self.non_registered = dict(non_registered or {})
+        self.boxed = frozenset(boxed)
+        if len(self.registered) > MAX_TAGS:
+            raise EncodeError(f"{java_class} with more than {MAX_TAGS} registered subclasses")
+
+    @property
+    def name(self) -> str:
+        """The class."""
+        return self.java_class
+
+    # ------------------------------------------------------------------- a value at a time
+
+    def read(self, source: DataInput) -> dict[str, Any] | None:
+        """One POJO: a dict of its fields, a `SubclassValue`, or None."""
+        flags = source.read_unsigned_byte()
+        if flags & skip.IS_NULL:
+            return None
+        if flags & skip.IS_SUBCLASS:
+            java_class = source.read_utf()
+            return self._read_subclass(java_class, None, self.subclass(java_class), source)
+        if flags & skip.IS_TAGGED:
+            tag = source.read_unsigned_byte()
+            if tag >= len(self.registered):
+                raise source.fault(f"subclass {tag} of {self.java_class}, which has not so many")
+            java_class, serializer = list(self.registered.items())[tag]
+            return self._read_subclass(java_class, tag, serializer, source)
+        if not flags & skip.IS_EXACT:
+            raise source.fault(f"a {self.java_class} with flags {flags}")
+        return {
+            name: None if source.read_boolean() else one.read(source) for name, one in self.fields
+        }
+
+    def subclass(self, java_class: str, tag: int | None = None) -> TypeSerializer | None:
+        """The serializer of a subclass, with its tag or by name; None if it is not known."""
+        if tag is not None:
+            return self.registered.get(java_class)
+        return self.non_registered.get(java_class, self.registered.get(java_class))
+
+    def _read_subclass(
+        self, java_class: str, tag: int | None, serializer: TypeSerializer | None, source: DataInput
+    ) -> SubclassValue:
+        if serializer is None or not serializer.self_delimiting:
+            raise UnsupportedFormatError(
+                f"a {java_class}, of which the snapshot of {self.java_class} says nothing",
+                place=source.place,
+                remedy="register the subclass in the job and take a new savepoint",
+            )
+        value = serializer.read(source)
+        held = value if isinstance(value, dict) else {}
+        return SubclassValue(
+            {name: held.get(name) for name, _ in self.fields}, java_class, value, tag
+        )
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One POJO, of a dict of its fields, a `SubclassValue`, or None."""
+        if value is None:
+            out.write_byte(skip.IS_NULL)
+        elif isinstance(value, SubclassValue):
+            self._write_subclass(value, out)
+        else:
+            out.write_byte(skip.IS_EXACT)
+            for (_, serializer), one in zip(self.fields, self._by_position(value), strict=True):
+                out.write_boolean(one is None)
+                if one is not None:
+                    serializer.write(one, out)
+
+    def _write_subclass(self, value: SubclassValue, out: DataOutput) -> None:
+        tagged = value.tag is not None and value.tag < len(self.registered)
+        java_class = value.java_class
+        serializer = self.subclass(java_class, value.tag if tagged else None)
+        if serializer is None or not serializer.self_delimiting:
+            raise EncodeError(f"{self.java_class} does not know its subclass {java_class}")
+        if tagged:
+            out.write_byte(skip.IS_TAGGED)
+            out.write_byte(list(self.registered).index(java_class))
+        else:
+            out.write_byte(skip.IS_SUBCLASS)
+            out.write_utf(java_class)
+        serializer.write(value.value, out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """The fields with their flags, and the subclasses' programs."""
+        own: list[int] = []
+        for _, one in self.fields:
+            body = one.skip_program()
+            if body is None:
+                return None
+            own += [skip.WHEN, 0, len(body), *body]
+        bodies = [tuple(own), *(_program(one) for one in self._subclasses)]
+        names = [encode_modified_utf8(name) for name in self._names]
+        indexes = [
+            word
+            for name, index in zip(names, self._names.values(), strict=True)
+            for word in (1 + index, len(name))
+        ]
+        words = [word for part in (*bodies, *names) for word in part]
+        counts = (len(self.registered), len(bodies), len(names))
+        return (skip.POJO, *counts, *map(len, bodies), *indexes, *words)
+
+    @property
+    def _subclasses(self) -> list[TypeSerializer | None]:
+        """The serializers of the known subclasses, first those with tags."""
+        return [*self.registered.values(), *self.non_registered.values()]
+
+    @cached_property
+    def _names(self) -> dict[str, int]:
+        """For each class that may be written by name, its place among the subclasses."""
+        classes = [*self.registered, *self.non_registered]
+        return {name: index for index, name in enumerate(classes)}
+
+    @cached_property
+    def _name_table(self) -> tuple[I32Array, U8Array, I32Array]:
+        """Offsets and bytes of those names, and their places."""
+        names = [encode_modified_utf8(name) for name in self._names]
+        bounds = np.cumsum([0, *map(len, names)]).astype(np.int32)
+        places = np.array(list(self._names.values()), np.int32)
+        return bounds, np.frombuffer(b"".join(names), np.uint8), places
+
+    # ------------------------------------------------------------------ a column at a time
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Heads, then the fields of all rows of this very class, then subclass by subclass."""
+        kind = np.empty(cursor.rows, np.int16)
+        nulls, subclasses, unknown = self._read_heads(cursor, kind)
+        if unknown:
+            cursor.lose(np.flatnonzero(kind == pojo.UNKNOWN))
+        within = cursor
+        if nulls or subclasses or unknown:
+            within = cursor.only((kind == pojo.EXACT).astype(np.uint8))
+        columns = [_decode_field(one, within) for _, one in self.fields]
+        if subclasses:
+            columns = self._add_subclasses(cursor, kind, columns)
+        present = cursor.present
+        if nulls:
+            held = (kind >= pojo.EXACT).astype(np.uint8)
+            present = held if present.size == 0 else held & present
+        return self._struct(present, columns, cursor.rows)
+
+    def _read_heads(self, cursor: Cursor, kind: npt.NDArray[np.int16]) -> tuple[int, int, int]:
+        totals = np.zeros(3, np.int64)
+        failed = pojo.read_heads(
+            cursor.data, cursor.position, cursor.end, cursor.present,
+            len(self.registered), *self._name_table, kind, cursor.inexact, totals,
+        )  # fmt: skip
+        cursor.check(failed, f"a {self.java_class}")
+        nulls, subclasses, unknown = totals.tolist()
+        return nulls, subclasses, unknown
+
+    def _add_subclasses(
+        self, cursor: Cursor, kind: npt.NDArray[np.int16], columns: list[pa.Array]
+    ) -> list[pa.Array]:
+        """The field columns, with those of the subclasses' rows put in their places."""
+        parts = [[column] for column in columns]
+        take = np.arange(cursor.rows)
+        behind = cursor.rows
+        known = self._subclasses
+        for index in np.unique(kind[kind > pojo.EXACT]).tolist():
+            rows = np.flatnonzero(kind == index)
+            serializer = known[index - 1]
+            if serializer is None or not serializer.self_delimiting:
+                cursor.lose(rows)
+                continue
+            held = _decode_rows(serializer, cursor, rows)
+            for part, (name, one) in zip(parts, self.fields, strict=True):
+                part.append(_field_of(held, name, one.arrow_type))
+            take[rows] = behind + np.arange(len(rows))
+            behind += len(rows)
+        indices = pa.array(take)
+        return [pa.concat_arrays(part).take(indices) for part in parts]
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """One byte, and unless it is null one a field and the fields that are not."""
+        within = _held(values, present)
+        sizes = np.ones(len(values), np.int64)
+        if present.size:
+            sizes *= present
+        count = len(self.fields)
+        sizes += within * np.int64(count) if within.size else count
+        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
+            sizes += one.sizes(column, _held(column, within))
+        return sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Flags, then field after field."""
+        held = present_rows(values)
+        flags = np.full(len(values), skip.IS_EXACT, np.uint8)
+        if held.size:
+            flags[held == 0] = skip.IS_NULL
+        encode.write_fixed8(flags, target.present, target.out, target.position)
+        within = target.only(held) if held.size else target
+        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
+            held = present_rows(column)
+            nulls = (held == 0).astype(np.uint8) if held.size else np.zeros(len(values), np.uint8)
+            encode.write_fixed8(nulls, within.present, within.out, within.position)
+            one.encode(column, within.only(held) if held.size else within)
+
+
+def _decode_field(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:
+    """A null flag and, unless it is set, a value of every row."""
+    null = cursor.read_flags("the null flag of a field")
+    within = cursor.only((1 - null).astype(np.uint8)) if null.any() else cursor
+    column = serializer.decode(within)
+    within.expect_values(column)
+    return column
+
+
+def _decode_rows(
+    serializer: TypeSerializer, cursor: Cursor, rows: npt.NDArray[np.intp]
+) -> pa.Array:
+    """Some of the rows with another serializer; the cursor moves behind their values."""
+    part = Cursor(cursor.data, cursor.position[rows], cursor.end[rows], cursor.place)
+    column = serializer.decode(part)
+    cursor.position[rows] = part.position
+    if part.present.size:
+        cursor.lose(rows[part.present == 0])
+    return column
+
+
+def _field_of(values: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+    """A field of a struct column; nulls where it has none of that name and type."""
+    index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
+    if index < 0 or values.type.field(index).type != kind:
+        return pa.nulls(len(values), kind)
+    return values.field(index)
+
+
+def _held(column: pa.Array, present: U8Array) -> U8Array:
+    """Where a value is written: where one is wanted, and it is not null."""
+    held = present_rows(column)
+    if held.size == 0:
+        return present
+    return held if present.size == 0 else held & present
+
+
+def _program(serializer: TypeSerializer | None) -> tuple[int, ...]:
+    """A subclass's program; empty if it can't be walked."""
+    program = None if serializer is None else serializer.skip_program()
+    return program or ()

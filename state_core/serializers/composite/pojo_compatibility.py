@@ -1,0 +1,192 @@
+"""Whether one POJO may follow another, by the rules of Flink's `PojoSerializerSnapshot`.
+
+- Another class is another type. So is one of which a subclass's class or serializer is gone.
+- A field that both have is judged by its own serializers: `int` may become `Integer`, whose
+  serializer is the same, and nothing else: Flink promotes no `int` to `long`.
+- Fields that are new or gone need a migration: what is new begins as Java has it, what is gone is
+  dropped.
+- Registered subclasses keep the tags that they have in the bytes, so an order that is not the old
+  one and then more is taken over from the old serializer; so are subclasses written by name.
+
+Flink sees the new job's classes; here is only what the two snapshots say of them. A field belongs
+together with one of the same name if Java finds it from the class that declared it before: in
+that class itself, or further up.
+
+Source: `org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from state_core.files.wire import DataInput
+from state_core.serializers.framework.compatibility import (
+    Compatibility,
+    Reason,
+    Verdict,
+    as_is,
+    incompatible,
+    migrate,
+    unknown,
+    worst_of,
+)
+from state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
+
+__all__ = ["Pojo", "reconfigure", "resolve_pojo"]
+
+NOTHING = "nothing"
+Results: TypeAlias = "dict[str, Compatibility]"
+
+
+@dataclass(frozen=True, slots=True)
+class Pojo:
+    """What a POJO's serializer snapshot says.
+
+    Attributes:
+        java_class: The POJO's class.
+        fields: In the order in which they are written. A key names the declaring class.
+        registered: Registered subclasses, by tag. Keys are empty.
+        non_registered: Subclasses that are written by name. Keys are empty.
+    """
+
+    java_class: str
+    fields: tuple[OptionalEntry, ...] = ()
+    registered: tuple[OptionalEntry, ...] = ()
+    non_registered: tuple[OptionalEntry, ...] = ()
+
+
+def resolve_pojo(new: Pojo, old: Pojo) -> tuple[Compatibility, Results, Results]:
+    """Whether `old` may be followed by `new`, and the same of each field and subclass of both."""
+    if new.java_class != old.java_class:
+        rule = "the class is another one, and Flink knows a POJO by its class"
+        return incompatible(old.java_class, new.java_class, rule), {}, {}
+    rule = "the subclass, or its serializer, is gone"
+    gone = [
+        incompatible(_type(one), NOTHING, rule).under(one.name)
+        for one in (*old.registered, *old.non_registered)
+        if not one.present
+    ]
+    fields = _resolve_fields(new, old)
+    registered = _resolve_registered(new, old)
+    results = [*gone, *fields.values(), *registered.values(), *_resolve_order(new, old)]
+    return worst_of(results), fields, registered
+
+
+def reconfigure(new: Pojo, old: Pojo, fields: Results, registered: Results) -> Pojo:
+    """The new POJO with the tags and the subclasses of the old one.
+
+    Args:
+        new: What the job declares.
+        old: What its state was written with.
+        fields: What `resolve_pojo` found of each field.
+        registered: What it found of each registered subclass.
+    """
+    added = {one.name: one for one in new.registered}
+    kept = [_reconfigured(added.pop(one.name, one), registered) for one in old.registered]
+    return replace(
+        new,
+        fields=tuple(_reconfigured(one, fields) for one in new.fields),
+        registered=(*kept, *added.values()),
+        non_registered=tuple(_reconfigured(one, {}) for one in old.non_registered),
+    )
+
+
+def _reconfigured(entry: OptionalEntry, results: Results) -> OptionalEntry:
+    result = results.get(entry.name)
+    if result is not None and result.reconfigured is not None:
+        return replace(entry, value=FramedSnapshot(result.reconfigured))
+    return replace(entry, value=None if entry.value is None else entry.value.renewed())
+
+
+# ------------------------------------------------------------------------------------- fields
+
+
+def _resolve_fields(new: Pojo, old: Pojo) -> Results:
+    """By field: of both, of the old one only, of the new one only."""
+    before = {one.name: one for one in old.fields}
+    results: Results = {}
+    for one in old.fields:
+        results[one.name] = _resolve_field(one, new).under(one.name)
+    for one in new.fields:
+        match = before.get(one.name)
+        if match is None or (one.present and not match.present):
+            result = migrate(NOTHING, _type(one), "the field is new, and begins as Java has it")
+            results[one.name] = result.under(one.name)
+    names = [one.name for one in new.fields if one.name in before]
+    if names != [one.name for one in old.fields if one.name in set(names)]:
+        # Flink sorts fields, so that this does not happen, and does not look
+        rule = "the fields are written in another order"
+        results[""] = migrate(old.java_class, new.java_class, rule)
+    return results
+
+
+def _resolve_field(old: OptionalEntry, new: Pojo) -> Compatibility:
+    """One field of the old POJO."""
+    match = next((one for one in new.fields if one.name == old.name), None)
+    if match is None or match.value is None or old.value is None or match.present != old.present:
+        return migrate(_type(old), NOTHING, "the field is gone, and its values are dropped")
+    if match.present:
+        found = _found_from(_declared_in(old), _declared_in(match), new.java_class)
+        if found is None:
+            rule = "only the classes say whether the field moved up, or is another one of its name"
+            return unknown(_declared_in(old), _declared_in(match), rule)
+        if not found:
+            rule = "the field moved down to a subclass, where Flink does not find its old values"
+            return migrate(_declared_in(old), _declared_in(match), rule)
+    return match.value.resolve_schema_compatibility(old.value)
+
+
+def _found_from(before: str, after: str, java_class: str) -> bool | None:
+    """Whether Java finds a field, now declared in `after`, from `before` upwards; None: unknown."""
+    if before in (after, java_class):
+        return True
+    return False if after == java_class else None
+
+
+def _declared_in(entry: OptionalEntry) -> str:
+    return DataInput(entry.key or b"\0\0", "the key of a field").read_utf()
+
+
+def _type(entry: OptionalEntry) -> str:
+    return NOTHING if entry.value is None else entry.value.type_name
+
+
+# --------------------------------------------------------------------------------- subclasses
+
+
+def _resolve_registered(new: Pojo, old: Pojo) -> Results:
+    """By subclass: those that both register."""
+    before = {one.name: one.value for one in old.registered}
+    results: Results = {}
+    for one in new.registered:
+        was = before.get(one.name)
+        if was is not None and one.value is not None:
+            results[one.name] = one.value.resolve_schema_compatibility(was).under(one.name)
+    return results
+
+
+def _resolve_order(new: Pojo, old: Pojo) -> list[Compatibility]:
+    """What the new serializer takes over of the old one's subclasses."""
+    found = []
+    before, after = [[one.name for one in pojo.registered] for pojo in (old, new)]
+    if after[: len(before)] != before:
+        rule = "subclasses keep the tags that they were written with"
+        lost = [name for name in before if name not in after]
+        if lost:
+            rule += f"; {', '.join(lost)} must still be there as a class"
+        found.append(_taken_over(", ".join(before), ", ".join(after) or NOTHING, rule))
+    if old.non_registered:
+        names = ", ".join(one.name for one in old.non_registered)
+        rule = "the serializers of subclasses written by name are taken over"
+        known = {one.name for one in (*new.registered, *new.non_registered)}
+        lost = [one.name for one in old.non_registered if one.name not in known]
+        if lost:
+            rule += f"; {', '.join(lost)} must still be there as a class"
+        found.append(_taken_over(names, names, rule))
+    return found or [as_is()]
+
+
+def _taken_over(old: str, new: str, rule: str) -> Compatibility:
+    reasons = (Reason("", old, new, rule),)
+    return Compatibility(Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER, reasons)

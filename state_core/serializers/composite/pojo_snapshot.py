@@ -1,0 +1,170 @@
+"""The snapshot of a POJO's serializer: its class, its fields and its subclasses.
+
+Three maps of names, any part of which may be gone by the time that the snapshot is written: a
+field whose Java field is no more still lies in the bytes, under the name `missing-field-at-N`.
+
+Whether a POJO may follow another is decided by `state_core.serializers.composite.pojo_compatibility`.
+
+Source: `PojoSerializerSnapshot`, `PojoSerializerSnapshotData` and `PojoFieldUtils` in
+`org.apache.flink.api.java.typeutils.runtime`; `PojoTypeInfo` for the order of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from typing_extensions import Self
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.pojo import MAX_TAGS, PojoSerializer
+from state_core.serializers.composite.pojo_compatibility import Pojo, reconfigure, resolve_pojo
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Compatibility, Verdict, incompatible
+from state_core.serializers.framework.registry import register
+from state_core.serializers.opaque.optional_map import (
+    FramedSnapshot,
+    OptionalEntry,
+    read_optional_map,
+    write_optional_map,
+)
+
+__all__ = ["PojoSerializerSnapshot"]
+
+Snapshots: TypeAlias = Mapping[str, TypeSerializerSnapshot]
+
+
+@register
+class PojoSerializerSnapshot(TypeSerializerSnapshot):
+    """`PojoSerializerSnapshot`.
+
+    Attributes:
+        pojo: What it says.
+        boxed: Fields that are known to be no Java primitive; no snapshot says it.
+    """
+
+    java_class = "org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot"
+    current_version = 2
+    versions = range(2, 3)
+
+    def __init__(self) -> None:
+        self.pojo = Pojo("")
+        self.boxed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        java_class: str,
+        fields: Snapshots,
+        *,
+        registered: Snapshots | None = None,
+        non_registered: Snapshots | None = None,
+        declared_in: Mapping[str, str] | None = None,
+        boxed: Collection[str] = (),
+    ) -> Self:
+        """The snapshot that a new job's serializer would leave.
+
+        Args:
+            java_class: The POJO's class, as `Class.getName` has it.
+            fields: By name; Flink sorts them.
+            registered: Registered subclasses by class, in the order of their registration.
+            non_registered: Subclasses that are written by name.
+            declared_in: The class that declares a field, where it is not the POJO's own.
+            boxed: Fields that are `Integer`, not `int`, and so on: what a new field begins as
+                depends on it.
+
+        Raises:
+            EncodeError: There is no field, or there are more subclasses than tags.
+        """
+        if not fields:
+            raise EncodeError(f"{java_class} without fields, which Flink takes for no POJO")
+        if len(registered or {}) > MAX_TAGS:
+            raise EncodeError(f"{java_class} with more than {MAX_TAGS} registered subclasses")
+        declared = declared_in or {}
+        made = cls()
+        made.boxed = frozenset(boxed)
+        made.pojo = Pojo(
+            java_class,
+            tuple(
+                OptionalEntry(
+                    name, _field_key(declared.get(name, java_class), name), FramedSnapshot(one)
+                )
+                for name, one in sorted(fields.items(), key=lambda field: _java_order(field[0]))
+            ),
+            _subclasses(registered),
+            _subclasses(non_registered),
+        )
+        return made
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """The class and three maps."""
+        self.check_version(version, source)
+        java_class = source.read_utf()
+        fields = read_optional_map(source, "fields")
+        registered = read_optional_map(source, "registered subclasses")
+        if len(registered) > MAX_TAGS:
+            raise source.fault(f"{len(registered)} registered subclasses of {java_class}")
+        others = read_optional_map(source, "subclasses")
+        self.pojo = Pojo(java_class, fields, registered, others)
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """The class and three maps."""
+        out.write_utf(self.pojo.java_class)
+        for entries in (self.pojo.fields, self.pojo.registered, self.pojo.non_registered):
+            write_optional_map(entries, out)
+
+    @property
+    def type_name(self) -> str:
+        """The class."""
+        return self.pojo.java_class
+
+    def restore_serializer(self) -> TypeSerializer:
+        """A POJO of the restored fields; bytes if one of them can't be restored."""
+        java_class = self.pojo.java_class
+        fields = [(one.name, _restore(one)) for one in self.pojo.fields]
+        known = [(name, one) for name, one in fields if one is not None and one.self_delimiting]
+        if len(known) != len(fields) or not fields:
+            return OpaqueSerializer(java_class)
+        return PojoSerializer(
+            java_class,
+            known,
+            {one.name: _restore(one) for one in self.pojo.registered},
+            {one.name: _restore(one) for one in self.pojo.non_registered},
+            self.boxed,
+        )
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """As `PojoSerializerSnapshot.resolveSchemaCompatibility`."""
+        if not isinstance(old, PojoSerializerSnapshot):
+            return incompatible(old.type_name, self.type_name, "the type is another one")
+        result, fields, registered = resolve_pojo(self.pojo, old.pojo)
+        if result.verdict is not Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER:
+            return result
+        made = type(self)()
+        made.boxed = self.boxed
+        made.pojo = reconfigure(self.pojo, old.pojo, fields, registered)
+        return replace(result, reconfigured=made)
+
+
+def _restore(entry: OptionalEntry) -> TypeSerializer | None:
+    return None if entry.value is None else entry.value.restore_serializer()
+
+
+def _field_key(declared_in: str, name: str) -> bytes:
+    out = DataOutput()
+    out.write_utf(declared_in)
+    out.write_utf(name)
+    return out.to_bytes()
+
+
+def _subclasses(given: Snapshots | None) -> tuple[OptionalEntry, ...]:
+    held: Iterable[tuple[str, TypeSerializerSnapshot]] = (given or {}).items()
+    return tuple(OptionalEntry(name, b"", FramedSnapshot(one)) for name, one in held)
+
+
+def _java_order(name: str) -> bytes:
+    """What sorts names as `String.compareTo` does: by UTF-16 code unit."""
+    return name.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,295 @@
+"""What a serializer is, and what a serializer's snapshot is.
+
+A `TypeSerializer` knows one type's bytes: a value at a time (`read`, `write`, `skip`) and a column
+at a time (`decode`, `sizes`, `encode`). A `TypeSerializerSnapshot` is what Flink leaves in a
+snapshot to say how its bytes were written: a class name, a version, and a payload of its own. It
+is found by name in the registry, and gives the serializer back.
+
+A value at a time, Python sees what Arrow's `to_pylist` would give: a tuple or row is a `dict` of
+its fields, a map is a list of pairs.
+
+Source: `org.apache.flink.api.common.typeutils.TypeSerializer` and `TypeSerializerSnapshot`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import EncodeError, KeyGroupError, StateError, UnsupportedFormatError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.framework.columns import Cursor, I32Array, I64Array, Target, U8Array
+from state_core.serializers.framework.compatibility import Compatibility, incompatible, unknown
+
+__all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "to_int32"]
+
+VARIABLE = -1
+SHOWN = 200
+# what Arrow says of a value that is none of its type
+_NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError)
+
+
+def to_int32(value: int) -> int:
+    """A number as Java's `int` would hold it, wrapped around."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+class TypeSerializer(ABC):
+    """One type's wire format.
+
+    A subclass needs `arrow_type`, `name`, `read` and `write`; all else follows from them, a value
+    at a time. What its code raises comes out as an error of ours that names the place.
+
+    Attributes:
+        length: Bytes of every value, or -1: `TypeSerializer.getLength()`, which decides whether
+            a composite key carries length trailers.
+        arrow_type: The type of a decoded column.
+        self_delimiting: Whether a value's end is known from its bytes. If not, it takes
+            everything up to the end of its entry.
+    """
+
+    length: int = VARIABLE
+    arrow_type: pa.DataType
+    self_delimiting: bool = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not cls.__module__.startswith("state_core."):
+            for name in ("read", "skip", "write"):
+                if name in vars(cls):
+                    setattr(cls, name, _guarded(vars(cls)[name]))
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The type as Java would write it: `Tuple2<String, Long>`."""
+
+    @property
+    def wire_length(self) -> int:
+        """Bytes of every value, or -1; `length` but for the one type whose length is a fiction."""
+        return self.length
+
+    @property
+    def least(self) -> int:
+        """The fewest bytes that a value takes; 0 only where it can take none at all."""
+        return max(1, self.length)
+
+    @abstractmethod
+    def read(self, source: DataInput) -> Any:
+        """One value."""
+
+    @abstractmethod
+    def write(self, value: Any, out: DataOutput) -> None:
+        """The value's bytes."""
+
+    def skip(self, source: DataInput) -> None:
+        """Move behind one value."""
+        self.read(source)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """The program of `state_core.kernels.skip` that walks one value; None if there is none."""
+        return None
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """A column of the values at the cursor, which is left behind them.
+
+        This one reads value by value; built-in types do better. A value that would be written in
+        another way than it was, or that its column can't hold, is marked inexact.
+        """
+        found: list[Any] = [None] * cursor.rows
+        for row in range(cursor.rows):
+            if cursor.present.size and not cursor.present[row]:
+                continue
+            start, end = int(cursor.position[row]), int(cursor.end[row])
+            source = DataInput(cursor.data.data[start:end], cursor.place(start))
+            found[row] = self.read(source)
+            cursor.position[row] = start + source.position
+            if not self._writes(found[row], source.data[: source.position]):
+                cursor.inexact[row] = 1
+        try:
+            return pa.array(found, self.arrow_type)
+        except (*_NO_COLUMN, TypeError, ValueError):
+            return self._nulled(found, cursor)
+
+    def _writes(self, value: Any, data: memoryview) -> bool:
+        """Whether these are the bytes that the value would be written as."""
+        out = DataOutput()
+        try:
+            self.write(value, out)
+        except EncodeError:
+            return False
+        return out.buffer == data
+
+    def _nulled(self, found: list[Any], cursor: Cursor) -> pa.Array:
+        """The column, null and inexact where it can't hold the value: half a character, say."""
+        for row, value in enumerate(found):
+            try:
+                pa.array([value], self.arrow_type)
+            except _NO_COLUMN:  # noqa: PERF203 - a rare case
+                found[row] = None
+                cursor.inexact[row] = 1
+        return pa.array(found, self.arrow_type)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Bytes that each row takes, 0 where it is not present."""
+        return np.array([len(one) for one in self._written(values, present)], np.int64)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write each present row at the target, which is left behind it."""
+        for row, data in enumerate(self._written(values, target.present)):
+            at = int(target.position[row])
+            target.out[at : at + len(data)] = np.frombuffer(data, np.uint8)
+            target.position[row] = at + len(data)
+
+    def hash_code(self, value: Any) -> int:
+        """Java's `hashCode()` of a value, as a signed 32-bit number.
+
+        Raises:
+            KeyGroupError: It can't be derived: the class defines it, or it differs in each JVM.
+        """
+        raise KeyGroupError(
+            f"the Java hash code of {self.name} can't be derived from its value",
+            remedy="keep the max parallelism, so that every key stays in its key group",
+        )
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """`hash_code` of the value that comes next, whose very bytes may matter; 0 for null."""
+        value = self.read(source)
+        return 0 if value is None else self.hash_code(value)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """`hash_code` of every row; 0 for null, as `Objects.hashCode` has it."""
+        found = values.to_pylist()
+        codes = [0 if value is None else self.hash_code(value) for value in found]
+        return np.array(codes, np.int32)
+
+    def _written(self, values: pa.Array, present: U8Array) -> list[bytes]:
+        written = []
+        for row, value in enumerate(values.to_pylist()):
+            out = DataOutput()
+            if present.size == 0 or present[row]:
+                self.write(value, out)
+            written.append(out.to_bytes())
+        return written
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's `read`, `skip` or `write`, whose errors become ours."""
+
+    @wraps(method)
+    def guarded(serializer: TypeSerializer, *arguments: Any) -> Any:
+        try:
+            return method(serializer, *arguments)
+        except StateError:
+            raise
+        except Exception as error:
+            what = f"{method.__qualname__} failed ({type(error).__name__}: {error})"
+            stream = arguments[-1]
+            if isinstance(stream, DataInput):
+                remedy = "the value is damaged, or the serializer does not read what Flink's writes"
+                raise stream.fault(what, remedy=remedy) from error
+            shown = repr(arguments[0])[:SHOWN]
+            raise EncodeError(f"{what} for {shown}, a {serializer.name}") from error
+
+    return guarded
+
+
+class TypeSerializerSnapshot(ABC):
+    """How a serializer's bytes were written.
+
+    A subclass is registered under the Java class that it stands for; it takes no arguments, and
+    `read_snapshot` fills it.
+
+    Attributes:
+        java_class: The binary name that Flink writes.
+        current_version: The version that `write_snapshot` writes.
+        versions: The versions that `read_snapshot` reads; by default the current one.
+        version: The version that was read; the current one if it was not read at all.
+    """
+
+    java_class: ClassVar[str]
+    current_version: ClassVar[int]
+    versions: ClassVar[range]
+    version: int = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        held = vars(cls)
+        if "resolve_new_serializer" in held and "resolve_schema_compatibility" not in held:
+            # the older direction is all that the class has: what it inherits must not go before it
+            ask = TypeSerializerSnapshot.resolve_schema_compatibility
+            cls.resolve_schema_compatibility = ask  # type: ignore[method-assign]
+
+    @abstractmethod
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """Read the payload that `write_snapshot` of that version wrote."""
+
+    @abstractmethod
+    def write_snapshot(self, out: DataOutput) -> None:
+        """Write the payload of the current version."""
+
+    @abstractmethod
+    def restore_serializer(self) -> TypeSerializer:
+        """The serializer that reads and writes those bytes."""
+
+    @property
+    def type_name(self) -> str:
+        """The type as messages name it."""
+        return self.restore_serializer().name
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """Whether state that `old` describes can be used with this one's serializer.
+
+        This is the direction since Flink 1.19: the new snapshot decides. A class of a user's that
+        only has the older direction has it as `resolve_new_serializer` on the old snapshot; it is
+        asked, with a `DeprecationWarning`, where the new class does not decide itself.
+        """
+        before = type(old).resolve_new_serializer
+        if before is not TypeSerializerSnapshot.resolve_new_serializer:
+            warnings.warn(
+                f"{type(old).__qualname__}.resolve_new_serializer: since Flink 1.19 the new"
+                " snapshot decides; define resolve_schema_compatibility instead",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return old.resolve_new_serializer(self.restore_serializer())
+        if type(old) is not type(self):
+            return incompatible(old.type_name, self.type_name, "the serializer is another one")
+        return unknown(
+            old.type_name,
+            self.type_name,
+            f"{self.java_class} decides in its own code; register a snapshot class that has"
+            " resolve_schema_compatibility",
+        )
+
+    def resolve_new_serializer(self, new: TypeSerializer) -> Compatibility:
+        """The direction before Flink 1.19: this old snapshot judges the new serializer.
+
+        Deprecated; only for classes of users that have nothing else.
+        """
+        return unknown(self.type_name, new.name, "neither snapshot class decides")
+
+    def check_version(self, version: int, source: DataInput) -> None:
+        """Refuse a version that is not read.
+
+        Raises:
+            UnsupportedFormatError: It is not in `versions`.
+        """
+        versions = getattr(self, "versions", (self.current_version,))
+        if version not in versions:
+            read = ", ".join(map(str, versions))
+            raise UnsupportedFormatError(
+                f"{self.java_class} version {version}; {read} can be read",
+                place=source.place,
+                remedy="restore it in the Flink that wrote it, upgrade, and take a new savepoint",
+            )
+        self.version = version

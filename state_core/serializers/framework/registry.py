@@ -1,0 +1,213 @@
+"""From the class names that Flink writes to the classes that read them.
+
+A snapshot holds, for every serializer, the name of its snapshot class. Names are looked up here
+and nowhere else; nothing is ever loaded by a name that a file holds. Users add their own classes
+with `register`, in a module that is imported before, or that `plugins` finds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TypeVar
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError, StateError, UnknownSerializerError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.framework import plugins
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.config_snapshots import ADAPTER_VERSION, read_config_snapshot
+
+__all__ = [
+    "changes",
+    "read_serializer_snapshot",
+    "register",
+    "registered_classes",
+    "write_serializer_snapshot",
+]
+
+_SnapshotClass = TypeVar("_SnapshotClass", bound=type[TypeSerializerSnapshot])
+
+MAX_NESTING = 64
+_classes: dict[str, type[TypeSerializerSnapshot]] = {}
+
+
+def register(snapshot_class: _SnapshotClass, *, replace: bool = False) -> _SnapshotClass:
+    """Register a snapshot class under its `java_class`; usable as a decorator.
+
+    From then on a snapshot that names that Java class is read by this class, and its
+    `restore_serializer` gives what reads and writes the values.
+
+    Args:
+        snapshot_class: Of a module (no class inside a function or another class), made without
+            arguments, with `java_class`, an int `current_version` and
+            `resolve_schema_compatibility`; the only one of its serializer.
+        replace: Whether it may take the place of another class, such as one that is built in.
+
+    Raises:
+        EncodeError: One of these is not so, or the name is taken.
+    """
+    problem = _problem(snapshot_class, replace=replace)
+    if problem:
+        raise EncodeError(f"snapshot class {snapshot_class.__qualname__} {problem}")
+    if not _decides(snapshot_class) and not _is_ours(snapshot_class):
+        warnings.warn(
+            f"{snapshot_class.__qualname__} has only the older direction, resolve_new_serializer:"
+            " since Flink 1.19 the new snapshot decides, with resolve_schema_compatibility",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    _classes[snapshot_class.java_class] = snapshot_class
+    plugins.note_change()
+    return snapshot_class
+
+
+def _is_ours(snapshot_class: type) -> bool:
+    return snapshot_class.__module__.startswith("state_core.")
+
+
+def _decides(snapshot_class: type[TypeSerializerSnapshot]) -> bool:
+    """Whether it has the direction since Flink 1.19."""
+    ours = TypeSerializerSnapshot.resolve_schema_compatibility
+    return snapshot_class.resolve_schema_compatibility is not ours
+
+
+def _problem(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> str:
+    """Why a class can't be registered; empty if it can."""
+    if not isinstance(snapshot_class, type) or not issubclass(
+        snapshot_class, TypeSerializerSnapshot
+    ):
+        return "is no subclass of TypeSerializerSnapshot"
+    name = getattr(snapshot_class, "java_class", "")
+    version = getattr(snapshot_class, "current_version", None)
+    if not isinstance(name, str) or not name:
+        return "has no `java_class`, the name that Flink writes"
+    if version is None:
+        return "has no `current_version`"
+    if not isinstance(version, int) or isinstance(version, bool):
+        return f"has the `current_version` {version!r}, which is no int"
+    if "<locals>" in snapshot_class.__qualname__:
+        return "is defined inside a function, where no other process can find it"
+    if "." in snapshot_class.__qualname__:
+        return "is defined inside another class: define it in its module"
+    if getattr(snapshot_class, "__abstractmethods__", None):
+        return f"lacks {', '.join(sorted(snapshot_class.__abstractmethods__))}"
+    older = TypeSerializerSnapshot.resolve_new_serializer
+    silent = not _decides(snapshot_class) and snapshot_class.resolve_new_serializer is older
+    if silent and not _is_ours(snapshot_class):
+        return "lacks resolve_schema_compatibility, which says what may follow what"
+    return _taken(snapshot_class, replace=replace) or _unmade(snapshot_class)
+
+
+def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> str:
+    """Whether another class has its name, or its serializer."""
+    name = snapshot_class.java_class
+    held = _classes.get(name, snapshot_class)
+    if not replace and not _is_same(held, snapshot_class):
+        whose = "which is built in" if _is_ours(held) else f"which {held.__qualname__} has already"
+        return f"claims {name}, {whose}; to take its place say replace=True"
+    serializer: type[TypeSerializer] | None = getattr(snapshot_class, "serializer_class", None)
+    if serializer is None or _is_ours(snapshot_class):
+        return ""
+    called = serializer.__name__
+    for other, one in _classes.items():
+        if other != name and getattr(one, "serializer_class", None) is serializer:
+            return (
+                f"is for {called}, and so is {one.__qualname__}: a serializer has one snapshot"
+                " class"
+            )
+    return ""
+
+
+def _is_same(held: type, new: type) -> bool:
+    """Whether it is the same class, be it of a module that ran again."""
+    same = (held.__module__, held.__qualname__) == (new.__module__, new.__qualname__)
+    return held is new or (same and not _is_ours(held))
+
+
+def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:
+    """Whether it, and a serializer that its class alone describes, can be made."""
+    try:
+        made = snapshot_class()
+    except TypeError:
+        return "needs arguments to be made, and a snapshot is restored by name alone"
+    if _is_ours(snapshot_class) or not hasattr(snapshot_class, "serializer_class"):
+        return ""
+    try:
+        serializer = made.restore_serializer()
+    except TypeError as error:
+        return f"has a serializer_class that can't be made without arguments ({error})"
+    if not isinstance(serializer, TypeSerializer):
+        return f"has a serializer_class that is no TypeSerializer: {type(serializer).__qualname__}"
+    if not isinstance(getattr(serializer, "arrow_type", None), pa.DataType):
+        return f"is for {type(serializer).__qualname__}, which has no `arrow_type`"
+    return ""
+
+
+def changes() -> int:
+    """How often anything was registered: what was derived from it before may be outdated."""
+    return plugins.changes()
+
+
+def registered_classes() -> dict[str, type[TypeSerializerSnapshot]]:
+    """Every registered class, by Java name."""
+    return dict(_classes)
+
+
+def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
+    """Read one snapshot: class name, version, payload.
+
+    Source: `TypeSerializerSnapshot.readVersionedSnapshot`.
+
+    Raises:
+        UnknownSerializerError: The class is not registered. A payload has no length, so nothing
+            behind it can be read either, unless all of the source is (`unknown_classes`).
+    """
+    at = source.place
+    class_name = source.read_utf()
+    version = source.read_int()
+    if version == ADAPTER_VERSION:
+        return read_config_snapshot(class_name, source, _classes)
+    found = _classes.get(class_name)
+    if found is None:
+        plugins.load_installed()
+        found = _classes.get(class_name)
+    if found is None and source.unknown is not None:
+        carried: TypeSerializerSnapshot = source.unknown(class_name, version, source)
+        return carried
+    if found is None:
+        broken = "".join(f" ({one})" for one in plugins.failures())
+        raise UnknownSerializerError(
+            f"serializer snapshot class {class_name!r} is unknown, and what follows it can't be"
+            f" found without it{broken}",
+            place=at,
+            remedy="register a class for it with state_core.serializers.register",
+        )
+    if source.nesting >= MAX_NESTING:
+        raise source.fault(f"serializers nested more than {MAX_NESTING} deep")
+    snapshot = found()
+    source.nesting += 1
+    _read_payload(snapshot, version, source)
+    source.nesting -= 1
+    return snapshot
+
+
+def _read_payload(snapshot: TypeSerializerSnapshot, version: int, source: DataInput) -> None:
+    try:
+        snapshot.read_snapshot(version, source)
+    except StateError:
+        raise
+    except Exception as error:
+        if _is_ours(type(snapshot)):
+            raise
+        raise source.fault(
+            f"{type(snapshot).__qualname__}.read_snapshot failed ({type(error).__name__}: {error})",
+            remedy="the snapshot is damaged, or the class does not read what Flink's writes",
+        ) from error
+
+
+def write_serializer_snapshot(snapshot: TypeSerializerSnapshot, out: DataOutput) -> None:
+    """Write one snapshot (`TypeSerializerSnapshot.writeVersionedSnapshot`)."""
+    out.write_utf(snapshot.java_class)
+    out.write_int(snapshot.current_version)
+    snapshot.write_snapshot(out)

@@ -1,0 +1,202 @@
+"""Decoders of users, for values that only their own Java classes understand.
+
+Kryo and its like leave bytes under a class name. A user who knows what the class writes registers a
+`Decoder` for it: the column then is typed, and the exact bytes stay beside every row that the typed
+value could not be written back from. As ever, what is exported unchanged is what Flink wrote.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError, PluginError, StateError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.framework import plugins
+from state_core.serializers.framework.base import TypeSerializer
+
+__all__ = [
+    "DecodedSerializer",
+    "Decoder",
+    "decoder_of",
+    "opaque_serializer",
+    "register_decoder",
+    "undecoded",
+]
+
+SHOWN = 200
+_decoders: dict[str, Decoder] = {}
+_undecoded: ContextVar[bool] = ContextVar("undecoded", default=False)
+_NO_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+class Decoder(ABC):
+    """What a value's bytes mean.
+
+    A subclass has `arrow_type` and `decode`. With `encode` values can be edited; with `length` they
+    can stand inside lists, maps, tuples and POJOs, and before a namespace, where nothing else says
+    where a value ends.
+
+    Attributes:
+        arrow_type: The type of the column.
+    """
+
+    arrow_type: pa.DataType
+
+    @abstractmethod
+    def decode(self, data: bytes) -> Any:
+        """The value of exactly these bytes, as Arrow takes it: a dict for a struct, and so on.
+
+        None for bytes that are not understood: the column is null there, and the bytes stay.
+        """
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of a value, as Flink is to read them; leave it out if that is not known."""
+        raise NotImplementedError
+
+    def length(self, data: memoryview) -> int:
+        """How many bytes the value takes with which `data` begins; leave it out if none can say."""
+        raise NotImplementedError
+
+
+def register_decoder(java_class: str, decoder: Decoder, *, replace: bool = False) -> None:
+    """Have values of a Java class decoded, wherever their serializer is not understood here.
+
+    Args:
+        java_class: As the catalog has it in `binary (com.acme.Event)`: for Kryo the value's class.
+        decoder: What understands its bytes.
+        replace: Whether it may take the place of another class's decoder.
+
+    Raises:
+        EncodeError: It is no decoder, has no Arrow type, or the class has another one.
+    """
+    problem = ""
+    held = _decoders.get(java_class)
+    kind = type(decoder)
+    if not isinstance(decoder, Decoder):
+        problem = f"{decoder!r} is no Decoder, but a {kind.__qualname__}"
+    elif not isinstance(getattr(decoder, "arrow_type", None), pa.DataType):
+        problem = f"{kind.__qualname__} has no `arrow_type`"
+    elif not replace and held is not None and type(held).__qualname__ != kind.__qualname__:
+        problem = f"{type(held).__qualname__} decodes it already; to replace it say replace=True"
+    if problem:
+        raise EncodeError(problem, place=f"decoder of {java_class}")
+    _decoders[java_class] = decoder
+    plugins.note_change()
+
+
+def decoder_of(java_class: str) -> Decoder | None:
+    """The decoder of a class, if there is one."""
+    if _undecoded.get():
+        return None
+    if java_class not in _decoders:
+        plugins.load_installed()
+    return _decoders.get(java_class)
+
+
+@contextmanager
+def undecoded() -> Iterator[None]:
+    """Meanwhile and in this thread, as if no decoder were registered."""
+    token = _undecoded.set(True)
+    try:
+        yield
+    finally:
+        _undecoded.reset(token)
+
+
+def opaque_serializer(java_class: str) -> TypeSerializer:
+    """The serializer of a class that is not understood: it decodes, or carries bytes."""
+    decoder = decoder_of(java_class)
+    if decoder is None:
+        return OpaqueSerializer(java_class)
+    return DecodedSerializer(java_class, decoder)
+
+
+class DecodedSerializer(TypeSerializer):
+    """A type that a user's decoder understands.
+
+    Args:
+        java_class: The class of the values.
+        decoder: The decoder.
+    """
+
+    def __init__(self, java_class: str, decoder: Decoder) -> None:
+        self.java_class = java_class
+        self.decoder = decoder
+        self.arrow_type = decoder.arrow_type
+        self.self_delimiting = type(decoder).length is not Decoder.length
+
+    @property
+    def name(self) -> str:
+        """The class, and what it is decoded to."""
+        return f"{self.java_class} as {self.arrow_type}"
+
+    def read(self, source: DataInput) -> Any:
+        """One value; without `length`, of all that is left."""
+        place = source.place
+        data = source.read_bytes(self._length(source))
+        with self._errors("decode", place):
+            return self.decoder.decode(data)
+
+    def skip(self, source: DataInput) -> None:
+        """One value, not decoded."""
+        source.read_bytes(self._length(source))
+
+    def _length(self, source: DataInput) -> int:
+        if not self.self_delimiting:
+            return source.remaining
+        with self._errors("length", source.place):
+            size = self.decoder.length(source.data[source.position :])
+        if not 0 < size <= source.remaining:
+            raise source.fault(
+                f"a {self.java_class} of {size} bytes, says its decoder; {source.remaining} left",
+                remedy="mend the decoder's `length`, or leave the decoder out",
+            )
+        return size
+
+    @contextmanager
+    def _errors(self, method: str, place: str) -> Iterator[None]:
+        try:
+            yield
+        except StateError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"{type(self.decoder).__qualname__}.{method} failed for a {self.java_class}"
+                f" ({type(error).__name__}: {error})",
+                place=place,
+                remedy="mend it, or have it give None for what it does not understand",
+            ) from error
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One value, by the decoder's `encode`."""
+        shown = repr(value)[:SHOWN]
+        if value is None:
+            raise EncodeError(f"a null {self.java_class}, of which the exact bytes are not kept")
+        if type(self.decoder).encode is Decoder.encode:
+            raise EncodeError(
+                f"{shown} can't be written: the decoder of {self.java_class} has no `encode`",
+                remedy="give it one, or leave the value as it was",
+            )
+        with self._errors("encode", shown):
+            out.write_bytes(self.decoder.encode(value))
+
+    def _nulled(self, found: list[Any], cursor: Any) -> pa.Array:
+        """A value of another type than was said is a mistake in the decoder, not a rare value."""
+        for row, value in enumerate(found):
+            try:
+                pa.array([value], self.arrow_type)
+            except _NO_VALUE as error:  # noqa: PERF203 - there is a mistake, so it ends here
+                raise PluginError(
+                    f"{type(self.decoder).__qualname__}.decode gave {repr(value)[:SHOWN]} for a"
+                    f" {self.java_class}, which is no {self.arrow_type}",
+                    place=cursor.place(int(cursor.position[row])),
+                    remedy="mend the decoder's `arrow_type` or `decode`",
+                ) from error
+        return pa.array(found, self.arrow_type)

@@ -1,0 +1,157 @@
+"""`LinkedOptionalMap`: a map of names whose keys and values may each have gone missing.
+
+Every key and every value lies in a frame with its length before it, so what is not understood is
+carried as it is. Here the values are serializer snapshots.
+
+Source: `org.apache.flink.util.LinkedOptionalMap` and `LinkedOptionalMapSerializer`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from state_core.errors import UnknownSerializerError, UnsupportedFormatError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Compatibility, incompatible, unknown
+from state_core.serializers.framework.registry import (
+    read_serializer_snapshot,
+    write_serializer_snapshot,
+)
+from state_core.serializers.opaque.decoders import opaque_serializer
+
+__all__ = ["FramedSnapshot", "OptionalEntry", "read_optional_map", "write_optional_map"]
+
+HEADER = 0x4F2C69A3D70
+LEAST_ENTRY_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FramedSnapshot:
+    """A serializer snapshot in a frame.
+
+    Attributes:
+        snapshot: What it is; None if its class, or its version, is not known here.
+        encoded: The bytes that it was read from, which are written back; empty for one that was
+            made here, or that is to be written anew.
+    """
+
+    snapshot: TypeSerializerSnapshot | None
+    encoded: bytes = b""
+
+    @property
+    def type_name(self) -> str:
+        """The type as messages name it."""
+        if self.snapshot is not None:
+            return self.snapshot.type_name
+        return OpaqueSerializer(DataInput(self.encoded).read_utf()).name
+
+    def restore_serializer(self) -> TypeSerializer:
+        """The serializer; for an unknown class, one that carries bytes or a user's decoder."""
+        if self.snapshot is not None:
+            return self.snapshot.restore_serializer()
+        return opaque_serializer(DataInput(self.encoded).read_utf())
+
+    def renewed(self) -> FramedSnapshot:
+        """The same, to be written in its current version."""
+        return self if self.snapshot is None else FramedSnapshot(self.snapshot)
+
+    def resolve_schema_compatibility(self, old: FramedSnapshot) -> Compatibility:
+        """As the snapshots say, where both are known."""
+        if self.snapshot is None:
+            rule = "its snapshot class decides in its own code; register one for it here"
+            return unknown(old.type_name, self.type_name, rule)
+        if old.snapshot is None:
+            rule = "the serializer is another one"
+            return incompatible(old.type_name, self.type_name, rule)
+        return self.snapshot.resolve_schema_compatibility(old.snapshot)
+
+    def write(self, out: DataOutput) -> None:
+        """The bytes that it was read from, or else its current form."""
+        if self.encoded or self.snapshot is None:
+            out.write_bytes(self.encoded)
+        else:
+            write_serializer_snapshot(self.snapshot, out)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalEntry:
+    """One name with what is left of its key and its value.
+
+    Attributes:
+        name: The key as text, unique in its map.
+        key: The key's frame; None if the key was gone when the snapshot was written.
+        value: The serializer snapshot; None if that was gone.
+    """
+
+    name: str
+    key: bytes | None
+    value: FramedSnapshot | None
+
+    @property
+    def present(self) -> bool:
+        """Whether neither is gone."""
+        return self.key is not None and self.value is not None
+
+
+def read_optional_map(source: DataInput, what: str) -> tuple[OptionalEntry, ...]:
+    """Read a map; a snapshot whose class or version is not known stays bytes.
+
+    Args:
+        source: Where it lies.
+        what: What it holds, for messages.
+    """
+    if source.read_long() != HEADER:
+        raise source.fault(f"a map of {what} without its magic number")
+    entries: dict[str, OptionalEntry] = {}
+    for _ in range(source.read_count(what, LEAST_ENTRY_BYTES)):
+        name = source.read_utf()
+        if name in entries:
+            raise source.fault(f"{name!r} is there twice among the {what}")
+        key = _read_frame(source)
+        value = _read_frame(source)
+        snapshot = None if value is None else _read_snapshot(value)
+        entries[name] = OptionalEntry(name, None if key is None else bytes(key.data), snapshot)
+    return tuple(entries.values())
+
+
+def write_optional_map(entries: tuple[OptionalEntry, ...], out: DataOutput) -> None:
+    """The reverse of `read_optional_map`."""
+    out.write_long(HEADER)
+    out.write_int(len(entries))
+    for entry in entries:
+        out.write_utf(entry.name)
+        _write_frame(entry.key, out)
+        frame = None
+        if entry.value is not None:
+            inner = DataOutput()
+            entry.value.write(inner)
+            frame = inner.to_bytes()
+        _write_frame(frame, out)
+
+
+def _read_frame(source: DataInput) -> DataInput | None:
+    if not source.read_boolean():
+        return None
+    length = source.read_count("bytes of a frame")
+    start = source.position
+    source.read_bytes(length)
+    frame = DataInput(source.data[start : start + length], source.source, source.base + start)
+    frame.nesting = source.nesting
+    return frame
+
+
+def _write_frame(frame: bytes | None, out: DataOutput) -> None:
+    out.write_boolean(frame is not None)
+    if frame is not None:
+        out.write_int(len(frame))
+        out.write_bytes(frame)
+
+
+def _read_snapshot(frame: DataInput) -> FramedSnapshot:
+    encoded = bytes(frame.data)
+    try:
+        return FramedSnapshot(read_serializer_snapshot(frame), encoded)
+    except (UnknownSerializerError, UnsupportedFormatError):
+        return FramedSnapshot(None, encoded)

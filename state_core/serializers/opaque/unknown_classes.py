@@ -1,0 +1,175 @@
+"""Snapshots of classes that are not known: carried as they are, though nothing says how long.
+
+A serializer snapshot is a class name, a version and a payload without a length, so where the
+payload of an unknown class ends can't be read. It can be found where the end of *everything* is
+known, which it is: a header ends where the first key group or element begins. Of all the lengths
+that the payload may have, the least is taken with which all that follows is understood, down to the
+very last byte.
+
+Source: `TypeSerializerSnapshot.readVersionedSnapshot`, which leaves the length to the class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from state_core.errors import StateError, UnknownSerializerError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import Compatibility, unknown
+from state_core.serializers.opaque.decoders import opaque_serializer
+
+__all__ = ["UnknownSerializerSnapshot", "read_whole"]
+
+_Read = TypeVar("_Read")
+_CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*")
+MOST_ATTEMPTS = 2_000
+MOST_VERSION = 1 << 16
+MOST_STATES = 1 << 12
+
+
+class UnknownSerializerSnapshot(TypeSerializerSnapshot):
+    """The snapshot of a class that is not registered, as bytes.
+
+    Args:
+        java_class: The class that it names.
+        version: Of its payload.
+        payload: Its bytes.
+    """
+
+    def __init__(self, java_class: str, version: int, payload: bytes) -> None:
+        # of the one snapshot, not of a class
+        self.java_class = java_class  # type: ignore[misc]
+        self.current_version = version  # type: ignore[misc]
+        self.version = version
+        self.payload = payload
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """The rest of the source."""
+        self.version = version
+        self.payload = source.read_rest()
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """The payload as it was."""
+        out.write_bytes(self.payload)
+
+    def restore_serializer(self) -> TypeSerializer:
+        """Bytes under the snapshot class's name, or what a user's decoder makes of them."""
+        return opaque_serializer(self.java_class)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """Only the class itself could say."""
+        settled = f"{self.java_class} decides in its own code; register a snapshot class for it"
+        return unknown(old.type_name, self.type_name, settled)
+
+
+def read_whole(source: DataInput, read: Callable[[DataInput], _Read]) -> _Read:
+    """Read what takes all of a source, with snapshots in it whose classes are not known.
+
+    Args:
+        source: What is read, all that is left of it.
+        read: The reader, which leaves the source behind what it has read.
+
+    Raises:
+        UnknownSerializerError: A class is unknown, and no length of its payload, or no combination
+            of several, makes sense of all that follows.
+        StateError: As `read` does.
+    """
+    start = source.position
+    try:
+        return read(source)
+    except UnknownSerializerError as error:
+        refused = error
+    found = _Search(source, start, read).run([])
+    if found is None:
+        raise refused
+    return found
+
+
+class _Search(Generic[_Read]):
+    """Tries lengths of payloads, depth first, the shortest first."""
+
+    def __init__(self, source: DataInput, start: int, read: Callable[[DataInput], _Read]) -> None:
+        self.source = source
+        self.start = start
+        self.read = read
+        self.attempts = 0
+
+    def run(self, lengths: list[int]) -> _Read | None:
+        """What the source means if the first payloads are as long as that; None if nothing."""
+        if self.attempts == MOST_ATTEMPTS:
+            return None
+        self.attempts += 1
+        payloads = _Payloads(lengths)
+        source = self.source
+        source.position, source.nesting, source.unknown = self.start, 0, payloads
+        try:
+            read = self.read(source)
+        except UnknownSerializerError:
+            if not payloads.plausible:
+                return None
+            candidates = self._lengths(source.position, payloads.same())
+            deeper = (self.run([*lengths, length]) for length in candidates)
+            return next((found for found in deeper if found is not None), None)
+        except StateError:
+            return None
+        finally:
+            source.unknown = None
+        return None if source.remaining else read
+
+    def _lengths(self, begin: int, same: int | None) -> Iterator[int]:
+        """Lengths that a payload may have; the one that another of its class has comes first."""
+        if same is not None and begin + same <= self.source.limit:
+            yield same
+        for end in range(begin, self.source.limit + 1):
+            if end - begin != same and self._plausible(end):
+                yield end - begin
+
+    def _plausible(self, end: int) -> bool:
+        """Whether something can begin here: a name, or a count of states before a name."""
+        limit = self.source.limit
+        if end == limit or self._is_name(end):
+            return True
+        if limit - end < 2:
+            return False
+        count = int.from_bytes(self.source.data[end : end + 2], "big")
+        return count < MOST_STATES and (end + 2 == limit or self._is_name(end + 2))
+
+    def _is_name(self, at: int) -> bool:
+        data = self.source.data
+        begin = at + 2
+        length = int.from_bytes(data[at:begin], "big")
+        if not 0 < length <= self.source.limit - begin:
+            return False
+        return min(data[begin : begin + length]) >= ord(" ")
+
+
+class _Payloads:
+    """Gives out the payloads of unknown classes, as long as it is said."""
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.lengths = lengths
+        self.named: list[tuple[str, int]] = []
+
+    def __call__(self, java_class: str, version: int, source: DataInput) -> TypeSerializerSnapshot:
+        """The snapshot whose payload comes next."""
+        self.named.append((java_class, version))
+        if len(self.named) > len(self.lengths):
+            raise UnknownSerializerError(f"{java_class!r} is unknown", place=source.place)
+        payload = source.read_bytes(self.lengths[len(self.named) - 1])
+        return UnknownSerializerSnapshot(java_class, version, payload)
+
+    @property
+    def plausible(self) -> bool:
+        """Whether there is one that has no length yet, and it looks like a class."""
+        if len(self.named) == len(self.lengths):
+            return False
+        java_class, version = self.named[-1]
+        return bool(_CLASS.fullmatch(java_class)) and 0 <= version < MOST_VERSION
+
+    def same(self) -> int | None:
+        """The length of a payload of the same class and version, if there is one."""
+        *before, last = self.named
+        return dict(zip(before, self.lengths, strict=True)).get(last)

@@ -1,0 +1,317 @@
+"""What pattern detection (flink-cep) keeps for a key: partial matches, and events in a buffer.
+
+An operator has three states of these types: `nfaStateName` with an `NFAState`, and two maps whose
+values are counted references: `sharedBuffer-events`, from `EventId` to the event, and
+`sharedBuffer-entries-with-lockable-edges`, from `NodeId` to the edges that lead back from it.
+
+Source: `NFAStateSerializer` and `DeweyNumber` in `org.apache.flink.cep.nfa`, `EventId`, `NodeId`,
+`Lockable`, `SharedBufferEdge` and `SharedBufferNodeSerializer` in its package `sharedbuffer`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.numbers import IntSerializer, LongSerializer
+from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.composite.collections import ListSerializer
+from state_core.serializers.composite.evolution import PositionRule, evolves
+from state_core.serializers.composite.objects import ObjectSerializer
+from state_core.serializers.composite.optionals import NullableSerializer
+from state_core.serializers.framework.base import TypeSerializer, to_int32
+from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    simple_snapshot,
+)
+
+__all__ = [
+    "DeweyNumberSerializer",
+    "EventIdSerializer",
+    "LockableSerializer",
+    "NFAStateSerializer",
+    "NodeIdSerializer",
+    "SharedBufferEdgeSerializer",
+    "SharedBufferNodeSerializer",
+]
+
+NFA = "org.apache.flink.cep.nfa."
+BUFFER = f"{NFA}sharedbuffer."
+NO_TIMESTAMP = -1
+
+
+class DeweyNumberSerializer(ListSerializer):
+    """`DeweyNumber`, the version of a run: an i32 count, then the digits."""
+
+    name = "DeweyNumber"
+
+    def __init__(self) -> None:
+        super().__init__(IntSerializer())
+
+
+class EventIdSerializer(ObjectSerializer):
+    """`EventId`: its number among the events of a timestamp, and the timestamp."""
+
+    length = 12
+
+    def __init__(self) -> None:
+        super().__init__("EventId", [("id", IntSerializer()), ("timestamp", LongSerializer())])
+
+
+class NodeIdSerializer(NullableSerializer):
+    """`NodeId`: a byte that is 0 for null; the event, and the name of the pattern's stage."""
+
+    name = "NodeId"
+
+    def __init__(self, event_id: TypeSerializer) -> None:
+        fields = [("event_id", event_id), ("page_name", StringSerializer())]
+        super().__init__(ObjectSerializer("NodeId", fields), null_flag=False)
+
+    def hash_code(self, value: Any) -> int:
+        """`Objects.hash` of both fields."""
+        return self.value.hash_code(value)
+
+
+class LockableSerializer(ObjectSerializer):
+    """`Lockable`: how many refer to the element, then the element."""
+
+    def __init__(self, element: TypeSerializer) -> None:
+        fields = [("ref_counter", IntSerializer()), ("element", element)]
+        super().__init__(f"Lockable<{element.name}>", fields)
+
+
+class SharedBufferEdgeSerializer(ObjectSerializer):
+    """`SharedBufferEdge`: the node that it leads to, and the version that may take it."""
+
+    def __init__(self, target: TypeSerializer, version: TypeSerializer) -> None:
+        super().__init__("SharedBufferEdge", [("target", target), ("dewey_number", version)])
+
+
+class SharedBufferNodeSerializer(ListSerializer):
+    """`SharedBufferNode`: a count of edges, each behind how many refer to it."""
+
+    name = "SharedBufferNode"
+
+    def __init__(self, edge: TypeSerializer) -> None:
+        super().__init__(LockableSerializer(edge))
+
+    def hash_code(self, value: Any) -> int:
+        """`Objects.hash` of the list alone."""
+        return to_int32(31 + super().hash_code(value))
+
+
+class _NoTimestampSerializer(TypeSerializer):
+    """The time of the previous event, where the state was written without it (before 1.19)."""
+
+    name = "Long"
+    length = 0
+    arrow_type = pa.int64()
+
+    @property
+    def least(self) -> int:
+        """No bytes."""
+        return 0
+
+    def read(self, source: DataInput) -> int:
+        """What Flink takes for it."""
+        return NO_TIMESTAMP
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Nothing, if that loses nothing."""
+        if value != NO_TIMESTAMP:
+            raise EncodeError(
+                f"a previous timestamp {value!r}, and this NFAState is written without",
+                remedy=f"leave it {NO_TIMESTAMP}, or migrate the state",
+            )
+
+    def skip_program(self) -> tuple[int, ...]:
+        """Nothing."""
+        return ()
+
+
+class _QueueSerializer(ListSerializer):
+    """A `PriorityQueue` of computation states, in the order of its array."""
+
+    def hash_code(self, value: Any) -> int:
+        """Not derived: a queue's hash is its identity."""
+        return TypeSerializer.hash_code(self, value)
+
+
+class NFAStateSerializer(ObjectSerializer):
+    """`NFAState`: the computation states of partial matches, and of completed ones.
+
+    Args:
+        version: That of a run's version.
+        node_id: That of the node of the last event.
+        event_id: That of the first event.
+        with_previous: Whether the time of the previous event is written.
+    """
+
+    def __init__(
+        self,
+        version: TypeSerializer,
+        node_id: TypeSerializer,
+        event_id: TypeSerializer,
+        *,
+        with_previous: bool = True,
+    ) -> None:
+        previous = LongSerializer() if with_previous else _NoTimestampSerializer()
+        fields = [
+            ("current_state_name", StringSerializer()),
+            ("previous_buffer_entry", node_id),
+            ("version", version),
+            ("start_timestamp", LongSerializer()),
+            ("previous_timestamp", previous),
+            ("start_event_id", NullableSerializer(event_id, null_flag=False)),
+        ]
+        states = _QueueSerializer(ObjectSerializer("ComputationState", fields))
+        super().__init__("NFAState", [("partial_matches", states), ("completed_matches", states)])
+
+
+# the only one with a type of the user's inside
+evolves(LockableSerializer)(PositionRule)
+
+simple_snapshot(
+    f"{NFA}DeweyNumber$DeweyNumberSerializer$DeweyNumberSerializerSnapshot", DeweyNumberSerializer
+)
+simple_snapshot(f"{BUFFER}EventId$EventIdSerializer$EventIdSerializerSnapshot", EventIdSerializer)
+
+
+@register
+class NodeIdSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`NodeId$NodeIdSerializer$NodeIdSerializerSnapshot`: that of `EventId` nested."""
+
+    java_class = f"{BUFFER}NodeId$NodeIdSerializer$NodeIdSerializerSnapshot"
+    arity = 1
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A node's id."""
+        known = all(one.self_delimiting for one in nested)
+        return NodeIdSerializer(*nested) if known else OpaqueSerializer("NodeId")
+
+
+@register
+class LockableTypeSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`LockableTypeSerializerSnapshot`: that of the element nested."""
+
+    java_class = f"{BUFFER}LockableTypeSerializerSnapshot"
+    arity = 1
+    nested_names = ("element",)
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """The element with its count."""
+        return LockableSerializer(*nested)
+
+
+@register
+class SharedBufferEdgeSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`SharedBufferEdge$...$SharedBufferEdgeSerializerSnapshot`: target and version nested."""
+
+    java_class = (
+        f"{BUFFER}SharedBufferEdge$SharedBufferEdgeSerializer$SharedBufferEdgeSerializerSnapshot"
+    )
+    arity = 2
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """An edge."""
+        known = all(one.self_delimiting for one in nested)
+        return (
+            SharedBufferEdgeSerializer(*nested) if known else OpaqueSerializer("SharedBufferEdge")
+        )
+
+
+@register
+class SharedBufferNodeSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`SharedBufferNodeSerializerSnapshotV2`: that of an edge nested."""
+
+    java_class = f"{BUFFER}SharedBufferNodeSerializerSnapshotV2"
+    arity = 1
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A node's edges."""
+        (edge,) = nested
+        known = edge.self_delimiting
+        return SharedBufferNodeSerializer(edge) if known else OpaqueSerializer("SharedBufferNode")
+
+
+@register
+class SharedBufferNodeListSnapshot(CompositeTypeSerializerSnapshot):
+    """`SharedBufferNode$...Snapshot`, up to Flink 1.13: a list of edges without their counts."""
+
+    java_class = (
+        f"{BUFFER}SharedBufferNode$SharedBufferNodeSerializer$SharedBufferNodeSerializerSnapshot"
+    )
+    arity = 1
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """The list that is nested."""
+        return nested[0]
+
+
+@register
+class NFAStateSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`NFAStateSerializerSnapshot`: whether the previous timestamp is written; three nested."""
+
+    java_class = f"{NFA}NFAStateSerializerSnapshot"
+    outer_version = 2
+    outer_versions = range(1, 3)
+    arity = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.with_previous = True
+
+    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
+        """A boolean since version 2; before that it was not written."""
+        self.with_previous = version > 1 and source.read_boolean()
+
+    def write_outer_snapshot(self, out: DataOutput) -> None:
+        """Whether it is written."""
+        out.write_boolean(self.with_previous)
+
+    def resolve_outer_schema_compatibility(self, old: NFAStateSerializerSnapshot) -> Compatibility:
+        """Gaining it, or losing it, migrates."""
+        if self.with_previous == old.with_previous:
+            return as_is()
+        forms = ("without previous timestamps", "with previous timestamps")
+        rule = "each computation state gains or loses a time"
+        return migrate(forms[old.with_previous], forms[self.with_previous], rule)
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """The state of a key."""
+        if not all(one.self_delimiting for one in nested):
+            return OpaqueSerializer("NFAState")
+        version, node_id, event_id = nested
+        return NFAStateSerializer(version, node_id, event_id, with_previous=self.with_previous)
+
+
+class _GoneSnapshot(CompositeTypeSerializerSnapshot):
+    """Of Flink 1.5; later ones name it in a state that they have emptied, and never write it."""
+
+    outer_version = 2
+    outer_versions = range(1, 3)
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """Bytes."""
+        return OpaqueSerializer(self.java_class.rpartition("$")[0])
+
+
+@register
+class MigratedNFASerializerSnapshot(_GoneSnapshot):
+    """`NFA$MigratedNFASerializerSnapshot`: event and buffer nested."""
+
+    java_class = f"{NFA}NFA$MigratedNFASerializerSnapshot"
+    arity = 2
+
+
+@register
+class SharedBufferSerializerSnapshot(_GoneSnapshot):
+    """`SharedBuffer$SharedBufferSerializerSnapshot`: key, value and version nested."""
+
+    java_class = f"{NFA}SharedBuffer$SharedBufferSerializerSnapshot"
+    arity = 3

@@ -1,0 +1,175 @@
+"""What sinks that commit in two phases keep: transactions that are open, and that are to commit.
+
+Source: `TwoPhaseCommitSinkFunction$StateSerializer` of flink-streaming-java, and what Kafka's sink
+of Flink 1 puts into it (`FlinkKafkaProducer` of flink-connector-kafka).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.numbers import IntSerializer, LongSerializer, ShortSerializer
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.arrays import SimpleArraySerializer
+from state_core.serializers.composite.collections import ListSerializer
+from state_core.serializers.composite.evolution import PositionRule, evolves
+from state_core.serializers.composite.objects import ObjectSerializer
+from state_core.serializers.composite.optionals import NullableSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    simple_snapshot,
+)
+
+__all__ = ["TransactionHolderSerializer", "TwoPhaseCommitStateSerializer"]
+
+SINKS = "org.apache.flink.streaming.api.functions.sink."
+KAFKA = "org.apache.flink.streaming.connectors.kafka."
+
+
+class TransactionHolderSerializer(ObjectSerializer):
+    """`TransactionHolder`: a transaction, and when it began, in milliseconds."""
+
+    def __init__(self, handle: TypeSerializer) -> None:
+        fields = [("handle", handle), ("start_time", LongSerializer())]
+        super().__init__(f"TransactionHolder<{handle.name}>", fields)
+
+
+class TwoPhaseCommitStateSerializer(ObjectSerializer):
+    """`TwoPhaseCommitSinkFunction.State`: the open transaction, those to commit, the context.
+
+    Args:
+        transaction: That of a transaction.
+        context: That of the user's context.
+        with_null: Whether a flag says if there is an open transaction.
+    """
+
+    def __init__(
+        self, transaction: TypeSerializer, context: TypeSerializer, *, with_null: bool = True
+    ) -> None:
+        holder = TransactionHolderSerializer(transaction)
+        fields: list[tuple[str, TypeSerializer]] = [
+            (
+                "pending_transaction",
+                NullableSerializer(holder, null_flag=False) if with_null else holder,
+            ),
+            ("pending_commit_transactions", ListSerializer(holder)),
+            ("context", NullableSerializer(context, null_flag=False)),
+        ]
+        super().__init__(f"TwoPhaseCommitState<{transaction.name}, {context.name}>", fields)
+        self.with_null = with_null
+
+
+evolves(TransactionHolderSerializer)(PositionRule)
+
+
+@register
+class StateSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`TwoPhaseCommitSinkFunction$StateSerializerSnapshot`: transaction and context nested."""
+
+    java_class = f"{SINKS}legacy.TwoPhaseCommitSinkFunction$StateSerializerSnapshot"
+    outer_version = 4
+    outer_versions = range(1, 5)
+    arity = 2
+    nested_names = ("transaction", "context")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.with_null = True
+
+    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
+        """A boolean since version 4; version 3 always had the flag, those before it never."""
+        self.with_null = source.read_boolean() if version == 4 else version == 3
+
+    def write_outer_snapshot(self, out: DataOutput) -> None:
+        """Whether there is a flag."""
+        out.write_boolean(self.with_null)
+
+    def resolve_outer_schema_compatibility(self, old: StateSerializerSnapshot) -> Compatibility:
+        """Gaining the flag, or losing it, migrates."""
+        if self.with_null == old.with_null:
+            return as_is()
+        forms = ("always an open transaction", "an open transaction or none")
+        return migrate(forms[old.with_null], forms[self.with_null], "a flag comes before it")
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A sink's state."""
+        if not all(one.self_delimiting for one in nested):
+            return OpaqueSerializer("TwoPhaseCommitSinkFunction.State")
+        transaction, context = nested
+        return TwoPhaseCommitStateSerializer(transaction, context, with_null=self.with_null)
+
+
+@register
+class OldStateSerializerSnapshot(StateSerializerSnapshot):
+    """The same of Flink 1, where the sink is in another package."""
+
+    java_class = f"{SINKS}TwoPhaseCommitSinkFunction$StateSerializerSnapshot"
+
+
+# ------------------------------------------------------------------------------------ Kafka's
+
+
+class UtfSerializer(TypeSerializer):
+    """Text of Java's `writeUTF`."""
+
+    name = "String"
+    arrow_type = pa.string()
+    least = 2
+
+    def read(self, source: DataInput) -> str:
+        """One text."""
+        return source.read_utf()
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One text."""
+        if not isinstance(value, str):
+            raise EncodeError(f"{value!r} is no text")
+        out.write_utf(value)
+
+
+class KafkaTransactionStateSerializer(ObjectSerializer):
+    """`KafkaTransactionState`: the id, null if it is not transactional, producer and epoch."""
+
+    def __init__(self) -> None:
+        fields = [
+            ("transactional_id", NullableSerializer(UtfSerializer(), null_flag=False)),
+            ("producer_id", LongSerializer()),
+            ("epoch", ShortSerializer()),
+        ]
+        super().__init__("KafkaTransactionState", fields)
+
+
+class KafkaTransactionContextSerializer(SimpleArraySerializer):
+    """`KafkaTransactionContext`: the ids that transactions may have."""
+
+    java_name = "KafkaTransactionContext"
+    element_class = UtfSerializer
+
+
+class NextTransactionalIdHintSerializer(ObjectSerializer):
+    """`NextTransactionalIdHint`: where the next ids begin, and the parallelism they are for."""
+
+    length = 12
+
+    def __init__(self) -> None:
+        fields: list[tuple[str, TypeSerializer]] = [
+            ("next_free_transactional_id", LongSerializer()),
+            ("last_parallelism", IntSerializer()),
+        ]
+        super().__init__("NextTransactionalIdHint", fields)
+
+
+for _producer in ("FlinkKafkaProducer", "FlinkKafkaProducer011"):
+    for _name, _serializer in (
+        ("TransactionStateSerializer", KafkaTransactionStateSerializer),
+        ("ContextStateSerializer", KafkaTransactionContextSerializer),
+        ("NextTransactionalIdHintSerializer", NextTransactionalIdHintSerializer),
+    ):
+        simple_snapshot(f"{KAFKA}{_producer}${_name}${_name}Snapshot", _serializer)

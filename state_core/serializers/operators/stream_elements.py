@@ -1,0 +1,161 @@
+"""What flows between operators, where one keeps it: the records that asynchronous I/O waits for.
+
+An `AsyncWaitOperator` has these in its list state: a tag, then what each kind of element has::
+
+    0  record: i64 timestamp, value          4  watermark status: i32
+    1  record without timestamp: value       5  record attributes: a flag, whether of a backlog
+    2  watermark: i64                        6  internal watermark: i32 subpartition, i64
+    3  latency marker: i64, 16 bytes of operator id, i32 subtask
+
+Source: `org.apache.flink.streaming.runtime.streamrecord.StreamElementSerializer`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.numbers import BooleanSerializer, IntSerializer, LongSerializer
+from state_core.serializers.composite.evolution import (
+    Rule,
+    evolves,
+    migrate_column,
+    migrate_value,
+    struct_column,
+)
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+
+__all__ = ["StreamElementSerializer"]
+
+# what follows each tag
+ELEMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("record", ("timestamp", "value")),
+    ("record", ("value",)),
+    ("watermark", ("timestamp",)),
+    ("latency_marker", ("timestamp", "operator_id", "subtask_index")),
+    ("watermark_status", ("status",)),
+    ("record_attributes", ("is_backlog",)),
+    ("internal_watermark", ("subpartition_index", "timestamp")),
+)
+WITHOUT_TIMESTAMP = 1
+TAGS = {kind: tag for tag, (kind, _) in enumerate(ELEMENTS) if tag != WITHOUT_TIMESTAMP}
+
+
+class OperatorIdSerializer(TypeSerializer):
+    """`OperatorID`: 16 bytes, as hexadecimal digits."""
+
+    name = "OperatorID"
+    length = 16
+    arrow_type = pa.string()
+
+    def read(self, source: DataInput) -> str:
+        """One id."""
+        return source.read_bytes(self.length).hex()
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One id."""
+        try:
+            data = bytes.fromhex(value)
+        except (TypeError, ValueError):
+            data = b""
+        if len(data) != self.length:
+            raise EncodeError(f"{value!r} is no operator id of 32 hexadecimal digits")
+        out.write_bytes(data)
+
+
+class StreamElementSerializer(TypeSerializer):
+    """`StreamElement`: a struct of all that any kind has, null where this one has none."""
+
+    def __init__(self, value: TypeSerializer) -> None:
+        self.value = value
+        self.self_delimiting = value.self_delimiting
+        self.parts: dict[str, TypeSerializer] = {
+            "timestamp": LongSerializer(),
+            "value": value,
+            "operator_id": OperatorIdSerializer(),
+            "subtask_index": IntSerializer(),
+            "subpartition_index": IntSerializer(),
+            "status": IntSerializer(),
+            "is_backlog": BooleanSerializer(),
+        }
+        kinds = [pa.field(name, one.arrow_type) for name, one in self.parts.items()]
+        self.arrow_type = pa.struct([pa.field("kind", pa.string()), *kinds])
+
+    @property
+    def name(self) -> str:
+        """`StreamElement<...>`."""
+        return f"StreamElement<{self.value.name}>"
+
+    def read(self, source: DataInput) -> dict[str, Any]:
+        """One element, in the fields of its kind."""
+        tag = source.read_byte()
+        if not 0 <= tag < len(ELEMENTS):
+            raise source.fault(f"a stream element with tag {tag}")
+        kind, names = ELEMENTS[tag]
+        found: dict[str, Any] = {"kind": kind, **dict.fromkeys(self.parts)}
+        found.update((name, self.parts[name].read(source)) for name in names)
+        return found
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One element."""
+        kind = value.get("kind") if isinstance(value, dict) else None
+        if kind not in TAGS:
+            raise EncodeError(
+                f"{value!r} is no {self.name}: its `kind` is one of {', '.join(TAGS)}"
+            )
+        tag = TAGS[kind]
+        if kind == "record" and value.get("timestamp") is None:
+            tag = WITHOUT_TIMESTAMP
+        _, names = ELEMENTS[tag]
+        for name in self.parts:
+            if name not in names and value.get(name) is not None:
+                raise EncodeError(f"{value!r}: a {kind} has no `{name}`")
+        out.write_byte(tag)
+        for name in names:
+            self.parts[name].write(value.get(name), out)
+
+
+@evolves(StreamElementSerializer)
+class _StreamElementRule(Rule):
+    """The value of a record."""
+
+    def column(
+        self, old: StreamElementSerializer, new: StreamElementSerializer, column: pa.Array
+    ) -> pa.Array:
+        """The column of values; the others stay."""
+        columns = [
+            migrate_column(old.value, new.value, column.field(one.name))
+            if one.name == "value"
+            else column.field(one.name)
+            for one in old.arrow_type
+        ]
+        return struct_column(new.arrow_type, columns, column)
+
+    def value(
+        self, old: StreamElementSerializer, new: StreamElementSerializer, value: Any
+    ) -> dict[str, Any]:
+        """One element."""
+        return {**value, "value": migrate_value(old.value, new.value, value["value"])}
+
+
+@register
+class StreamElementSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`StreamElementSerializer$StreamElementSerializerSnapshot`: that of the value nested."""
+
+    java_class = (
+        "org.apache.flink.streaming.runtime.streamrecord"
+        ".StreamElementSerializer$StreamElementSerializerSnapshot"
+    )
+    outer_version = 2
+    outer_versions = range(1, 3)
+    arity = 1
+    nested_names = ("value",)
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """Elements with such values."""
+        return StreamElementSerializer(*nested)

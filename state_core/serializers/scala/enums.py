@@ -1,0 +1,122 @@
+"""Scala's `Enumeration`: the number that a value was given, shown by its name.
+
+Source: `EnumValueSerializer`, `ScalaEnumSerializerSnapshot` in
+`org.apache.flink.api.scala.typeutils`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.enums import EnumSerializer
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.framework.columns import Cursor, U8Array
+from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
+from state_core.serializers.framework.registry import register
+
+__all__ = ["ScalaEnumSerializer", "ScalaEnumSerializerSnapshot"]
+
+
+class ScalaEnumSerializer(EnumSerializer):
+    """An `Enumeration`, whose numbers need not begin at 0 or be without gaps.
+
+    Of two values with one name, the first is written; the other's exact bytes are kept.
+
+    Args:
+        enum_class: Its Java class.
+        values: Each value's name and number.
+    """
+
+    def __init__(self, enum_class: str, values: tuple[tuple[str, int], ...]) -> None:
+        super().__init__(enum_class, (name for name, _ in values))
+        self.numbers = np.array([number for _, number in values], np.int32)
+        self.index_of = {number: index for index, (_, number) in enumerate(values)}
+
+    @property
+    def name(self) -> str:
+        """`Enumeration<class>`."""
+        return f"Enumeration<{self.enum_class}>"
+
+    def read(self, source: DataInput) -> str:
+        """One value's name."""
+        number = source.read_int()
+        if number not in self.index_of:
+            raise source.fault(f"value {number} of {self.enum_class}, which has none such")
+        return self.constants[self.index_of[number]]
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One value."""
+        if value not in self.constants:
+            raise EncodeError(f"{value!r} is no value of {self.enum_class}")
+        out.write_int(int(self.numbers[self.constants.index(value)]))
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Names."""
+        numbers = cursor.read_int32(f"a value of {self.enum_class}")
+        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        indices = pc.index_in(pa.array(numbers, mask=~there), value_set=pa.array(self.numbers))
+        bad = np.flatnonzero(there & indices.is_null().to_numpy(zero_copy_only=False))
+        if bad.size:
+            row = int(bad[0])
+            raise cursor.fault(row, f"value {numbers[row]} of {self.enum_class}, which has none")
+        names = pa.array(self.constants, pa.string()).take(indices)
+        again = self._ordinals(names, cursor.present).to_numpy()
+        cursor.inexact |= (there & (again != numbers)).astype(np.uint8)
+        return names
+
+    def _ordinals(self, values: pa.Array, present: U8Array) -> pa.Array:
+        indices = super()._ordinals(values, present)
+        held = self.numbers if self.numbers.size else np.zeros(1, np.int32)
+        return pa.array(held[indices.to_numpy()])
+
+
+@register
+class ScalaEnumSerializerSnapshot(TypeSerializerSnapshot):
+    """`ScalaEnumSerializerSnapshot`: the class, and its values' names and numbers."""
+
+    java_class = "org.apache.flink.api.scala.typeutils.ScalaEnumSerializerSnapshot"
+    current_version = 3
+    versions = range(2, 4)
+
+    def __init__(self) -> None:
+        self.enum_class = ""
+        self.values: tuple[tuple[str, int], ...] = ()
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """Class, count, names and numbers."""
+        self.check_version(version, source)
+        self.enum_class = source.read_utf()
+        count = source.read_count("values of an Enumeration", 6)
+        self.values = tuple((source.read_utf(), source.read_int()) for _ in range(count))
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """Class, count, names and numbers."""
+        out.write_utf(self.enum_class)
+        out.write_int(len(self.values))
+        for name, number in self.values:
+            out.write_utf(name)
+            out.write_int(number)
+
+    def restore_serializer(self) -> ScalaEnumSerializer:
+        """The serializer with those values."""
+        return ScalaEnumSerializer(self.enum_class, self.values)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """As is where each old value's number is its place among the new ones.
+
+        Flink takes the number for a place, so it refuses an Enumeration with gaps even as it was.
+        """
+        if not isinstance(old, ScalaEnumSerializerSnapshot) or old.enum_class != self.enum_class:
+            return incompatible(old.type_name, self.type_name, "the Enumeration is another one")
+        for name, number in old.values:
+            held = self.values[number][0] if 0 <= number < len(self.values) else "none"
+            if held != name:
+                rule = f"the value in place {number} is another one"
+                return incompatible(f"{name} = {number}", held, rule)
+        return as_is()

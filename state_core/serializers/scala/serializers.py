@@ -1,0 +1,288 @@
+"""Types of Flink's Scala API (flink-scala, up to Flink 1.20).
+
+A case class is a struct `f0`, `f1`, ... (a snapshot has no names of fields), an `Option` its value
+or null, an `Either` what Java's is, a `Try` the same with what Kryo made of the exception, and any
+collection, maps too, a list of its elements.
+
+Source: `org.apache.flink.api.scala.typeutils`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.basic.values import ConstantSerializer
+from state_core.serializers.composite.arrays import ElementRule, GenericArraySerializer
+from state_core.serializers.composite.evolution import PositionRule, evolves
+from state_core.serializers.composite.optionals import (
+    EitherRule,
+    EitherSerializer,
+    NullableRule,
+    NullableSerializer,
+)
+from state_core.serializers.composite.structs import TupleSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import I32Array
+from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    simple_snapshot,
+)
+from state_core.serializers.scala.hashes import NUMBERS, number_hash, product_hash
+
+__all__ = [
+    "CaseClassSerializer",
+    "NothingSerializer",
+    "OptionSerializer",
+    "TraversableSerializer",
+    "TrySerializer",
+]
+
+TUPLE = re.compile(r"scala\.Tuple\d+(\$mc\w+\$sp)?")
+SCALA = "org.apache.flink.api.scala.typeutils."
+
+
+class CaseClassSerializer(TupleSerializer):
+    """A case class or a Scala tuple: its fields, one behind the other.
+
+    Args:
+        case_class: Its Java class.
+        elements: The fields' serializers.
+    """
+
+    def __init__(self, case_class: str, elements: list[TypeSerializer]) -> None:
+        super().__init__(elements)
+        self.case_class = case_class
+
+    @property
+    def name(self) -> str:
+        """`com.acme.Order<..., ...>`."""
+        return f"{self.case_class}<{', '.join(one.name for _, one in self.fields)}>"
+
+    def hash_code(self, value: Any) -> int:
+        """That of a tuple; a case class may have one of its own."""
+        if not TUPLE.fullmatch(self.case_class):
+            return TypeSerializer.hash_code(self, value)
+        fields = zip(self.fields, self._by_position(value), strict=True)
+        return product_hash([_field_hash(one, held) for (_, one), held in fields])
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """The same, of the fields' very bytes."""
+        if not TUPLE.fullmatch(self.case_class):
+            return TypeSerializer.hash_code(self, None)
+        codes = [
+            number_hash(one, one.read(source)) if type(one) in NUMBERS else one.hash_code_at(source)
+            for _, one in self.fields
+        ]
+        return product_hash(codes)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """`hash_code` of every row."""
+        return TypeSerializer.hash_codes(self, values)
+
+
+def _field_hash(serializer: TypeSerializer, value: Any) -> int:
+    if type(serializer) in NUMBERS:
+        return number_hash(serializer, value)
+    if value is None and not isinstance(serializer, OptionSerializer):
+        return 0
+    return serializer.hash_code(value)
+
+
+class OptionSerializer(NullableSerializer):
+    """`Option`: a flag that is true for a value, then the value; a null inside is as no value.
+
+    The exact bytes of `Some(null)` and `Some(None)` are kept beside the null.
+    """
+
+    def __init__(self, value: TypeSerializer) -> None:
+        super().__init__(value, null_flag=False)
+
+    @property
+    def name(self) -> str:
+        """`Option<...>`."""
+        return f"Option<{self.value.name}>"
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """Not derived, that of `None` neither."""
+        return self.hash_code(None)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """Not derived."""
+        self.hash_code(None)
+        return super().hash_codes(values)
+
+
+class TrySerializer(EitherSerializer):
+    """`Try`: a flag that is true for success, then the value or the exception.
+
+    An exception is Kryo's: bytes up to the end of the entry.
+    """
+
+    java_name = "Try"
+    labels = ("is_success", "value", "failure")
+
+    def __init__(self, value: TypeSerializer, failure: TypeSerializer) -> None:
+        super().__init__(value, failure)
+        self.self_delimiting = failure.self_delimiting
+
+
+class TraversableSerializer(GenericArraySerializer):
+    """A collection: a count, then each element behind a flag that is false for null."""
+
+    @property
+    def name(self) -> str:
+        """`TraversableOnce<...>`."""
+        return f"TraversableOnce<{self.component.name}>"
+
+
+class UnitSerializer(ConstantSerializer):
+    """`Unit`: one zero byte."""
+
+    java_name, content = "Unit", b"\x00"
+
+
+class NothingSerializer(TypeSerializer):
+    """`Nothing`, the type of no value at all, such as the elements of an empty list."""
+
+    name = "Nothing"
+    arrow_type = pa.bool_()
+
+    def read(self, source: DataInput) -> Any:
+        """Refused."""
+        raise source.fault("a value of type Nothing")
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Refused."""
+        raise EncodeError(f"{value!r}, and there are no values of type Nothing")
+
+
+evolves(CaseClassSerializer)(PositionRule)
+evolves(OptionSerializer)(NullableRule)
+evolves(TrySerializer)(EitherRule)
+evolves(TraversableSerializer)(ElementRule)
+
+simple_snapshot(f"{SCALA}UnitSerializer$UnitSerializerSnapshot", UnitSerializer)
+simple_snapshot(f"{SCALA}NothingSerializerSnapshot", NothingSerializer)
+
+
+class _NamedSnapshot(CompositeTypeSerializerSnapshot):
+    """A snapshot with a text of its own, which stays the same."""
+
+    outer_version = 2
+    outer_versions = range(1, 3)
+    rule: ClassVar[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+
+    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
+        """The text."""
+        self.text = source.read_utf()
+
+    def write_outer_snapshot(self, out: DataOutput) -> None:
+        """The text."""
+        out.write_utf(self.text)
+
+    def resolve_outer_schema_compatibility(self, old: _NamedSnapshot) -> Compatibility:
+        """It is the same."""
+        return as_is() if self.text == old.text else incompatible(old.text, self.text, self.rule)
+
+
+@register
+class ScalaCaseClassSerializerSnapshot(_NamedSnapshot):
+    """`ScalaCaseClassSerializerSnapshot`: the class, and the fields' snapshots nested."""
+
+    java_class = f"{SCALA}ScalaCaseClassSerializerSnapshot"
+    rule = "the case class is another one"
+
+    def nested_name(self, index: int) -> str:
+        """`f0`, `f1`, ..."""
+        return f"f{index}"
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A case class of them; one without fields has no bytes that could be counted."""
+        if not nested or not all(one.self_delimiting for one in nested):
+            return OpaqueSerializer(self.text)
+        return CaseClassSerializer(self.text, list(nested))
+
+
+@register
+class Tuple2CaseClassSerializerSnapshot(ScalaCaseClassSerializerSnapshot):
+    """`Tuple2CaseClassSerializerSnapshot`: of `scala.Tuple2` and its specialized subclasses."""
+
+    java_class = f"{SCALA}Tuple2CaseClassSerializerSnapshot"
+    arity = 2
+
+
+@register
+class TraversableSerializerSnapshot(_NamedSnapshot):
+    """`TraversableSerializerSnapshot`: the code that builds the collection; the element nested."""
+
+    java_class = f"{SCALA}TraversableSerializerSnapshot"
+    arity = 1
+    nested_names = ("element",)
+    rule = "the collection is built by other code"
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A collection of it."""
+        (element,) = nested
+        if not element.self_delimiting:
+            return OpaqueSerializer("scala.collection.TraversableOnce")
+        return TraversableSerializer(self.text, element)
+
+
+@register
+class ScalaOptionSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`ScalaOptionSerializerSnapshot`: the value's snapshot nested."""
+
+    java_class = f"{SCALA}ScalaOptionSerializerSnapshot"
+    outer_version = 2
+    outer_versions = range(1, 3)
+    arity = 1
+    nested_names = ("value",)
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A value or none."""
+        (value,) = nested
+        known = value.self_delimiting
+        return OptionSerializer(value) if known else OpaqueSerializer("scala.Option")
+
+
+@register
+class ScalaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`ScalaEitherSerializerSnapshot`: both sides' snapshots nested."""
+
+    java_class = f"{SCALA}ScalaEitherSerializerSnapshot"
+    arity = 2
+    nested_names = ("left", "right")
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """One of both."""
+        known = all(one.self_delimiting for one in nested)
+        return EitherSerializer(*nested) if known else OpaqueSerializer("scala.util.Either")
+
+
+@register
+class ScalaTrySerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`ScalaTrySerializerSnapshot`: the value's and the exception's snapshots nested."""
+
+    java_class = f"{SCALA}ScalaTrySerializerSnapshot"
+    outer_version = 2
+    outer_versions = range(1, 3)
+    arity = 2
+    nested_names = ("value", "failure")
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A value or an exception."""
+        value, failure = nested
+        known = value.self_delimiting
+        return TrySerializer(value, failure) if known else OpaqueSerializer("scala.util.Try")

@@ -1,0 +1,11 @@
+"""The binary format of Flink SQL's rows: fixed slots, and sections that they point to.
+
+====================  ===============================================================
+`slots`               each type's eight bytes in a row
+`sections`            rows, arrays and maps as sections
+`formats`             which slot or section a logical type has
+`columns`             whole rows as Arrow columns and back
+====================  ===============================================================
+
+A new type's bytes go into `slots`, and the line that chooses them into `formats`.
+"""

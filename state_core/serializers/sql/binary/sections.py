@@ -1,0 +1,362 @@
+"""Rows, arrays and maps in Flink SQL's binary format: sections of slots and longer values.
+
+A section lies in one piece. Standing by itself in state it has its size in front (`SectionFormat`
+under a serializer of `section_data`); within another section a slot says where it
+lies (`ReferenceFormat`).
+
+Source: `BinaryRowData`, `BinaryArrayData`, `BinaryMapData` in
+`org.apache.flink.table.data.binary`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.kernels import binary_rows as reading
+from state_core.kernels import binary_rows_encode as writing
+from state_core.kernels.binary_rows import VALUE
+from state_core.serializers.framework.columns import (
+    ALL_PRESENT,
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    arrow_buffer,
+    list_offsets,
+    present_rows,
+    require_values,
+    validity,
+)
+from state_core.serializers.sql.binary.columns import pad, write_states
+from state_core.serializers.sql.binary.slots import OF_THEIR_OWN, Places, SlotFormat, Slots
+
+__all__ = ["ArrayFormat", "MapFormat", "ReferenceFormat", "RowFormat", "SectionFormat"]
+
+# a column of no fields at all can't be stored in Parquet
+EMPTY_ROW = pa.struct([pa.field("empty", pa.bool_())])
+
+
+class SectionFormat(ABC):
+    """The form of a value that lies in one piece.
+
+    Attributes:
+        arrow_type: The type of the column.
+    """
+
+    arrow_type: pa.DataType
+
+    @abstractmethod
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """A column of the sections from `cursor.position` to `cursor.end`; it does not move."""
+
+    @abstractmethod
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Bytes of each section, 0 where it is not present."""
+
+    @abstractmethod
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write each present section at the target, which is left behind it."""
+
+
+class RowFormat(SectionFormat):
+    """A row: its kind, null bits, a slot of 8 bytes for each field, longer values.
+
+    Args:
+        names: The fields' names in the column.
+        fields: Their formats.
+    """
+
+    def __init__(self, names: Sequence[str], fields: Sequence[SlotFormat]) -> None:
+        self.names = tuple(names)
+        self.fields = tuple(fields)
+        self.mask_bytes = (len(fields) + 8 + 63) // 64 * 8
+        self.fixed = self.mask_bytes + 8 * len(fields)
+        self.arrow_type = EMPTY_ROW
+        if fields:
+            pairs = zip(self.names, self.fields, strict=True)
+            self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in pairs])
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """A struct column."""
+        base, end, present = cursor.position, cursor.end, cursor.present
+        expected = np.empty(cursor.rows, np.int64)
+        failed = reading.open_rows(
+            cursor.data, base, end, present, len(self.fields), self.mask_bytes, expected,
+            cursor.inexact,
+        )  # fmt: skip
+        cursor.check(failed, f"a row of {len(self.fields)} fields")
+        columns = []
+        for index, field in enumerate(self.fields):
+            state = np.empty(cursor.rows, np.uint8)
+            reading.row_states(cursor.data, base, present, index, state)
+            slots = Slots(
+                cursor.data, base + (self.mask_bytes + 8 * index), state, base, end, OF_THEIR_OWN,
+                expected, 8, cursor.inexact, cursor.place,
+            )  # fmt: skip
+            columns.append(field.decode(slots))
+        reading.close_sections(end, present, expected, cursor.inexact)
+        if not columns:
+            columns = [pa.nulls(cursor.rows, pa.bool_())]
+        bitmap, nulls = validity(present)
+        return pa.Array.from_buffers(
+            self.arrow_type, cursor.rows, [bitmap], nulls, children=columns
+        )
+
+    def _columns(self, values: pa.Array) -> list[pa.Array]:
+        """The fields' columns, by name."""
+        found = {one.name for one in values.type}
+        for name in self.names:
+            if name not in found:
+                raise EncodeError(f"field {name!r} of a row is missing from the column")
+        return [values.field(name) for name in self.names]
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """The fixed part and the longer values."""
+        require_values(values, present, "row")
+        sizes = np.full(len(values), self.fixed, np.int64)
+        if present.size:
+            sizes *= present
+        for field, column in zip(self.fields, self._columns(values), strict=True):
+            more = field.reserve(column, write_states(column, present))
+            if more is not None:
+                sizes += more
+        return sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Rows of kind `+I`, laid out as `BinaryRowWriter` does."""
+        sizes = self.sizes(values, target.present)
+        base = target.position.copy()
+        writing.zero_ranges(target.out, base, sizes)
+        behind = base + self.fixed
+        for index, (field, column) in enumerate(
+            zip(self.fields, self._columns(values), strict=True)
+        ):
+            state = write_states(column, target.present)
+            writing.set_row_nulls(state, index, target.out, base)
+            targets = behind.copy()
+            more = field.reserve(column, state)
+            if more is not None:
+                behind += more
+            slots = base + (self.mask_bytes + 8 * index)
+            field.encode(column, Places(target.out, slots, state, base, OF_THEIR_OWN, targets))
+        target.position += sizes
+
+
+class ArrayFormat(SectionFormat):
+    """An array: a count, null bits, a slot for each element, longer values."""
+
+    def __init__(self, element: SlotFormat) -> None:
+        self.element = element
+        self.arrow_type = pa.list_(element.arrow_type)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """A list column."""
+        first, items = self.decode_items(cursor)
+        return list_column(self.arrow_type, first, cursor.present, items)
+
+    def decode_items(self, cursor: Cursor) -> tuple[I64Array, pa.Array]:
+        """Where each row's elements begin, and the elements of all rows."""
+        counts, expected = np.empty(cursor.rows, np.int64), np.empty(cursor.rows, np.int64)
+        base, end, width = cursor.position, cursor.end, self.element.width
+        failed = reading.open_arrays(
+            cursor.data, base, end, cursor.present, width, counts, expected, cursor.inexact
+        )
+        cursor.check(failed, "an array")
+        first = bounds_of(counts)
+        total = int(first[-1])
+        slots, owner = np.empty(total, np.int64), np.empty(total, np.int64)
+        state = np.empty(total, np.uint8)
+        reading.spread_arrays(cursor.data, base, counts, first, width, slots, state, owner)
+        children = Cursor(cursor.data, slots, slots, cursor.place)
+        items = self.element.decode(
+            Slots(
+                cursor.data, slots, state, base, end, owner, expected, 0, children.inexact,
+                cursor.place,
+            )
+        )  # fmt: skip
+        reading.close_sections(end, cursor.present, expected, cursor.inexact)
+        cursor.adopt(children, first)
+        return first, items
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Head, slots, and the longer values."""
+        require_values(values, present, "array")
+        first, items = elements_of(values, present)
+        return self.item_sizes(first, items, present)
+
+    def item_sizes(self, first: I64Array, items: pa.Array, present: U8Array) -> I64Array:
+        """The sizes of arrays whose elements are given."""
+        sizes = pad(_head(np.diff(first)) + np.diff(first) * self.element.width)
+        if present.size:
+            sizes *= present
+        more = self.element.reserve(items, write_states(items, ALL_PRESENT))
+        if more is not None:
+            within = bounds_of(more)
+            sizes += within[first[1:]] - within[first[:-1]]
+        return sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Arrays laid out as `BinaryArrayWriter` does."""
+        first, items = elements_of(values, target.present)
+        self.encode_items(first, items, target)
+
+    def encode_items(self, first: I64Array, items: pa.Array, target: Target) -> None:
+        """Arrays whose elements are given."""
+        sizes = self.item_sizes(first, items, target.present)
+        counts, width = np.diff(first), self.element.width
+        base = target.position.copy()
+        writing.zero_ranges(target.out, base, sizes)
+        writing.write_array_heads(counts, target.present, target.out, base)
+        state = write_states(items, ALL_PRESENT)
+        writing.set_array_nulls(state, first, target.out, base)
+        owner = np.repeat(np.arange(len(base)), counts)
+        heads = _head(counts)
+        slots = (base + heads)[owner] + (np.arange(len(items)) - first[:-1][owner]) * width
+        targets = np.zeros(len(items), np.int64)
+        more = self.element.reserve(items, state)
+        if more is not None:
+            within = bounds_of(more)
+            behind = base + pad(heads + counts * width)
+            targets = behind[owner] + within[:-1] - within[first[:-1]][owner]
+        self.element.encode(items, Places(target.out, slots, state, base, owner, targets))
+        target.position += sizes
+
+
+class MapFormat(SectionFormat):
+    """A map: the size of its keys, an array of them, an array of its values."""
+
+    def __init__(self, key: SlotFormat, value: SlotFormat) -> None:
+        self.keys = ArrayFormat(key)
+        self.items = ArrayFormat(value)
+        self.arrow_type = pa.map_(key.arrow_type, value.arrow_type)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """A map column; a map with a null key is null there, and inexact."""
+        rows = cursor.rows
+        starts, middles = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        failed = reading.split_maps(
+            cursor.data, cursor.position, cursor.end, cursor.present, starts, middles
+        )
+        cursor.check(failed, "a map")
+        halves = [
+            Cursor(cursor.data, begin, end, cursor.place, cursor.present, cursor.inexact)
+            for begin, end in ((starts, middles), (middles, cursor.end))
+        ]
+        first, keys = self.keys.decode_items(halves[0])
+        second, items = self.items.decode_items(halves[1])
+        unlike = np.flatnonzero(np.diff(first) != np.diff(second))
+        cursor.check(int(unlike[0]) if unlike.size else -1, "a map of as many values as keys")
+        present = cursor.present
+        if keys.null_count:
+            nulls = bounds_of((present_rows(keys) == 0).astype(np.int64))
+            bad = nulls[first[1:]] > nulls[first[:-1]]
+            cursor.inexact[bad] = 1
+            present = np.where(bad, 0, present if present.size else 1).astype(np.uint8)
+            counts: I64Array = np.diff(first)
+            kept = pa.array(np.flatnonzero(np.repeat(present, counts)))
+            keys, items = keys.take(kept), items.take(kept)
+            first = bounds_of(counts * present.astype(np.int64))
+        kind = self.arrow_type
+        pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+        return list_column(kind, first, present, pairs)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes and both arrays'."""
+        require_values(values, present, "map")
+        first, keys, items = pairs_of(values, present)
+        sizes = self.keys.item_sizes(first, keys, present)
+        sizes += self.items.item_sizes(first, items, present)
+        return sizes + (4 * present.astype(np.int64) if present.size else 4)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Both arrays."""
+        first, keys, items = pairs_of(values, target.present)
+        key_sizes = self.keys.item_sizes(first, keys, target.present)
+        writing.write_array_heads(key_sizes, target.present, target.out, target.position)
+        target.position += 4 * target.present.astype(np.int64) if target.present.size else 4
+        self.keys.encode_items(first, keys, target)
+        self.items.encode_items(first, items, target)
+
+
+class ReferenceFormat(SlotFormat):
+    """A slot that says where a section lies."""
+
+    def __init__(self, section: SectionFormat) -> None:
+        self.section = section
+        self.arrow_type = section.arrow_type
+
+    def decode(self, slots: Slots) -> pa.Array:
+        """The column of the sections."""
+        starts, ends = slots.locate(inline=False, what="a nested value")
+        held = (slots.state == VALUE).astype(np.uint8)
+        present = ALL_PRESENT if held.all() else held
+        return self.section.decode(
+            Cursor(slots.data, starts, ends, slots.place, present, slots.inexact)
+        )
+
+    def reserve(self, values: pa.Array, state: U8Array) -> I64Array:
+        """The section's size."""
+        return pad(self.section.sizes(values, (state == VALUE).astype(np.uint8)))
+
+    def encode(self, values: pa.Array, places: Places) -> None:
+        """The section at its target."""
+        held = (places.state == VALUE).astype(np.uint8)
+        sizes = self.section.sizes(values, held)
+        # what pads a map, whose size is no multiple of 8
+        writing.zero_ranges(places.out, places.targets + sizes, pad(sizes) - sizes)
+        writing.write_references(
+            sizes, places.state, places.slots, places.base, places.owner, places.targets, places.out
+        )
+        self.section.encode(values, Target(places.out, places.targets.copy(), held))
+
+
+# --------------------------------------------------------------------------- Arrow
+
+
+def bounds_of(counts: I64Array) -> I64Array:
+    """Where each begins if they lie one behind the other, and where the last ends."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
+
+
+def _head(counts: I64Array) -> I64Array:
+    """Bytes of an array's count and null bits."""
+    head: I64Array = 4 + (counts + 31) // 32 * 4
+    return head
+
+
+def list_column(kind: pa.DataType, first: I64Array, present: U8Array, items: pa.Array) -> pa.Array:
+    """A list or map column of these elements."""
+    bitmap, nulls = validity(present)
+    buffers = [bitmap, arrow_buffer(first.astype(np.int32))]
+    return pa.Array.from_buffers(kind, len(first) - 1, buffers, nulls, children=[items])
+
+
+def _present_only(values: pa.Array, present: U8Array) -> pa.Array:
+    """The same column without the elements of rows that are not to be written."""
+    counts = np.diff(list_offsets(values))
+    held = present_rows(values)
+    hidden = counts > 0
+    hidden &= (held == 0 if held.size else False) | (present == 0 if present.size else False)
+    if not hidden.any():
+        return values
+    return values.take(pa.array(np.arange(len(values)), mask=hidden))
+
+
+def elements_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array]:
+    """Offsets from 0 and the elements of a list column, of present rows only."""
+    shown = _present_only(values, present)
+    first = list_offsets(shown)
+    return first - first[0], shown.values.slice(int(first[0]), int(first[-1] - first[0]))
+
+
+def pairs_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, pa.Array]:
+    """Offsets from 0, and the keys and values of a map column, of present rows only."""
+    shown = _present_only(values, present)
+    first = list_offsets(shown)
+    start, count = int(first[0]), int(first[-1] - first[0])
+    return first - first[0], shown.keys.slice(start, count), shown.items.slice(start, count)

@@ -1,0 +1,348 @@
+"""Snapshots of `RowData`, `ArrayData` and `MapData`, whose values are in `section_data`.
+
+They hold logical types as Java object streams, and name no field of the outermost row:
+its columns are `f0`, `f1`, ... A stream that was read is written back as it was.
+
+Source: `RowDataSerializer`, `BinaryRowDataSerializer`, `ArrayDataSerializer` and
+`MapDataSerializer` in `org.apache.flink.table.runtime.typeutils`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from state_core.errors import EncodeError
+from state_core.files.java_stream import read_java_stream, write_java_stream
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.compatibility import (
+    Compatibility,
+    Reason,
+    Verdict,
+    as_is,
+    incompatible,
+    reconfigured,
+    worst_of,
+)
+from state_core.serializers.framework.registry import register, registered_classes
+from state_core.serializers.framework.snapshots import read_nested, write_nested
+from state_core.serializers.sql.binary.formats import row_format, section_format
+from state_core.serializers.sql.section_data import (
+    BinarySerializer,
+    RowDataSerializer,
+    SectionSerializer,
+)
+from state_core.serializers.sql.table_data import DecimalDataSerializerSnapshot
+from state_core.serializers.sql.table_timestamps import TimestampDataSerializerSnapshot
+from state_core.serializers.sql.types.logical_type_differences import differences
+from state_core.serializers.sql.types.logical_type_streams import WrittenType, read_logical_type
+from state_core.serializers.sql.types.logical_types import (
+    ArrayType,
+    DecimalType,
+    DistinctType,
+    LogicalType,
+    MapType,
+    MultisetType,
+    RowType,
+    SimpleType,
+    StructuredType,
+    TimestampType,
+)
+from state_core.serializers.sql.types.serializer_streams import java_serializer_of
+
+__all__ = [
+    "ArrayDataSerializerSnapshot", "BinaryRowDataSerializerSnapshot", "MapDataSerializerSnapshot",
+    "RowDataSerializerSnapshot", "internal_snapshot",
+]  # fmt: skip
+
+TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
+BASE = "org.apache.flink.api.common.typeutils.base."
+MAX_FIELDS = 1 << 16
+LEAST_STREAM = 6
+TYPE_STAYS = "a logical type in Flink SQL's state never changes"
+
+
+def _compare(
+    types: Iterable[tuple[str, LogicalType, LogicalType]],
+) -> Compatibility:
+    """What the logical types say: as is if all are equal, else never."""
+    found = [
+        difference
+        for path, before, after in types
+        for difference in differences(before, after, path)
+    ]
+    if not found:
+        return as_is()
+    sure = [one for one in found if one.certain]
+    rule = TYPE_STAYS if sure else "only the class in Java says whether it equals what it was"
+    reasons = tuple(Reason(one.path, one.old, one.new, rule) for one in sure or found)
+    return Compatibility(Verdict.INCOMPATIBLE if sure else Verdict.UNKNOWN, reasons)
+
+
+@register
+class RowDataSerializerSnapshot(TypeSerializerSnapshot):
+    """`RowDataSerializer$RowDataSerializerSnapshot`: the fields' types, and their snapshots."""
+
+    java_class = f"{TYPEUTILS}RowDataSerializer$RowDataSerializerSnapshot"
+    current_version = 3
+    versions = range(1, 4)
+
+    def __init__(self) -> None:
+        self.types: tuple[WrittenType, ...] = ()
+        self.nested: tuple[TypeSerializerSnapshot, ...] = ()
+
+    @classmethod
+    def of(cls, *types: LogicalType) -> RowDataSerializerSnapshot:
+        """The snapshot of rows of these fields.
+
+        Raises:
+            EncodeError: One of them can't be written down here.
+        """
+        made = cls()
+        made.types = tuple(WrittenType.of(one) for one in types)
+        made.nested = tuple(internal_snapshot(one) for one in types)
+        return made
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """A count, a Java stream for each type, the nested snapshots."""
+        self.check_version(version, source)
+        count = source.read_count("field types", LEAST_STREAM)
+        self.types = tuple(read_logical_type(source) for _ in range(count))
+        self.nested = read_nested(source)
+        if len(self.nested) != count:
+            raise source.fault(f"{len(self.nested)} serializers of {count} fields")
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """The streams as they were."""
+        out.write_int(len(self.types))
+        for one in self.types:
+            out.write_bytes(one.stream)
+        write_nested(self.nested, out)
+
+    @property
+    def type_name(self) -> str:
+        """`RowData<BIGINT NOT NULL, DECIMAL(10, 2)>`."""
+        return f"RowData<{', '.join(str(one.type) for one in self.types)}>"
+
+    def restore_serializer(self) -> TypeSerializer:
+        """Columns by type; bytes if a type is not known."""
+        section = row_format([one.type for one in self.types])
+        name = self.type_name
+        return BinarySerializer(name) if section is None else RowDataSerializer(section, name)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """All types equal, and then the worst of the nested ones."""
+        if not isinstance(old, RowDataSerializerSnapshot):
+            return incompatible(old.type_name, self.type_name, "the type is another one")
+        if len(self.types) != len(old.types):
+            rule = "the number of fields in Flink SQL's state never changes"
+            return incompatible(old.type_name, self.type_name, rule)
+        pairs = enumerate(zip(old.types, self.types, strict=True))
+        result = _compare(((f"f{i}", a.type, b.type) for i, (a, b) in pairs))
+        if result.verdict is Verdict.INCOMPATIBLE:
+            return result
+        nested = [
+            new.resolve_schema_compatibility(before).under(f"f{index}")
+            for index, (new, before) in enumerate(zip(self.nested, old.nested, strict=True))
+        ]
+        worst = worst_of((result, *nested))
+        if worst.verdict is Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER:
+            rule = "; ".join(one.rule for one in worst.reasons)
+            return reconfigured(self, old.type_name, self.type_name, rule)
+        return worst
+
+
+@register
+class BinaryRowDataSerializerSnapshot(TypeSerializerSnapshot):
+    """`BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot`: a number of fields, no types."""
+
+    java_class = f"{TYPEUTILS}BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot"
+    current_version = 3
+    versions = range(1, 4)
+
+    def __init__(self) -> None:
+        self.fields = 0
+
+    @classmethod
+    def of(cls, fields: int) -> BinaryRowDataSerializerSnapshot:
+        """The snapshot of rows of so many fields."""
+        made = cls()
+        made.fields = fields
+        return made
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """One number."""
+        self.check_version(version, source)
+        self.fields = source.read_int()
+        if not 0 <= self.fields <= MAX_FIELDS:
+            raise source.fault(f"a row of {self.fields} fields")
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """One number."""
+        out.write_int(self.fields)
+
+    def restore_serializer(self) -> TypeSerializer:
+        """Bytes: without types nothing says what a slot holds."""
+        return BinarySerializer(f"BinaryRowData({self.fields})")
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """As is for the same number of fields."""
+        if not isinstance(old, BinaryRowDataSerializerSnapshot):
+            return incompatible(old.type_name, self.type_name, "the type is another one")
+        if self.fields == old.fields:
+            return as_is()
+        return incompatible(old.type_name, self.type_name, "the number of fields never changes")
+
+
+class _CollectionSnapshot(TypeSerializerSnapshot):
+    """Logical types and then the serializers of them, all as Java streams."""
+
+    current_version = 3
+    versions = range(1, 4)
+    parts: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.types: tuple[WrittenType, ...] = ()
+        self.serializers: tuple[bytes, ...] = ()
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """The streams."""
+        self.check_version(version, source)
+        self.types = tuple(read_logical_type(source) for _ in self.parts)
+        streams = []
+        for _ in self.parts:
+            start = source.position
+            read_java_stream(source)
+            streams.append(bytes(source.data[start : source.position]))
+        self.serializers = tuple(streams)
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """The streams as they were."""
+        for stream in (*(one.stream for one in self.types), *self.serializers):
+            out.write_bytes(stream)
+
+    def fill(self, *types: LogicalType) -> None:
+        """Take these types, with the streams that Flink 2.3.0 writes."""
+        self.types = tuple(WrittenType.of(one) for one in types)
+        self.serializers = tuple(write_java_stream(java_serializer_of(one)) for one in types)
+
+    @property
+    def whole(self) -> LogicalType:
+        """The type of the collection."""
+        raise NotImplementedError
+
+    @property
+    def type_name(self) -> str:
+        """`ArrayData<INT>`, `MapData<INT, BIGINT>`."""
+        kind = "ArrayData" if len(self.parts) == 1 else "MapData"
+        return f"{kind}<{', '.join(str(one.type) for one in self.types)}>"
+
+    def restore_serializer(self) -> TypeSerializer:
+        """Columns by type; bytes if a type is not known."""
+        section = section_format(self.whole)
+        name = self.type_name
+        return BinarySerializer(name) if section is None else SectionSerializer(section, name)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """As is for equal types: their serializers are equal, too."""
+        if type(old) is not type(self) or not isinstance(old, _CollectionSnapshot):
+            return incompatible(old.type_name, self.type_name, "the type is another one")
+        pairs = zip(self.parts, old.types, self.types, strict=True)
+        return _compare(((name, a.type, b.type) for name, a, b in pairs))
+
+
+@register
+class ArrayDataSerializerSnapshot(_CollectionSnapshot):
+    """`ArrayDataSerializer$ArrayDataSerializerSnapshot`: the element's type and serializer."""
+
+    java_class = f"{TYPEUTILS}ArrayDataSerializer$ArrayDataSerializerSnapshot"
+    parts = ("[]",)
+
+    @classmethod
+    def of(cls, element: LogicalType) -> ArrayDataSerializerSnapshot:
+        """The snapshot of arrays of these elements.
+
+        Raises:
+            EncodeError: The type can't be written down here.
+        """
+        made = cls()
+        made.fill(element)
+        return made
+
+    @property
+    def whole(self) -> LogicalType:
+        """ARRAY of the element."""
+        return ArrayType(self.types[0].type)
+
+
+@register
+class MapDataSerializerSnapshot(_CollectionSnapshot):
+    """`MapDataSerializer$MapDataSerializerSnapshot`: types and serializers of key and value."""
+
+    java_class = f"{TYPEUTILS}MapDataSerializer$MapDataSerializerSnapshot"
+    parts = ("key", "value")
+
+    @classmethod
+    def of(cls, key: LogicalType, value: LogicalType) -> MapDataSerializerSnapshot:
+        """The snapshot of maps of these.
+
+        Raises:
+            EncodeError: A type can't be written down here.
+        """
+        made = cls()
+        made.fill(key, value)
+        return made
+
+    @property
+    def whole(self) -> LogicalType:
+        """MAP of both."""
+        return MapType(self.types[0].type, self.types[1].type)
+
+
+# --------------------------------------------------------------------------- by logical type
+
+_BYTES = f"{BASE}array.BytePrimitiveArraySerializer$BytePrimitiveArraySerializerSnapshot"
+_SIMPLE = {
+    "CHAR": f"{TYPEUTILS}StringDataSerializer$StringDataSerializerSnapshot",
+    "VARCHAR": f"{TYPEUTILS}StringDataSerializer$StringDataSerializerSnapshot",
+    **{
+        root: f"{BASE}{name}Serializer${name}SerializerSnapshot"
+        for root, name in {
+            "BOOLEAN": "Boolean", "TINYINT": "Byte", "SMALLINT": "Short", "INTEGER": "Int",
+            "DATE": "Int", "TIME_WITHOUT_TIME_ZONE": "Int", "INTERVAL_YEAR_MONTH": "Int",
+            "BIGINT": "Long", "INTERVAL_DAY_TIME": "Long", "FLOAT": "Float", "DOUBLE": "Double",
+            "VARIANT": "Variant", "BITMAP": "Bitmap",
+        }.items()
+    },
+    **dict.fromkeys(("BINARY", "VARBINARY"), _BYTES),
+}  # fmt: skip
+
+
+def internal_snapshot(type_: LogicalType) -> TypeSerializerSnapshot:
+    """The snapshot of the serializer that Flink SQL has for a type (`InternalSerializers`).
+
+    Raises:
+        EncodeError: It has none, or it depends on a class of a user's.
+    """
+    if isinstance(type_, DistinctType):
+        return internal_snapshot(type_.source)
+    if isinstance(type_, DecimalType):
+        return DecimalDataSerializerSnapshot.of(type_.precision, type_.scale)
+    if isinstance(type_, TimestampType) and type_.name != "TIMESTAMP_WITH_TIME_ZONE":
+        return TimestampDataSerializerSnapshot.of(type_.precision)
+    if isinstance(type_, ArrayType):
+        return ArrayDataSerializerSnapshot.of(type_.element)
+    if isinstance(type_, MapType):
+        return MapDataSerializerSnapshot.of(type_.key, type_.value)
+    if isinstance(type_, MultisetType):
+        count = SimpleType("INTEGER", nullable=False)
+        return MapDataSerializerSnapshot.of(type_.element, count)
+    if isinstance(type_, RowType | StructuredType):
+        return RowDataSerializerSnapshot.of(*type_.children)
+    found = registered_classes().get(_SIMPLE.get(type_.root, ""))
+    if found is None:
+        raise EncodeError(
+            f"{type_} has no serializer that can be made here",
+            remedy="take it from a snapshot that has it",
+        )
+    return found()

@@ -1,0 +1,325 @@
+"""Lists with nulls, maps with null keys, and sorted maps of Flink SQL's operators.
+
+Source: `LinkedListSerializer`, `SortedMapSerializer` and `SortedMapSerializerSnapshot` in
+`org.apache.flink.table.runtime.typeutils`; `NullAwareMapSerializer` in
+`org.apache.flink.table.dataview`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.java_stream import JavaArray, JavaObject, JavaValue, read_java_stream
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels.skip import REPEAT, WHEN
+from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.composite.collections import MapSerializer
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.columns import Cursor
+from state_core.serializers.framework.compatibility import (
+    Compatibility,
+    as_is,
+    incompatible,
+    migrate,
+    unknown,
+)
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    read_nested,
+    write_nested,
+)
+from state_core.serializers.sql.types.logical_type_streams import logical_type_of, summary
+
+__all__ = [
+    "LinkedListSerializer", "LinkedListSerializerSnapshot", "NullAwareMapSerializer",
+    "NullAwareMapSerializerSnapshot", "SortedMapSerializer", "SortedMapSerializerSnapshot",
+]  # fmt: skip
+
+RUNTIME = "org.apache.flink.table.runtime."
+TYPEUTILS = f"{RUNTIME}typeutils."
+DATAVIEW = "org.apache.flink.table.dataview."
+COMPARATOR = f"{RUNTIME}operators.rank.ComparableRecordComparator"
+
+
+class LinkedListSerializer(TypeSerializer):
+    """`LinkedList`: an i32 count, a bit mask of nulls where there is one, the elements.
+
+    It stands within RAW values only, whose column is binary, so it has no fast path.
+    """
+
+    least = 4
+
+    def __init__(self, element: TypeSerializer, *, with_mask: bool = True) -> None:
+        self.element = element
+        self.with_mask = with_mask
+        self.arrow_type = pa.list_(element.arrow_type)
+
+    @property
+    def name(self) -> str:
+        """`LinkedList<...>`."""
+        return f"LinkedList<{self.element.name}>"
+
+    def read(self, source: DataInput) -> list[Any]:
+        """One list."""
+        if not self.with_mask:
+            count = source.read_count("list elements", self.element.least)
+            return [self.element.read(source) for _ in range(count)]
+        count = source.read_int()
+        if count < 0 or (count + 7) // 8 > source.remaining:
+            raise source.fault(f"{count} list elements declared, {source.remaining} bytes left")
+        mask = source.read_bytes((count + 7) // 8)
+        null = [mask[index >> 3] >> (7 - (index & 7)) & 1 for index in range(count)]
+        return [None if one else self.element.read(source) for one in null]
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One list."""
+        if not isinstance(value, list) or not (self.with_mask or None not in value):
+            raise EncodeError(f"{value!r} is no {self.name}")
+        out.write_int(len(value))
+        if self.with_mask:
+            mask = bytearray((len(value) + 7) // 8)
+            for index, one in enumerate(value):
+                mask[index >> 3] |= (one is None) << (7 - (index & 7))
+            out.write_bytes(bytes(mask))
+        for one in value:
+            if one is not None:
+                self.element.write(one, out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """A count of elements, if there is no mask."""
+        body = None if self.with_mask else self.element.skip_program()
+        return None if body is None else (REPEAT, len(body), *body)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Value by value; what does not come out the same is inexact."""
+        return decode_by_value(self, cursor)
+
+
+class NullAwareMapSerializer(TypeSerializer):
+    """`MapView` of Flink's heap: an i32 count, then key and value, each behind a null flag.
+
+    A map of Arrow has no null keys, so it is a list of pairs. It stands within RAW values only.
+    """
+
+    least = 4
+
+    def __init__(self, key: TypeSerializer, value: TypeSerializer) -> None:
+        self.key = key
+        self.value = value
+        pair = [pa.field("key", key.arrow_type), pa.field("value", value.arrow_type)]
+        self.arrow_type = pa.list_(pa.struct(pair))
+
+    @property
+    def name(self) -> str:
+        """`NullAwareMap<..., ...>`."""
+        return f"NullAwareMap<{self.key.name}, {self.value.name}>"
+
+    def read(self, source: DataInput) -> list[dict[str, Any]]:
+        """One map."""
+        count = source.read_count("map entries", 2)
+        return [
+            {
+                name: None if source.read_boolean() else one.read(source)
+                for name, one in (("key", self.key), ("value", self.value))
+            }
+            for _ in range(count)
+        ]
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One map."""
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise EncodeError(f"{value!r} is no {self.name}")
+        out.write_int(len(value))
+        for pair in value:
+            for name, serializer in (("key", self.key), ("value", self.value)):
+                held = pair.get(name)
+                out.write_boolean(held is None)
+                if held is not None:
+                    serializer.write(held, out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """A count of entries."""
+        programs = [self.key.skip_program(), self.value.skip_program()]
+        body: list[int] = []
+        for one in programs:
+            if one is None:
+                return None
+            body += [WHEN, 0, len(one), *one]
+        return (REPEAT, len(body), *body)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Value by value; what does not come out the same is inexact."""
+        return decode_by_value(self, cursor)
+
+
+def decode_by_value(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:
+    """Read row by row, and mark those inexact that would be written in another way."""
+    starts = cursor.position.copy()
+    column = TypeSerializer.decode(serializer, cursor)
+    for row, value in enumerate(column.to_pylist()):
+        if cursor.present.size and not cursor.present[row]:
+            continue
+        out = DataOutput()
+        try:
+            serializer.write(value, out)
+        except EncodeError:
+            out = DataOutput()
+        found = cursor.data[int(starts[row]) : int(cursor.position[row])]
+        if out.to_bytes() != found.tobytes():
+            cursor.inexact[row] = 1
+    return column
+
+
+class SortedMapSerializer(MapSerializer):
+    """`SortedMap`: as a map, its entries in the comparator's order."""
+
+    @property
+    def name(self) -> str:
+        """`SortedMap<..., ...>`."""
+        return f"SortedMap<{self.key.name}, {self.value.name}>"
+
+
+@register
+class LinkedListSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`LinkedListSerializer$LinkedListSerializerSnapshot`: whether there is a mask of nulls."""
+
+    java_class = f"{TYPEUTILS}LinkedListSerializer$LinkedListSerializerSnapshot"
+    outer_version = 3
+    outer_versions = range(1, 4)
+    arity = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.with_mask = True
+
+    @classmethod
+    def of(cls, element: TypeSerializerSnapshot) -> LinkedListSerializerSnapshot:
+        """The snapshot of lists of these elements."""
+        made = cls()
+        made.nested = (element,)
+        return made
+
+    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
+        """A boolean since version 3; version 2 always had a mask, version 1 never."""
+        self.with_mask = source.read_boolean() if version == 3 else version == 2
+
+    def write_outer_snapshot(self, out: DataOutput) -> None:
+        """Whether there is a mask."""
+        out.write_boolean(self.with_mask)
+
+    def resolve_outer_schema_compatibility(
+        self, old: LinkedListSerializerSnapshot
+    ) -> Compatibility:
+        """With and without a mask lists are written differently."""
+        if self.with_mask == old.with_mask:
+            return as_is()
+        forms = {False: "LinkedList without null mask", True: "LinkedList with null mask"}
+        return migrate(forms[old.with_mask], forms[self.with_mask], "the null mask changes")
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A list of it."""
+        if not nested[0].self_delimiting:
+            return OpaqueSerializer(self.java_class)
+        return LinkedListSerializer(nested[0], with_mask=self.with_mask)
+
+
+@register
+class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
+    """`SortedMapSerializerSnapshot`: the comparator as a Java stream, key's and value's nested.
+
+    The comparator of Top-N is code that the planner made; it is carried, and compared by what it
+    says of itself, as `ComparableRecordComparator.equals` does.
+    """
+
+    java_class = f"{TYPEUTILS}SortedMapSerializerSnapshot"
+    current_version = 3
+    versions = range(1, 4)
+
+    def __init__(self) -> None:
+        self.comparator = b""
+        self.comparator_class = ""
+        self.order: object = None
+        self.nested: tuple[TypeSerializerSnapshot, ...] = ()
+
+    @classmethod
+    def of(
+        cls, comparator: bytes, key: TypeSerializerSnapshot, value: TypeSerializerSnapshot
+    ) -> SortedMapSerializerSnapshot:
+        """The snapshot of maps in the order of a comparator, given as its Java stream."""
+        made = cls()
+        made._take(DataInput(comparator, "a comparator"))
+        made.nested = (key, value)
+        return made
+
+    def _take(self, source: DataInput) -> None:
+        start = source.position
+        found = read_java_stream(source)
+        self.comparator = bytes(source.data[start : source.position])
+        if not isinstance(found, JavaObject):
+            raise source.fault("no comparator where one should be")
+        self.comparator_class = found.java_class.name
+        if self.comparator_class == COMPARATOR:
+            types = found.values.get("compareKeyTypes")
+            self.order = (
+                _items(found.values.get("compareKeyPositions")),
+                tuple(logical_type_of(one, source) for one in _items(types)),
+                _items(found.values.get("compareOrders")),
+                _items(found.values.get("nullsIsLast")),
+            )
+        else:
+            self.order = summary(found)
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """The comparator's stream, then the nested snapshots."""
+        self.check_version(version, source)
+        self._take(source)
+        self.nested = read_nested(source)
+        if len(self.nested) != 2:
+            raise source.fault(f"a map of {len(self.nested)} serializers")
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """The stream as it was."""
+        out.write_bytes(self.comparator)
+        write_nested(self.nested, out)
+
+    def restore_serializer(self) -> TypeSerializer:
+        """A map."""
+        key, value = (one.restore_serializer() for one in self.nested)
+        if not key.self_delimiting or not value.self_delimiting:
+            return OpaqueSerializer(self.java_class)
+        return SortedMapSerializer(key, value)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """What the comparators say; like Flink's, it does not look at key and value."""
+        if not isinstance(old, SortedMapSerializerSnapshot):
+            return incompatible(old.type_name, self.type_name, "the type is another one")
+        names = (old.comparator_class, self.comparator_class)
+        if names[0] != names[1]:
+            return incompatible(*names, "the comparator is another one")
+        if self.comparator_class != COMPARATOR:
+            return unknown(*names, f"only {names[1]} says whether it equals what it was")
+        if self.order == old.order:
+            return as_is()
+        return incompatible(*names, "the comparator sorts by other fields, types or directions")
+
+
+def _items(value: JavaValue) -> tuple[JavaValue, ...]:
+    return tuple(value.items) if isinstance(value, JavaArray) else ()
+
+
+@register
+class NullAwareMapSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`NullAwareMapSerializerSnapshot`: the snapshots of key and value nested."""
+
+    java_class = f"{DATAVIEW}NullAwareMapSerializerSnapshot"
+    arity = 2
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """A map of them."""
+        if not all(one.self_delimiting for one in nested):
+            return OpaqueSerializer(self.java_class)
+        return NullAwareMapSerializer(*nested)

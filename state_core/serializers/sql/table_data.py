@@ -1,0 +1,328 @@
+"""Flink SQL's strings, decimals and raw values, each by itself in state.
+
+Source: `StringDataSerializer`, `DecimalDataSerializer` and `RawValueDataSerializer` in
+`org.apache.flink.table.runtime.typeutils`.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels import binary_rows, binary_values, encode
+from state_core.kernels import binary_rows_encode as writing
+from state_core.kernels.binary_rows import ABSENT, VALUE
+from state_core.kernels.skip import FIXED, SIZED
+from state_core.serializers.basic.text import ByteArraySerializer
+from state_core.serializers.framework.base import (
+    VARIABLE,
+    TypeSerializer,
+    TypeSerializerSnapshot,
+    to_int32,
+)
+from state_core.serializers.framework.columns import (
+    Cursor,
+    I32Array,
+    I64Array,
+    Target,
+    U8Array,
+    require_values,
+    variable_values,
+)
+from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    simple_snapshot,
+)
+from state_core.serializers.sql.binary.columns import (
+    decimal_column,
+    decimal_words,
+    fixed_column,
+    string_column,
+    write_states,
+)
+
+__all__ = [
+    "DecimalDataSerializer", "DecimalDataSerializerSnapshot", "RawValueDataSerializer",
+    "RawValueDataSerializerSnapshot", "StringDataSerializer", "StringDataSerializerSnapshot",
+    "bytes_hash_codes", "locate_sized", "presence",
+]  # fmt: skip
+
+TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
+LONG_DIGITS = 18
+MAX_DIGITS = 38
+# the widest decimal, with room to notice what does not fit
+_EXACT = Context(prec=60)
+
+
+def locate_sized(cursor: Cursor, what: str) -> tuple[I64Array, I64Array]:
+    """Where the bytes behind an i32 length lie; the cursor moves behind them."""
+    starts, ends = np.empty(cursor.rows, np.int64), np.empty(cursor.rows, np.int64)
+    failed = binary_rows.locate_sized(
+        cursor.data, cursor.position, cursor.end, cursor.present, starts, ends
+    )
+    cursor.check(failed, what)
+    return starts, ends
+
+
+def presence(cursor: Cursor) -> U8Array:
+    """What there is to read of each row: a value or nothing."""
+    if cursor.present.size == 0:
+        return np.full(cursor.rows, VALUE, np.uint8)
+    return np.where(cursor.present == 0, ABSENT, VALUE).astype(np.uint8)
+
+
+def bytes_hash_codes(data: U8Array, starts: I64Array, ends: I64Array) -> I32Array:
+    """`BinarySection.hashCode`: murmur over the bytes of each range."""
+    codes = np.empty(len(starts), np.int32)
+    writing.hash_sections(data, starts, ends, codes)
+    return codes
+
+
+class StringDataSerializer(TypeSerializer):
+    """`StringData`: an i32 length and UTF-8.
+
+    What is no UTF-8 becomes U+FFFD in the column, and its exact bytes travel beside.
+    """
+
+    name = "StringData"
+    least = 4
+    arrow_type = pa.string()
+
+    def read(self, source: DataInput) -> str:
+        """One string."""
+        return source.read_bytes(source.read_count("bytes")).decode("utf-8", "replace")
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One string."""
+        try:
+            data = value.encode("utf-8")
+        except (AttributeError, UnicodeEncodeError):
+            raise EncodeError(f"{value!r} is no StringData") from None
+        out.write_int(len(data))
+        out.write_bytes(data)
+
+    def hash_code(self, value: Any) -> int:
+        """Murmur over the UTF-8."""
+        data = np.frombuffer(value.encode("utf-8"), np.uint8)
+        return int(bytes_hash_codes(data, np.zeros(1, np.int64), np.array([len(data)]))[0])
+
+    def skip_program(self) -> tuple[int, ...]:
+        """A count of bytes."""
+        return (SIZED, 1)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """UTF-8 as it is."""
+        starts, ends = locate_sized(cursor, "a StringData")
+        return string_column(cursor.data, starts, ends, presence(cursor), cursor.inexact)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Four bytes and the UTF-8."""
+        require_values(values, present, self.name)
+        offsets, _ = variable_values(values)
+        lengths = np.diff(offsets).astype(np.int64) + 4
+        return lengths * present if present.size else lengths
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """UTF-8 as it is."""
+        offsets, data = variable_values(values)
+        encode.write_byte_arrays(offsets, data, target.present, target.out, target.position)
+
+
+class DecimalDataSerializer(TypeSerializer):
+    """`DecimalData`: the unscaled value, as i64 up to 18 digits, else i32 length and bytes."""
+
+    def __init__(self, precision: int, scale: int) -> None:
+        self.precision = precision
+        self.scale = scale
+        self.small = precision <= LONG_DIGITS
+        self.arrow_type = pa.decimal128(precision, scale)
+
+    @property
+    def name(self) -> str:
+        """`DecimalData(10, 2)`."""
+        return f"DecimalData({self.precision}, {self.scale})"
+
+    @property
+    def wire_length(self) -> int:
+        """Eight bytes up to 18 digits, though `getLength()` says otherwise."""
+        return 8 if self.small else VARIABLE
+
+    @property
+    def least(self) -> int:
+        """A long, or a length and a byte."""
+        return 8 if self.small else 5
+
+    def read(self, source: DataInput) -> Decimal | None:
+        """One decimal; None where it has more digits than the type."""
+        if self.small:
+            unscaled = source.read_long()
+        else:
+            data = source.read_bytes(source.read_count("bytes"))
+            if not data:
+                raise source.fault("a DECIMAL of no bytes")
+            unscaled = int.from_bytes(data, "big", signed=True)
+        if abs(unscaled) >= 10**self.precision:
+            return None
+        return Decimal(unscaled).scaleb(-self.scale, _EXACT)
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One decimal."""
+        unscaled = self._unscaled(value)
+        if self.small:
+            out.write_long(unscaled)
+            return
+        data = unscaled.to_bytes(
+            (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True
+        )
+        out.write_int(len(data))
+        out.write_bytes(data)
+
+    def _unscaled(self, value: Any) -> int:
+        try:
+            moved = Decimal(value).scaleb(self.scale, _EXACT)
+            unscaled = int(moved)
+        except (InvalidOperation, OverflowError, TypeError, ValueError):
+            raise EncodeError(f"{value!r} is no {self.name}") from None
+        if unscaled != moved or abs(unscaled) >= 10**self.precision:
+            raise EncodeError(f"{value!r} does not fit {self.name}")
+        return unscaled
+
+    def hash_code(self, value: Any) -> int:
+        """`BigDecimal.hashCode`: 31 * the unscaled value's + scale."""
+        unscaled = self._unscaled(value)
+        magnitude, code = abs(unscaled), 0
+        for shift in range((magnitude.bit_length() + 31) // 32 - 1, -1, -1):
+            code = 31 * code + (magnitude >> (32 * shift) & 0xFFFFFFFF)
+        code = to_int32(-code if unscaled < 0 else code)
+        return to_int32(31 * code + self.scale)
+
+    def skip_program(self) -> tuple[int, ...]:
+        """A long, or a count of bytes."""
+        return (FIXED, 8) if self.small else (SIZED, 1)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """As 128 bits; null where there are more digits than the type has."""
+        state = presence(cursor)
+        if not self.small:
+            starts, ends = locate_sized(cursor, f"a {self.name}")
+            column, failed = decimal_column(
+                self.arrow_type, cursor.data, starts, ends, state, cursor.inexact
+            )
+            cursor.check(failed, f"a {self.name}")
+            return column
+        words = np.empty(2 * cursor.rows, np.uint64)
+        limit = 10**self.precision
+        unscaled = cursor.read_int64(f"a {self.name}")
+        binary_values.widen_decimals(unscaled, limit, state, words, cursor.inexact)
+        return fixed_column(self.arrow_type, words, state)
+
+    def _lengths(self, values: pa.Array, present: U8Array) -> I64Array:
+        lengths = np.empty(len(values), np.int64)
+        writing.decimal_lengths(decimal_words(values), write_states(values, present), lengths)
+        return lengths
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Eight bytes, or four and the number's."""
+        require_values(values, present, self.name)
+        sizes = np.full(len(values), 8, np.int64)
+        if not self.small:
+            sizes = self._lengths(values, present) + 4
+        return sizes * present if present.size else sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """The unscaled values."""
+        words = decimal_words(values)
+        if self.small:
+            low = np.ascontiguousarray(words[::2]).view(np.int64)
+            encode.write_fixed64(low, target.present, target.out, target.position)
+            return
+        lengths = self._lengths(values, target.present)
+        heads = lengths.astype(np.int32)
+        encode.write_fixed32(heads, target.present, target.out, target.position)
+        writing.write_decimals(words, lengths, target.position, target.out)
+        target.position += lengths
+
+
+class RawValueDataSerializer(ByteArraySerializer):
+    """`RawValueData`: an i32 size and what another serializer wrote, kept as bytes."""
+
+    def __init__(self, inner: TypeSerializer) -> None:
+        self.inner = inner
+        self.name = f"RawValueData<{inner.name}>"
+
+
+StringDataSerializerSnapshot = simple_snapshot(
+    f"{TYPEUTILS}StringDataSerializer$StringDataSerializerSnapshot", StringDataSerializer
+)
+
+
+@register
+class DecimalDataSerializerSnapshot(TypeSerializerSnapshot):
+    """`DecimalDataSerializer$DecimalSerializerSnapshot`: precision and scale."""
+
+    java_class = f"{TYPEUTILS}DecimalDataSerializer$DecimalSerializerSnapshot"
+    current_version = 3
+    versions = range(1, 4)
+
+    def __init__(self) -> None:
+        self.precision = MAX_DIGITS
+        self.scale = 0
+
+    @classmethod
+    def of(cls, precision: int, scale: int) -> DecimalDataSerializerSnapshot:
+        """The snapshot of a DECIMAL."""
+        made = cls()
+        made.precision, made.scale = precision, scale
+        return made
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """Two numbers."""
+        self.check_version(version, source)
+        self.precision, self.scale = source.read_int(), source.read_int()
+        if not 1 <= self.precision <= MAX_DIGITS or not 0 <= self.scale <= self.precision:
+            raise source.fault(f"DECIMAL({self.precision}, {self.scale})")
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """Two numbers."""
+        out.write_int(self.precision)
+        out.write_int(self.scale)
+
+    def restore_serializer(self) -> TypeSerializer:
+        """The serializer of this precision and scale."""
+        return DecimalDataSerializer(self.precision, self.scale)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """As is for the same precision and scale; nothing else goes."""
+        if not isinstance(old, DecimalDataSerializerSnapshot):
+            return incompatible(old.type_name, self.type_name, "the type is another one")
+        if (self.precision, self.scale) == (old.precision, old.scale):
+            return as_is()
+        return incompatible(old.type_name, self.type_name, "precision and scale never change")
+
+
+@register
+class RawValueDataSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`RawValueDataSerializer$RawValueDataSerializerSnapshot`: the value's snapshot nested."""
+
+    java_class = f"{TYPEUTILS}RawValueDataSerializer$RawValueDataSerializerSnapshot"
+    outer_version = 0
+    outer_versions = range(1)
+    arity = 1
+
+    @classmethod
+    def of(cls, inner: TypeSerializerSnapshot) -> RawValueDataSerializerSnapshot:
+        """The snapshot of RAW values that `inner`'s serializer writes."""
+        made = cls()
+        made.nested = (inner,)
+        return made
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """Its bytes."""
+        return RawValueDataSerializer(nested[0])

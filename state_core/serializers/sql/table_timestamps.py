@@ -1,0 +1,167 @@
+"""Flink SQL's timestamps, each by itself in state.
+
+Source: `org.apache.flink.table.runtime.typeutils.TimestampDataSerializer`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.kernels import encode
+from state_core.kernels.binary_values import FIRST_MILLI, LAST_MILLI
+from state_core.kernels.skip import FIXED
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot, to_int32
+from state_core.serializers.framework.columns import (
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    require_values,
+)
+from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
+from state_core.serializers.framework.registry import register
+from state_core.serializers.sql.binary.columns import (
+    micros_of,
+    millis_of,
+    timestamp_column,
+    timestamp_type,
+    write_states,
+)
+from state_core.serializers.sql.table_data import TYPEUTILS, presence
+
+__all__ = ["TimestampDataSerializer", "TimestampDataSerializerSnapshot"]
+
+MILLI_DIGITS = 3
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class TimestampDataSerializer(TypeSerializer):
+    """`TimestampData`: i64 milliseconds, and above 3 digits i32 nanoseconds of the millisecond.
+
+    The column has microseconds without a time zone: the bytes don't say whether there is one.
+    """
+
+    arrow_type = timestamp_type(local=False)
+
+    def __init__(self, precision: int) -> None:
+        self.precision = precision
+        self.small = precision <= MILLI_DIGITS
+        self.length = 8 if self.small else 12
+
+    @property
+    def name(self) -> str:
+        """`TimestampData(6)`."""
+        return f"TimestampData({self.precision})"
+
+    def read(self, source: DataInput) -> datetime | None:
+        """One timestamp, cut to microseconds; None where a year is not of four digits."""
+        millis, nanos = source.read_long(), 0 if self.small else source.read_int()
+        if not FIRST_MILLI <= millis <= LAST_MILLI or not 0 <= nanos <= 999_999:
+            return None
+        moved = EPOCH + timedelta(milliseconds=millis, microseconds=nanos // 1000)
+        return moved.replace(tzinfo=None)
+
+    def _parts(self, value: Any) -> tuple[int, int]:
+        """Milliseconds and nanoseconds of the millisecond."""
+        if not isinstance(value, datetime):
+            raise EncodeError(f"{value!r} is no {self.name}")
+        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        millis, micros = divmod((aware - EPOCH) // timedelta(microseconds=1), 1000)
+        if micros and self.small:
+            raise EncodeError(f"{value!r} has more digits than {self.name}")
+        return millis, micros * 1000
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """One timestamp."""
+        millis, nanos = self._parts(value)
+        out.write_long(millis)
+        if not self.small:
+            out.write_int(nanos)
+
+    def hash_code(self, value: Any) -> int:
+        """`TimestampData.hashCode`."""
+        return self._hash(*self._parts(value))
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """The same, with nanoseconds that the column cuts off."""
+        return self._hash(source.read_long(), 0 if self.small else source.read_int())
+
+    @staticmethod
+    def _hash(millis: int, nanos: int) -> int:
+        bits = millis % (1 << 64)
+        return to_int32(31 * to_int32((bits ^ (bits >> 32)) & 0xFFFFFFFF) + nanos)
+
+    def skip_program(self) -> tuple[int, ...]:
+        """Eight or twelve bytes."""
+        return (FIXED, self.length)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """As microseconds."""
+        millis = cursor.read_int64(f"a {self.name}")
+        nanos = None if self.small else cursor.read_int32(f"a {self.name}")
+        return timestamp_column(self.arrow_type, millis, nanos, presence(cursor), cursor.inexact)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Eight or twelve bytes."""
+        require_values(values, present, self.name)
+        if self.small:
+            millis_of(values, write_states(values, present))
+        sizes = np.full(len(values), self.length, np.int64)
+        return sizes * present if present.size else sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Milliseconds and nanoseconds."""
+        micros = micros_of(values, write_states(values, target.present))
+        millis = micros // 1000
+        encode.write_fixed64(millis, target.present, target.out, target.position)
+        if not self.small:
+            nanos = ((micros - millis * 1000) * 1000).astype(np.int32)
+            encode.write_fixed32(nanos, target.present, target.out, target.position)
+
+
+@register
+class TimestampDataSerializerSnapshot(TypeSerializerSnapshot):
+    """`TimestampDataSerializer$TimestampDataSerializerSnapshot`: the precision."""
+
+    java_class = f"{TYPEUTILS}TimestampDataSerializer$TimestampDataSerializerSnapshot"
+    current_version = 1
+    versions = range(1, 2)
+
+    def __init__(self) -> None:
+        self.precision = 6
+
+    @classmethod
+    def of(cls, precision: int) -> TimestampDataSerializerSnapshot:
+        """The snapshot of a TIMESTAMP, with or without local time zone."""
+        made = cls()
+        made.precision = precision
+        return made
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """One number."""
+        self.check_version(version, source)
+        self.precision = source.read_int()
+        if not 0 <= self.precision <= 9:
+            raise source.fault(f"TIMESTAMP({self.precision})")
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """One number."""
+        out.write_int(self.precision)
+
+    def restore_serializer(self) -> TypeSerializer:
+        """The serializer of this precision."""
+        return TimestampDataSerializer(self.precision)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """As is for the same precision; nothing else goes."""
+        if not isinstance(old, TimestampDataSerializerSnapshot):
+            return incompatible(old.type_name, self.type_name, "the type is another one")
+        if self.precision == old.precision:
+            return as_is()
+        return incompatible(old.type_name, self.type_name, "the precision never changes")

@@ -1,0 +1,80 @@
+"""Wrappers of Flink SQL that add nothing to the bytes: external types, views of maps and lists.
+
+Source: `ExternalSerializer` in `org.apache.flink.table.runtime.typeutils`; `MapViewSerializer` and
+`ListViewSerializer` in `org.apache.flink.table.dataview`.
+"""
+
+from __future__ import annotations
+
+from state_core.files.java_stream import read_java_stream
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.registry import register
+from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+
+__all__ = [
+    "ExternalSerializerSnapshot", "ListViewSerializerSnapshot", "MapViewSerializerSnapshot",
+]  # fmt: skip
+
+TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
+DATAVIEW = "org.apache.flink.table.dataview."
+
+
+class _TransparentSnapshot(CompositeTypeSerializerSnapshot):
+    """The snapshot of a wrapper whose bytes are those of what it wraps."""
+
+    arity = 1
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """What is wrapped."""
+        return nested[0]
+
+
+@register
+class MapViewSerializerSnapshot(_TransparentSnapshot):
+    """`MapViewSerializerSnapshot`: the map's snapshot nested."""
+
+    java_class = f"{DATAVIEW}MapViewSerializerSnapshot"
+
+
+@register
+class ListViewSerializerSnapshot(_TransparentSnapshot):
+    """`ListViewSerializerSnapshot`: the list's snapshot nested."""
+
+    java_class = f"{DATAVIEW}ListViewSerializerSnapshot"
+
+
+@register
+class ExternalSerializerSnapshot(_TransparentSnapshot):
+    """`ExternalSerializer$ExternalSerializerSnapshot`: a `DataType` as a Java stream, carried.
+
+    State holds the internal form; the data type only says what Java code sees of it.
+    """
+
+    java_class = f"{TYPEUTILS}ExternalSerializer$ExternalSerializerSnapshot"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data_type = b""
+        self.internal_input = False
+
+    @classmethod
+    def of(
+        cls, data_type: bytes, inner: TypeSerializerSnapshot, *, internal_input: bool = False
+    ) -> ExternalSerializerSnapshot:
+        """The snapshot of a `DataType`, given as its Java stream, over an internal serializer."""
+        made = cls()
+        made.data_type, made.nested, made.internal_input = data_type, (inner,), internal_input
+        return made
+
+    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
+        """The stream, and whether values come in the internal form."""
+        start = source.position
+        read_java_stream(source)
+        self.data_type = bytes(source.data[start : source.position])
+        self.internal_input = source.read_boolean()
+
+    def write_outer_snapshot(self, out: DataOutput) -> None:
+        """The stream as it was."""
+        out.write_bytes(self.data_type)
+        out.write_boolean(self.internal_input)

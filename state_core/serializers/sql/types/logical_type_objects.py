@@ -1,0 +1,308 @@
+"""Logical types as Java has them: the objects and class descriptors of Flink 2.3.0.
+
+What `ObjectOutputStream` would write of a type follows from these.
+
+Source: the `serialVersionUID`s and fields of `org.apache.flink.table.types.logical`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from state_core.errors import EncodeError
+from state_core.files.java_stream import (
+    JavaClass,
+    JavaEnum,
+    JavaField,
+    JavaObject,
+    JavaString,
+    JavaValue,
+)
+from state_core.serializers.sql.types.logical_types import (
+    ArrayType,
+    DecimalType,
+    DistinctType,
+    IntervalType,
+    LengthType,
+    LogicalType,
+    MapType,
+    MultisetType,
+    RowField,
+    RowType,
+    SimpleType,
+    StructuredType,
+    TimestampType,
+    TimeType,
+)
+
+__all__ = [
+    "LENGTH_TYPES", "LOGICAL", "SIMPLE_TYPES", "TIMESTAMP_TYPES", "JavaTypes", "java_class",
+    "java_object",
+]  # fmt: skip
+
+LOGICAL = "org.apache.flink.table.types.logical."
+LOGICAL_SIGNATURE = "Lorg/apache/flink/table/types/logical/LogicalType;"
+LIST_SIGNATURE, STRING_SIGNATURE = "Ljava/util/List;", "Ljava/lang/String;"
+SERIALIZABLE, ENUM, CUSTOM = 0x02, 0x12, 0x03
+IMMUTABLE_LIST = 1
+
+SIMPLE_TYPES = {
+    "BOOLEAN": "BooleanType", "TINYINT": "TinyIntType", "SMALLINT": "SmallIntType",
+    "INTEGER": "IntType", "BIGINT": "BigIntType", "FLOAT": "FloatType", "DOUBLE": "DoubleType",
+    "DATE": "DateType", "NULL": "NullType", "VARIANT": "VariantType", "BITMAP": "BitmapType",
+    "DESCRIPTOR": "DescriptorType",
+}  # fmt: skip
+LENGTH_TYPES = {
+    "CHAR": "CharType", "VARCHAR": "VarCharType", "BINARY": "BinaryType",
+    "VARBINARY": "VarBinaryType",
+}  # fmt: skip
+TIMESTAMP_TYPES = {
+    "TIMESTAMP_WITHOUT_TIME_ZONE": "TimestampType",
+    "TIMESTAMP_WITH_LOCAL_TIME_ZONE": "LocalZonedTimestampType",
+    "TIMESTAMP_WITH_TIME_ZONE": "ZonedTimestampType",
+}
+
+
+def java_class(
+    name: str,
+    uid: int,
+    fields: Iterable[tuple[str, str]] = (),
+    parent: JavaClass | None = None,
+    flags: int = SERIALIZABLE,
+) -> JavaClass:
+    """A class descriptor; fields are given as name and JVM signature, in the stream's order."""
+    members = (
+        JavaField(kind[0], field, kind if kind[0] in "[L" else None) for field, kind in fields
+    )
+    return JavaClass(name, uid, flags, tuple(members), parent)
+
+
+def java_object(described: JavaClass, **values: JavaValue) -> JavaObject:
+    """An object with these field values, in the order of its class's lineage."""
+    return JavaObject(described, values)
+
+
+def _constant(described: JavaClass, constant: str) -> JavaEnum:
+    """An enum constant; the same object each time, as it is in Java."""
+    key = (described.name, constant)
+    if key not in _CONSTANTS:
+        _CONSTANTS[key] = JavaEnum(described, constant)
+    return _CONSTANTS[key]
+
+
+_CONSTANTS: dict[tuple[str, str], JavaEnum] = {}
+_ENUM = java_class("java.lang.Enum", 0, flags=ENUM)
+
+
+def _enum_class(name: str) -> JavaClass:
+    return java_class(LOGICAL + name, 0, parent=_ENUM, flags=ENUM)
+
+
+_ROOT = _enum_class("LogicalTypeRoot")
+_KIND = _enum_class("TimestampKind")
+_MONTHS = _enum_class("YearMonthIntervalType$YearMonthResolution")
+_SECONDS = _enum_class("DayTimeIntervalType$DayTimeResolution")
+_COMPARISON = _enum_class("StructuredType$StructuredComparison")
+_TYPE = java_class(
+    f"{LOGICAL}LogicalType",
+    1,
+    [("isNullable", "Z"), ("typeRoot", "Lorg/apache/flink/table/types/logical/LogicalTypeRoot;")],
+)
+
+
+def _type_class(
+    name: str, *fields: tuple[str, str], uid: int = 1, parent: JavaClass = _TYPE
+) -> JavaClass:
+    return java_class(LOGICAL + name, uid, fields, parent)
+
+
+def _signature(name: str) -> str:
+    return f"Lorg/apache/flink/table/types/logical/{name};"
+
+
+_VARIANT_UID = -7525210688776332292
+_SIMPLE_CLASSES = {
+    root: _type_class(name, uid=_VARIANT_UID if root == "VARIANT" else 1)
+    for root, name in SIMPLE_TYPES.items()
+}
+_LENGTH_CLASSES = {root: _type_class(name, ("length", "I")) for root, name in LENGTH_TYPES.items()}
+_TIMESTAMP_CLASSES = {
+    root: _type_class(name, ("precision", "I"), ("kind", _signature("TimestampKind")))
+    for root, name in TIMESTAMP_TYPES.items()
+}
+_DECIMAL = _type_class("DecimalType", ("precision", "I"), ("scale", "I"))
+_TIME = _type_class("TimeType", ("precision", "I"))
+_YEAR_MONTH = _type_class(
+    "YearMonthIntervalType",
+    ("yearPrecision", "I"),
+    ("resolution", _signature("YearMonthIntervalType$YearMonthResolution")),
+)
+_DAY_TIME = _type_class(
+    "DayTimeIntervalType",
+    ("dayPrecision", "I"),
+    ("fractionalPrecision", "I"),
+    ("resolution", _signature("DayTimeIntervalType$DayTimeResolution")),
+)
+_ARRAY = _type_class("ArrayType", ("elementType", LOGICAL_SIGNATURE))
+_MULTISET = _type_class("MultisetType", ("elementType", LOGICAL_SIGNATURE))
+_MAP = _type_class("MapType", ("keyType", LOGICAL_SIGNATURE), ("valueType", LOGICAL_SIGNATURE))
+_ROW = _type_class("RowType", ("fields", LIST_SIGNATURE))
+_FIELD_MEMBERS = [
+    ("description", STRING_SIGNATURE),
+    ("name", STRING_SIGNATURE),
+    ("type", LOGICAL_SIGNATURE),
+]
+_FIELD = java_class(f"{LOGICAL}RowType$RowField", 1, _FIELD_MEMBERS)
+_ATTRIBUTE = java_class(f"{LOGICAL}StructuredType$StructuredAttribute", 1, _FIELD_MEMBERS)
+_USER_DEFINED = _type_class(
+    "UserDefinedType",
+    ("isFinal", "Z"),
+    ("description", STRING_SIGNATURE),
+    ("objectIdentifier", "Lorg/apache/flink/table/catalog/ObjectIdentifier;"),
+)
+_DISTINCT = _type_class("DistinctType", ("sourceType", LOGICAL_SIGNATURE), parent=_USER_DEFINED)
+_STRUCTURED = _type_class(
+    "StructuredType",
+    ("isInstantiable", "Z"),
+    ("attributes", LIST_SIGNATURE),
+    ("className", STRING_SIGNATURE),
+    ("comparison", _signature("StructuredType$StructuredComparison")),
+    ("implementationClass", "Ljava/lang/Class;"),
+    ("superType", _signature("StructuredType")),
+    parent=_USER_DEFINED,
+)
+_IDENTIFIER = java_class(
+    "org.apache.flink.table.catalog.ObjectIdentifier",
+    -6621218754811268019,
+    [(name, STRING_SIGNATURE) for name in ("catalogName", "databaseName", "objectName")],
+)
+_ARRAY_LIST = java_class("java.util.ArrayList", 8683452581122892189, [("size", "I")], flags=CUSTOM)
+_IMMUTABLE = java_class("java.util.CollSer", 6309168927139932177, [("tag", "I")], flags=CUSTOM)
+_UNMODIFIABLE = java_class(
+    "java.util.Collections$UnmodifiableList",
+    -283967356065247728,
+    [("list", LIST_SIGNATURE)],
+    java_class(
+        "java.util.Collections$UnmodifiableCollection",
+        1820017752578914078,
+        [("c", "Ljava/util/Collection;")],
+    ),
+)
+
+
+class JavaTypes:
+    """Makes Java objects of types, one of each, as there is one in Java."""
+
+    def __init__(self) -> None:
+        self.made: dict[int, JavaObject] = {}
+        self.types: list[LogicalType] = []
+
+    def of(self, type_: LogicalType) -> JavaObject:
+        """The object that Java has of a type.
+
+        Raises:
+            EncodeError: It holds a class of a user's, whose stream only Java can write.
+        """
+        if id(type_) not in self.made:
+            self.types.append(type_)  # so that no other type gets its id
+            self.made[id(type_)] = self._of(type_)
+        return self.made[id(type_)]
+
+    def _of(self, type_: LogicalType) -> JavaObject:
+        head: dict[str, JavaValue] = {
+            "isNullable": type_.nullable,
+            "typeRoot": _constant(_ROOT, type_.root),
+        }
+        if isinstance(type_, SimpleType):
+            return JavaObject(_SIMPLE_CLASSES[type_.name], head)
+        if isinstance(type_, LengthType):
+            return JavaObject(_LENGTH_CLASSES[type_.name], {**head, "length": type_.length})
+        if isinstance(type_, DecimalType):
+            head |= {"precision": type_.precision, "scale": type_.scale}
+            return JavaObject(_DECIMAL, head)
+        if isinstance(type_, TimeType):
+            return JavaObject(_TIME, {**head, "precision": type_.precision})
+        if isinstance(type_, TimestampType):
+            kind = _constant(_KIND, type_.kind)
+            values = {**head, "precision": type_.precision, "kind": kind}
+            return JavaObject(_TIMESTAMP_CLASSES[type_.name], values)
+        if isinstance(type_, IntervalType):
+            return self._interval(type_, head)
+        if isinstance(type_, ArrayType | MultisetType):
+            described = _ARRAY if isinstance(type_, ArrayType) else _MULTISET
+            return JavaObject(described, {**head, "elementType": self.of(type_.element)})
+        if isinstance(type_, MapType):
+            key, value = self.of(type_.key), self.of(type_.value)
+            return JavaObject(_MAP, {**head, "keyType": key, "valueType": value})
+        if isinstance(type_, RowType):
+            return JavaObject(_ROW, {**head, "fields": self._array_list(type_.fields)})
+        return self._user_defined(type_, head)
+
+    def _interval(self, type_: IntervalType, head: dict[str, JavaValue]) -> JavaObject:
+        if type_.fraction is None:
+            resolution = _constant(_MONTHS, type_.resolution)
+            head |= {"yearPrecision": type_.precision, "resolution": resolution}
+            return JavaObject(_YEAR_MONTH, head)
+        values = {
+            **head,
+            "dayPrecision": type_.precision,
+            "fractionalPrecision": type_.fraction,
+            "resolution": _constant(_SECONDS, type_.resolution),
+        }
+        return JavaObject(_DAY_TIME, values)
+
+    def _user_defined(self, type_: LogicalType, head: dict[str, JavaValue]) -> JavaObject:
+        if not isinstance(type_, DistinctType | StructuredType):
+            raise EncodeError(
+                f"{type_} holds a class whose Java stream only Java can write",
+                remedy="take the type from a snapshot that has it",
+            )
+        values = {
+            **head,
+            "isFinal": type_.final,
+            "description": type_.description,
+            "objectIdentifier": _identifier(type_.identifier),
+        }
+        if isinstance(type_, DistinctType):
+            return JavaObject(_DISTINCT, {**values, "sourceType": self.of(type_.source)})
+        values |= {
+            "isInstantiable": type_.instantiable,
+            "attributes": self._immutable_list(type_.fields),
+            "className": type_.class_name or None,
+            "comparison": _constant(_COMPARISON, type_.comparison),
+            "implementationClass": None,
+            "superType": None if type_.parent is None else self.of(type_.parent),
+        }
+        return JavaObject(_STRUCTURED, values)
+
+    def _fields(self, described: JavaClass, fields: tuple[RowField, ...]) -> list[JavaValue]:
+        return [
+            java_object(
+                described,
+                description=one.description,
+                name=JavaString(one.name),
+                type=self.of(one.type),
+            )
+            for one in fields
+        ]
+
+    def _array_list(self, fields: tuple[RowField, ...]) -> JavaObject:
+        """`Collections.unmodifiableList(new ArrayList<>(...))`."""
+        array = java_object(_ARRAY_LIST, size=len(fields))
+        items = self._fields(_FIELD, fields)
+        array.extra = {_ARRAY_LIST.name: [len(fields).to_bytes(4, "big"), *items]}
+        return java_object(_UNMODIFIABLE, c=array, list=array)
+
+    def _immutable_list(self, fields: tuple[RowField, ...]) -> JavaObject:
+        """`List.copyOf(...)`."""
+        made = java_object(_IMMUTABLE, tag=IMMUTABLE_LIST)
+        items = self._fields(_ATTRIBUTE, fields)
+        made.extra = {_IMMUTABLE.name: [len(fields).to_bytes(4, "big"), *items]}
+        return made
+
+
+def _identifier(parts: tuple[str, ...]) -> JavaObject | None:
+    if not parts:
+        return None
+    catalog, database, name = (None,) * (3 - len(parts)) + parts
+    return java_object(_IDENTIFIER, catalogName=catalog, databaseName=database, objectName=name)

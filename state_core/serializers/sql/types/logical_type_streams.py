@@ -1,0 +1,334 @@
+"""Logical types as Java object streams: parsed as data.
+
+Nothing is instantiated: a stream is read by its grammar (`state_core.files.java_stream`), and the
+objects in it become the types of `logical_types` by the names of their classes. A class that is
+not known becomes an `UnknownType`, whose values stay binary.
+
+Source: the fields of the classes of `org.apache.flink.table.types.logical`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from state_core.files.java_stream import (
+    JavaArray,
+    JavaClass,
+    JavaEnum,
+    JavaObject,
+    JavaType,
+    JavaValue,
+    read_java_stream,
+    write_java_stream,
+)
+from state_core.files.wire import DataInput
+from state_core.serializers.sql.types.logical_type_objects import (
+    LENGTH_TYPES,
+    LOGICAL,
+    SIMPLE_TYPES,
+    TIMESTAMP_TYPES,
+    JavaTypes,
+)
+from state_core.serializers.sql.types.logical_types import (
+    ArrayType,
+    DecimalType,
+    DistinctType,
+    IntervalType,
+    LengthType,
+    LogicalType,
+    MapType,
+    MultisetType,
+    RawType,
+    RowField,
+    RowType,
+    SimpleType,
+    StructuredType,
+    TimestampType,
+    TimeType,
+    UnknownType,
+)
+
+__all__ = ["WrittenType", "logical_type_of", "read_logical_type", "summary"]
+
+MAX_TYPES = 1 << 15
+MAX_SUMMARY = 1 << 16
+
+
+@dataclass(frozen=True)
+class WrittenType:
+    """A logical type and the stream that says it."""
+
+    type: LogicalType
+    stream: bytes
+
+    @classmethod
+    def of(cls, type_: LogicalType) -> WrittenType:
+        """The type with the stream that Flink 2.3.0 writes.
+
+        Raises:
+            EncodeError: It holds a class of a user's, whose stream only Java can write.
+        """
+        return cls(type_, write_java_stream(JavaTypes().of(type_)))
+
+
+def read_logical_type(source: DataInput) -> WrittenType:
+    """Read one stream with a logical type in it.
+
+    Raises:
+        CorruptSnapshotError: It is no stream, or what is in it is no logical type.
+    """
+    start = source.position
+    value = read_java_stream(source)
+    stream = bytes(source.data[start : source.position])
+    return WrittenType(logical_type_of(value, source), stream)
+
+
+def logical_type_of(value: JavaValue, source: DataInput) -> LogicalType:
+    """The type that an object is; `source` names the place for messages.
+
+    Raises:
+        CorruptSnapshotError: It is none.
+    """
+    return _Types(source).read(value, 0)
+
+
+# --------------------------------------------------------------------------- reading
+
+
+class _Types:
+    """Objects to types, each object once; a stranger's stream can't make it run away."""
+
+    def __init__(self, source: DataInput) -> None:
+        self.source = source
+        self.known: dict[int, LogicalType] = {}
+        self.sizes: dict[int, int] = {}
+
+    def read(self, value: JavaValue, depth: int) -> LogicalType:
+        if not isinstance(value, JavaObject) or "isNullable" not in value.values:
+            raise self.source.fault("no logical type where one should be")
+        if depth > 60:
+            raise self.source.fault("logical types nested more than 60 deep")
+        if id(value) not in self.known:
+            found = self._of(value, depth)
+            size = 1 + sum(self.sizes.get(id(one), 1) for one in found.children)
+            if size > MAX_TYPES:
+                raise self.source.fault(f"a logical type made of more than {MAX_TYPES}")
+            self.known[id(value)] = found
+            self.sizes[id(found)] = size
+        return self.known[id(value)]
+
+    def _of(self, value: JavaObject, depth: int) -> LogicalType:
+        root = self.constant(value, "typeRoot")
+        name = value.java_class.name.removeprefix(LOGICAL)
+        build = _READERS.get(name, _Types.unknown)
+        if name in _ROOTED and _ROOTED_TYPES.get(root) != name:
+            raise self.source.fault(f"a {name} that says it is {root}")
+        try:
+            return build(self, value, root, depth)
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.source.fault(f"a {name} that is none ({error})") from None
+
+    def constant(self, value: JavaObject, name: str) -> str:
+        found = value.values.get(name)
+        if not isinstance(found, JavaEnum):
+            raise self.source.fault(f"no enum constant in {name}")
+        return found.constant
+
+    def nullable(self, value: JavaObject) -> bool:
+        return bool(value.values["isNullable"])
+
+    def number(self, value: JavaObject, name: str, least: int, most: int) -> int:
+        found = value.values[name]
+        if not isinstance(found, int) or not least <= found <= most:
+            raise self.source.fault(f"{name} {found!r}, which is not from {least} to {most}")
+        return found
+
+    def text(self, value: JavaObject, name: str) -> str:
+        found = value.values[name]
+        if not isinstance(found, str):
+            raise self.source.fault(f"no text in {name}")
+        return found
+
+    def optional(self, value: JavaObject, name: str) -> str | None:
+        return None if value.values[name] is None else self.text(value, name)
+
+    def fields(self, value: JavaValue, depth: int) -> tuple[RowField, ...]:
+        """The elements of a `Collections.unmodifiableList(new ArrayList<>(...))`."""
+        found = []
+        for one in _list_items(value):
+            if not isinstance(one, JavaObject):
+                raise self.source.fault("no field where one should be")
+            inner = self.read(one.values["type"], depth + 1)
+            found.append(RowField(self.text(one, "name"), inner, self.optional(one, "description")))
+        if len({one.name for one in found}) != len(found):
+            raise self.source.fault("two fields of one name")
+        return tuple(found)
+
+    def identifier(self, value: JavaObject) -> tuple[str, ...]:
+        found = value.values["objectIdentifier"]
+        if not isinstance(found, JavaObject):
+            return ()
+        parts = [found.values[name] for name in ("catalogName", "databaseName", "objectName")]
+        return tuple(part for part in parts if isinstance(part, str))
+
+    # ------------------------------------------------------------------ one class each
+
+    def simple(self, value: JavaObject, root: str, _: int) -> LogicalType:
+        return SimpleType(root, nullable=self.nullable(value))
+
+    def length(self, value: JavaObject, root: str, _: int) -> LogicalType:
+        length = self.number(value, "length", 0, (1 << 31) - 1)
+        return LengthType(root, length, nullable=self.nullable(value))
+
+    def decimal(self, value: JavaObject, _root: str, _: int) -> LogicalType:
+        precision = self.number(value, "precision", 1, 38)
+        scale = self.number(value, "scale", 0, precision)
+        return DecimalType(precision, scale, nullable=self.nullable(value))
+
+    def time(self, value: JavaObject, _root: str, _: int) -> LogicalType:
+        return TimeType(self.number(value, "precision", 0, 9), nullable=self.nullable(value))
+
+    def timestamp(self, value: JavaObject, root: str, _: int) -> LogicalType:
+        precision = self.number(value, "precision", 0, 9)
+        kind = self.constant(value, "kind")
+        return TimestampType(precision, root, kind, nullable=self.nullable(value))
+
+    def months(self, value: JavaObject, _root: str, _: int) -> LogicalType:
+        precision = self.number(value, "yearPrecision", 1, 4)
+        resolution = self.constant(value, "resolution")
+        return IntervalType(resolution, precision, nullable=self.nullable(value))
+
+    def seconds(self, value: JavaObject, _root: str, _: int) -> LogicalType:
+        days = self.number(value, "dayPrecision", 1, 6)
+        fraction = self.number(value, "fractionalPrecision", 0, 9)
+        resolution = self.constant(value, "resolution")
+        return IntervalType(resolution, days, fraction, nullable=self.nullable(value))
+
+    def array(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
+        inner = self.read(value.values["elementType"], depth + 1)
+        return ArrayType(inner, nullable=self.nullable(value))
+
+    def multiset(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
+        inner = self.read(value.values["elementType"], depth + 1)
+        return MultisetType(inner, nullable=self.nullable(value))
+
+    def map(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
+        key = self.read(value.values["keyType"], depth + 1)
+        held = self.read(value.values["valueType"], depth + 1)
+        return MapType(key, held, nullable=self.nullable(value))
+
+    def row(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
+        fields = self.fields(value.values["fields"], depth)
+        return RowType(fields, nullable=self.nullable(value))
+
+    def distinct(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
+        return DistinctType(
+            self.identifier(value),
+            self.read(value.values["sourceType"], depth + 1),
+            bool(value.values["isFinal"]),
+            self.optional(value, "description"),
+            nullable=self.nullable(value),
+        )
+
+    def structured(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
+        parent = value.values["superType"]
+        above = None if parent is None else self.read(parent, depth + 1)
+        if above is not None and not isinstance(above, StructuredType):
+            raise self.source.fault("a structured type below one that is none")
+        implementation = value.values["implementationClass"]
+        name = value.values.get("className")
+        if not isinstance(name, str):
+            name = implementation.java_class.name if isinstance(implementation, JavaType) else ""
+        return StructuredType(
+            name,
+            self.fields(value.values["attributes"], depth),
+            self.identifier(value),
+            self.constant(value, "comparison"),
+            bool(value.values["isInstantiable"]),
+            bool(value.values["isFinal"]),
+            above,
+            self.optional(value, "description"),
+            nullable=self.nullable(value),
+        )
+
+    def raw(self, value: JavaObject, _root: str, _: int) -> LogicalType:
+        held = value.values["clazz"]
+        if not isinstance(held, JavaType):
+            raise self.source.fault("a RAW type of no class")
+        serializer = summary(value.values["serializer"])
+        return RawType(held.java_class.name, serializer, nullable=self.nullable(value))
+
+    def unknown(self, value: JavaObject, root: str, _: int) -> LogicalType:
+        return UnknownType(
+            value.java_class.name, root, summary(value), nullable=self.nullable(value)
+        )
+
+
+# classes whose type is told by the root as well
+_ROOTED_TYPES = {**SIMPLE_TYPES, **LENGTH_TYPES, **TIMESTAMP_TYPES}
+_ROOTED = set(_ROOTED_TYPES.values())
+_Reader: TypeAlias = Callable[[_Types, JavaObject, str, int], LogicalType]
+_READERS: dict[str, _Reader] = {
+    **dict.fromkeys(SIMPLE_TYPES.values(), _Types.simple),
+    **dict.fromkeys(LENGTH_TYPES.values(), _Types.length),
+    **dict.fromkeys(TIMESTAMP_TYPES.values(), _Types.timestamp),
+    "DecimalType": _Types.decimal,
+    "TimeType": _Types.time,
+    "YearMonthIntervalType": _Types.months,
+    "DayTimeIntervalType": _Types.seconds,
+    "ArrayType": _Types.array,
+    "MultisetType": _Types.multiset,
+    "MapType": _Types.map,
+    "RowType": _Types.row,
+    "DistinctType": _Types.distinct,
+    "StructuredType": _Types.structured,
+    "RawType": _Types.raw,
+}
+
+
+# lists that write their elements behind their fields; `CollSer` stands for `List.of`
+_LISTS = ("java.util.ArrayList", "java.util.LinkedList", "java.util.CollSer")
+
+
+def _list_items(value: JavaValue) -> list[JavaValue]:
+    """What is in a list of Java's, by itself or behind an unmodifiable view."""
+    while isinstance(value, JavaObject):
+        for name in _LISTS:
+            if name in value.extra:
+                return [one for one in value.extra[name] if not isinstance(one, bytes)]
+        if "a" in value.values and isinstance(value.values["a"], JavaArray):  # Arrays.asList
+            return value.values["a"].items
+        value = value.values.get("list", value.values.get("c"))
+    raise ValueError("a list of an unknown class")
+
+
+def summary(value: JavaValue) -> object:
+    """Any object of Java's as nested tuples, so that two can be compared.
+
+    An object that occurs again is named by the number of its first occurrence.
+    """
+    seen: dict[int, int] = {}
+
+    def walk(one: JavaValue) -> object:
+        if isinstance(one, JavaType):
+            return ("class", one.java_class.name)
+        if isinstance(one, JavaEnum):
+            return (one.java_class.name, one.constant)
+        if isinstance(one, JavaClass):
+            return ("descriptor", one.name)
+        if not isinstance(one, JavaObject | JavaArray):
+            return one
+        if id(one) in seen:
+            return ("again", seen[id(one)])
+        if len(seen) > MAX_SUMMARY:
+            raise ValueError("too many objects")
+        seen[id(one)] = len(seen)
+        if isinstance(one, JavaArray):
+            return (one.java_class.name, *map(walk, one.items))
+        held = tuple((name, walk(inner)) for name, inner in one.values.items())
+        more = tuple((name, *map(walk, items)) for name, items in one.extra.items())
+        return (one.java_class.name, held, more)
+
+    return walk(value)

@@ -1,0 +1,396 @@
+"""Flink SQL's logical types: what a column may hold, as a planner sees it.
+
+The serializers of SQL state keep these in their snapshots, as Java object streams
+(`state_core.serializers.sql.types.logical_type_streams`). Here they are values: equal where Flink's
+`LogicalType.equals` says so, and with their SQL text, which `parse_logical_type` reads back::
+
+    >>> str(DecimalType(10, 2, nullable=False))
+    'DECIMAL(10, 2) NOT NULL'
+
+Source: `org.apache.flink.table.types.logical`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from typing_extensions import Self
+
+__all__ = [
+    "ArrayType", "DecimalType", "DistinctType", "IntervalType", "LengthType", "LogicalType",
+    "MapType", "MultisetType", "RawType", "RowField", "RowType", "SimpleType", "StructuredType",
+    "TimeType", "TimestampType", "UnknownType",
+]  # fmt: skip
+
+MAX_LENGTH = (1 << 31) - 1
+
+
+def quoted(text: str, mark: str) -> str:
+    """Text between marks, which are doubled where they occur in it."""
+    return f"{mark}{text.replace(mark, mark * 2)}{mark}"
+
+
+@dataclass(frozen=True)
+class LogicalType:
+    """A logical type.
+
+    Attributes:
+        nullable: Whether a value may be NULL; this is part of the type.
+    """
+
+    nullable: bool = field(default=True, kw_only=True)
+
+    @property
+    def root(self) -> str:
+        """The constant of `LogicalTypeRoot`."""
+        raise NotImplementedError
+
+    @property
+    def text(self) -> str:
+        """The SQL text without nullability."""
+        raise NotImplementedError
+
+    @property
+    def children(self) -> tuple[LogicalType, ...]:
+        """The types that it is made of."""
+        return ()
+
+    def __str__(self) -> str:
+        return self.text if self.nullable else f"{self.text} NOT NULL"
+
+    def not_null(self) -> Self:
+        """The same type without NULL."""
+        return replace(self, nullable=False)
+
+
+_SQL_NAMES = {
+    "BOOLEAN": "BOOLEAN",
+    "TINYINT": "TINYINT",
+    "SMALLINT": "SMALLINT",
+    "INTEGER": "INT",
+    "BIGINT": "BIGINT",
+    "FLOAT": "FLOAT",
+    "DOUBLE": "DOUBLE",
+    "DATE": "DATE",
+    "NULL": "NULL",
+    "VARIANT": "VARIANT",
+    "BITMAP": "BITMAP",
+    "DESCRIPTOR": "DESCRIPTOR",
+}
+
+
+@dataclass(frozen=True)
+class SimpleType(LogicalType):
+    """A type whose root says everything: BIGINT, BOOLEAN, DATE, ..."""
+
+    name: str
+
+    @property
+    def root(self) -> str:
+        """As given."""
+        return self.name
+
+    @property
+    def text(self) -> str:
+        """`INT` for INTEGER, else the root."""
+        return _SQL_NAMES[self.name]
+
+
+@dataclass(frozen=True)
+class LengthType(LogicalType):
+    """CHAR, VARCHAR, BINARY and VARBINARY, which have a length."""
+
+    name: str
+    length: int = MAX_LENGTH
+
+    @property
+    def root(self) -> str:
+        """As given."""
+        return self.name
+
+    @property
+    def text(self) -> str:
+        """`VARCHAR(2147483647)`."""
+        return f"{self.name}({self.length})"
+
+
+@dataclass(frozen=True)
+class DecimalType(LogicalType):
+    """DECIMAL: up to 38 digits, `scale` of them behind the point."""
+
+    root: ClassVar[str] = "DECIMAL"
+    precision: int = 10
+    scale: int = 0
+
+    @property
+    def text(self) -> str:
+        """`DECIMAL(10, 2)`."""
+        return f"DECIMAL({self.precision}, {self.scale})"
+
+
+@dataclass(frozen=True)
+class TimeType(LogicalType):
+    """TIME: a time of the day."""
+
+    root: ClassVar[str] = "TIME_WITHOUT_TIME_ZONE"
+    precision: int = 0
+
+    @property
+    def text(self) -> str:
+        """`TIME(3)`."""
+        return f"TIME({self.precision})"
+
+
+_ZONES = {
+    "TIMESTAMP_WITHOUT_TIME_ZONE": "",
+    "TIMESTAMP_WITH_LOCAL_TIME_ZONE": " WITH LOCAL TIME ZONE",
+    "TIMESTAMP_WITH_TIME_ZONE": " WITH TIME ZONE",
+}
+
+
+@dataclass(frozen=True)
+class TimestampType(LogicalType):
+    """TIMESTAMP, with or without a time zone.
+
+    Attributes:
+        precision: Digits of the second.
+        name: The root.
+        kind: Whether it is a time attribute; no part of the type's identity.
+    """
+
+    precision: int = 6
+    name: str = "TIMESTAMP_WITHOUT_TIME_ZONE"
+    kind: str = field(default="REGULAR", compare=False)
+
+    @property
+    def root(self) -> str:
+        """As given."""
+        return self.name
+
+    @property
+    def text(self) -> str:
+        """`TIMESTAMP(3) WITH LOCAL TIME ZONE`."""
+        return f"TIMESTAMP({self.precision}){_ZONES[self.name]}"
+
+
+@dataclass(frozen=True)
+class IntervalType(LogicalType):
+    """INTERVAL of months, or of days and seconds.
+
+    Attributes:
+        resolution: From which unit to which: `DAY_TO_SECOND`.
+        precision: Digits of the years, or of the days.
+        fraction: Digits of the second; None for months.
+    """
+
+    resolution: str
+    precision: int = 2
+    fraction: int | None = None
+
+    @property
+    def root(self) -> str:
+        """Months count for themselves."""
+        return "INTERVAL_YEAR_MONTH" if self.fraction is None else "INTERVAL_DAY_TIME"
+
+    @property
+    def text(self) -> str:
+        """`INTERVAL DAY(2) TO SECOND(6)`."""
+        first, _, last = self.resolution.partition("_TO_")
+        if first in ("DAY", "YEAR"):
+            first += f"({self.precision})"
+        if self.resolution.endswith("SECOND"):
+            seconds = f"SECOND({self.fraction})"
+            first, last = (first, seconds) if last else (seconds, "")
+        return f"INTERVAL {first} TO {last}" if last else f"INTERVAL {first}"
+
+
+@dataclass(frozen=True)
+class ArrayType(LogicalType):
+    """ARRAY."""
+
+    root: ClassVar[str] = "ARRAY"
+    element: LogicalType
+
+    @property
+    def text(self) -> str:
+        """`ARRAY<INT>`."""
+        return f"ARRAY<{self.element}>"
+
+    @property
+    def children(self) -> tuple[LogicalType, ...]:
+        """The element's type."""
+        return (self.element,)
+
+
+@dataclass(frozen=True)
+class MultisetType(LogicalType):
+    """MULTISET: elements and how often each occurs."""
+
+    root: ClassVar[str] = "MULTISET"
+    element: LogicalType
+
+    @property
+    def text(self) -> str:
+        """`MULTISET<INT>`."""
+        return f"MULTISET<{self.element}>"
+
+    @property
+    def children(self) -> tuple[LogicalType, ...]:
+        """The element's type."""
+        return (self.element,)
+
+
+@dataclass(frozen=True)
+class MapType(LogicalType):
+    """MAP."""
+
+    root: ClassVar[str] = "MAP"
+    key: LogicalType
+    value: LogicalType
+
+    @property
+    def text(self) -> str:
+        """`MAP<INT, BIGINT>`."""
+        return f"MAP<{self.key}, {self.value}>"
+
+    @property
+    def children(self) -> tuple[LogicalType, ...]:
+        """The types of key and value."""
+        return (self.key, self.value)
+
+
+@dataclass(frozen=True)
+class RowField:
+    """A field of a row, or an attribute of a structured type."""
+
+    name: str
+    type: LogicalType
+    description: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{quoted(self.name, '`')} {self.type}"
+        return text if self.description is None else f"{text} {quoted(self.description, chr(39))}"
+
+
+@dataclass(frozen=True)
+class RowType(LogicalType):
+    """ROW: fields with names."""
+
+    root: ClassVar[str] = "ROW"
+    fields: tuple[RowField, ...]
+
+    @property
+    def text(self) -> str:
+        """`` ROW<`id` BIGINT, `name` VARCHAR(10)> ``."""
+        return f"ROW<{', '.join(map(str, self.fields))}>"
+
+    @property
+    def children(self) -> tuple[LogicalType, ...]:
+        """The fields' types."""
+        return tuple(one.type for one in self.fields)
+
+
+@dataclass(frozen=True)
+class DistinctType(LogicalType):
+    """A type of a user's that is stored as another one.
+
+    Attributes:
+        identifier: Catalog, database and name, or the name alone.
+        source: What it is stored as.
+    """
+
+    root: ClassVar[str] = "DISTINCT_TYPE"
+    identifier: tuple[str, ...]
+    source: LogicalType
+    final: bool = True
+    description: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The quoted name."""
+        return ".".join(quoted(part, "`") for part in self.identifier)
+
+    @property
+    def children(self) -> tuple[LogicalType, ...]:
+        """The type that it is stored as."""
+        return (self.source,)
+
+
+@dataclass(frozen=True)
+class StructuredType(LogicalType):
+    """A class of a user's with attributes, stored as a row of them.
+
+    Attributes:
+        class_name: The Java class; empty for a type of a catalog.
+        fields: Its attributes.
+        identifier: Catalog, database and name; empty for a type written inline.
+        comparison: What may be compared: NONE, EQUALS, FULL.
+        parent: The type that it extends.
+    """
+
+    root: ClassVar[str] = "STRUCTURED_TYPE"
+    class_name: str
+    fields: tuple[RowField, ...]
+    identifier: tuple[str, ...] = ()
+    comparison: str = "EQUALS"
+    instantiable: bool = True
+    final: bool = True
+    parent: StructuredType | None = None
+    description: str | None = None
+
+    @property
+    def all_fields(self) -> tuple[RowField, ...]:
+        """The attributes that a value has: the parent's first."""
+        return (*(self.parent.all_fields if self.parent else ()), *self.fields)
+
+    @property
+    def text(self) -> str:
+        """`` STRUCTURED<'com.acme.Order', `id` BIGINT> ``."""
+        if self.identifier:
+            return ".".join(quoted(part, "`") for part in self.identifier)
+        fields = "".join(f", {one}" for one in self.all_fields)
+        return f"STRUCTURED<{quoted(self.class_name, chr(39))}{fields}>"
+
+    @property
+    def children(self) -> tuple[LogicalType, ...]:
+        """The attributes' types."""
+        return tuple(one.type for one in self.all_fields)
+
+
+@dataclass(frozen=True)
+class RawType(LogicalType):
+    """RAW: whatever a serializer of Java's writes.
+
+    Attributes:
+        class_name: The Java class of the value.
+        serializer: The serializer's class and all that it holds, as nested tuples.
+    """
+
+    root: ClassVar[str] = "RAW"
+    class_name: str
+    serializer: object = ()
+
+    @property
+    def text(self) -> str:
+        """`RAW('java.util.LinkedList', ...)`."""
+        return f"RAW({quoted(self.class_name, chr(39))}, ...)"
+
+
+@dataclass(frozen=True)
+class UnknownType(LogicalType):
+    """A type whose form in the binary format is not known here."""
+
+    java_class: str
+    name: str
+    content: object = ()
+
+    @property
+    def root(self) -> str:
+        """As the stream says."""
+        return self.name
+
+    @property
+    def text(self) -> str:
+        """The class."""
+        return f"{self.name}({quoted(self.java_class, chr(39))})"

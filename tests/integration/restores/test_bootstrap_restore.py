@@ -1,0 +1,94 @@
+"""Real Flink restores what `statelake bootstrap` made of files and a spec, at another parallelism.
+
+The jobs and their rows are those of `test_bootstrap`; here every state goes through a file of its
+own and a line of YAML.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import yaml
+from tests.integration.test_bootstrap import JOBS, KEYS
+
+from state_core import NewOperator
+from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+from tests.support.command import run
+
+pytestmark = pytest.mark.flink
+
+TIMERS = "_timer_state/"
+
+
+def save(table: Any, to: Path, name: str) -> str:
+    """A table as a file: flat ones by turns CSV and JSON lines, others Parquet."""
+    assert isinstance(table, pa.Table)
+    if any(pa.types.is_nested(field.type) for field in table.schema):
+        pyarrow.parquet.write_table(table, to / f"{name}.parquet", row_group_size=20)
+        return f"{name}.parquet"
+    if len(name) % 2:
+        pyarrow.csv.write_csv(table, to / f"{name}.csv")
+        return f"{name}.csv"
+    lines = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in table.to_pylist())
+    (to / f"{name}.jsonl").write_text(lines, "utf-8")
+    return f"{name}.jsonl"
+
+
+def spec_of(operator: NewOperator, to: Path) -> dict[str, Any]:
+    """The spec that says what the operator says."""
+    said: dict[str, Any] = {
+        "key_type": operator.key, "states": {}, "timers": {}, "operator_states": {},
+        "max_parallelism": operator.max_parallelism,
+    }  # fmt: skip
+    for state in operator.states:
+        if state.kind == "timers":
+            domain, _, service = state.name.removeprefix(TIMERS).partition("_")
+            source = save(state.rows, to, f"{domain}-timers")
+            said["timers"][f"{domain}/{service}"] = {"source": source}
+            continue
+        held = {"kind": state.kind, "type": state.value, "source": save(state.rows, to, state.name)}
+        if state.kind == "map":
+            held["user_key_type"] = state.user_key
+        if state.with_ttl:
+            held["ttl"] = "ttl"
+        said["states"][state.name] = held
+    for other in operator.operator_states:
+        held = {"kind": other.mode, "type": other.value}
+        held["source"] = save(other.rows, to, f"{other.name}-rows")
+        if other.key:
+            held["key_type"] = other.key
+        said["operator_states"][other.name] = held
+    return {"operators": {operator.uid: {name: one for name, one in said.items() if one}}}
+
+
+@pytest.mark.parametrize("case", JOBS)
+def test_flink_holds_what_the_files_held(case: str, flink: FlinkOracle, tmp_path: Path) -> None:
+    """Every value of every key, every timer, every subtask's lists."""
+    operator, lines = JOBS[case](3, 128)
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(yaml.safe_dump(spec_of(operator, tmp_path), allow_unicode=True), "utf-8")
+    compress = ("--compress",) if case in ("kinds", "mixed") else ()
+    ran = run("bootstrap", spec, "--to", tmp_path / "sp", "--parallelism", 3, *compress)
+    assert ran.code == 0, ran.err
+    found = flink.restore(case, tmp_path / "sp", keys=KEYS, parallelism=3, backend="rocksdb")
+    assert sorted_lines(found) == sorted_lines(lines)
+
+
+def test_an_older_flink_restores_it(old_flink: FlinkOracle, tmp_path: Path) -> None:
+    """Flink 1.20, with the versions of then."""
+    operator, lines = JOBS["mixed"](2, 128)
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(yaml.safe_dump(spec_of(operator, tmp_path), allow_unicode=True), "utf-8")
+    ran = run(
+        "bootstrap", spec, "--to", tmp_path / "sp", "--parallelism", 2, "--metadata-version", 4,
+        "--operator-state-version", 5,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    found = old_flink.restore("mixed", tmp_path / "sp", keys=KEYS, parallelism=2, backend="hashmap")
+    assert sorted_lines(found) == sorted_lines(lines)

@@ -1,0 +1,219 @@
+"""Checkpoints of real Flink with merged files are read, those with a changelog are refused.
+
+Merged files (FLIP-306) hold segments of many subtasks' files, in directories of their own within
+`shared` and `taskowned`; a job without operator state has handles of nothing in them. The changelog
+backend (FLIP-158) wraps the handles of another backend, with the changes since.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from state_core import open_snapshot
+from state_core.errors import UnsupportedFormatError
+from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, read_metadata
+from state_core.model.handles import (
+    ChangelogByteHandle,
+    ChangelogFileHandle,
+    ChangelogHandle,
+    EmptySegmentHandle,
+    IncrementalHandle,
+    KeyGroupsHandle,
+    SegmentHandle,
+)
+from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+from tests.support.command import run
+from tests.support.savepoints.expected_contents import (
+    contents_of,
+    held_lines,
+    same_lines,
+    tables_of,
+)
+
+pytestmark = pytest.mark.flink
+
+KEYS, ALL_KEYS = 40, 70
+MERGED = "execution.checkpointing.file-merging.enabled"
+ACROSS = "execution.checkpointing.file-merging.across-checkpoint-boundary"
+BACKENDS = ("hashmap", "rocksdb")
+
+
+def some(cases: Iterable[tuple[str, ...]], in_every_run: set[tuple[str, ...]]) -> list[Any]:
+    """Every case; `full` if not in every run."""
+    return [
+        pytest.param(*one, marks=[] if one in in_every_run else pytest.mark.full) for one in cases
+    ]
+
+
+def metadata_of(snapshot: Path) -> CheckpointMetadata:
+    """What `_metadata` says."""
+    return read_metadata((snapshot / "_metadata").read_bytes())
+
+
+def keyed_handles(snapshot: Path) -> list[Any]:
+    """The handles of keyed state."""
+    return [
+        subtask.managed_keyed
+        for operator in metadata_of(snapshot).operators
+        for subtask in (operator.subtasks or {}).values()
+        if subtask.managed_keyed is not None
+    ]
+
+
+def operator_streams(snapshot: Path) -> list[Any]:
+    """What the handles of operator state lead to."""
+    return [
+        subtask.managed_operator.stream
+        for operator in metadata_of(snapshot).operators
+        for subtask in (operator.subtasks or {}).values()
+        if subtask.managed_operator is not None
+    ]
+
+
+def streams(handle: Any) -> list[Any]:
+    """What a handle of keyed state leads to."""
+    if isinstance(handle, KeyGroupsHandle):
+        return [handle.stream]
+    assert isinstance(handle, IncrementalHandle)
+    return [handle.meta, *(stream for _, stream in (*handle.shared, *handle.private))]
+
+
+def moved(checkpoints: list[Path], to: Path) -> list[Path]:
+    """The checkpoints elsewhere, and no more where they were written."""
+    shutil.copytree(checkpoints[0].parent, to)
+    shutil.rmtree(checkpoints[0].parent)
+    return [to / one.name for one in checkpoints]
+
+
+@pytest.mark.parametrize(
+    ("backend", "across"),
+    some(product(BACKENDS, ("false", "true")), {("rocksdb", "true"), ("hashmap", "false")}),
+)
+def test_merged_files_of_keyed_state(
+    backend: str, across: str, flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """Each checkpoint reads as Flink restores it, from segments of files that others share."""
+    places = flink.checkpoints(
+        "chain", tmp_path / "written", keys=KEYS, generations=3, backend=backend,
+        **{MERGED: "true", ACROSS: across},
+    )  # fmt: skip
+    options = {"keys": ALL_KEYS, "backend": backend}
+    held = [held_lines(flink.restore("chain", one, **options)) for one in places]
+    lake = Lake(tmp_path / "lake")
+    for place, expected in zip(moved(places, tmp_path / "moved"), held, strict=True):
+        handles = keyed_handles(place)
+        assert all(isinstance(s, SegmentHandle) for one in handles for s in streams(one))
+        if backend == "rocksdb":  # of the other, each subtask may have a file of its own
+            assert any(s.start for one in handles for s in streams(one))
+        assert EmptySegmentHandle() in operator_streams(place)
+        same_lines(contents_of("chain", tables_of(open_snapshot(place))), expected)
+        import_snapshot(lake, str(place), "job", snapshot_id=place.name, engine="local")
+    files = [{s.uri for one in keyed_handles(tmp_path / "moved" / place.name) for s in streams(one)}
+             for place in places]  # fmt: skip
+    if across == "true":
+        assert files[0] & files[1]
+    target = tmp_path / "export"
+    export_snapshot(lake, "job", places[-1].name, target, parallelism=3, engine="local")
+    found = flink.restore("chain", target, keys=ALL_KEYS, parallelism=3, backend="hashmap")
+    same_lines(held_lines(found), held[-1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_merged_files_of_operator_state(backend: str, flink: FlinkOracle, tmp_path: Path) -> None:
+    """Lists, broadcasts and keyed state of one operator; `inspect` lists them with their sizes."""
+    (place,) = flink.checkpoints(
+        "mixed", tmp_path / "written", keys=KEYS, backend=backend, **{MERGED: "true"}
+    )
+    options = {"keys": KEYS, "parallelism": 2}
+    wanted = flink.restore("mixed", place, **options, backend=backend)
+    (place,) = moved([place], tmp_path / "moved")
+    segments = [one for one in operator_streams(place) if isinstance(one, SegmentHandle)]
+    assert len(segments) == 4  # of two sources, and of the two subtasks of `mixed`
+    shown = run("inspect", place, "--json").json
+    (mixed,) = (one for one in shown["operators"] if one["operator-uid"] == "mixed")
+    assert ("length", KEYS) in [(one["name"], one["entries"]) for one in mixed["keyed_states"]]
+    modes = {one["name"]: one["mode"] for one in mixed["operator_states"]}
+    assert modes == {
+        "split": "SPLIT_DISTRIBUTE", "offsets": "SPLIT_DISTRIBUTE", "union": "UNION",
+        "lone": "SPLIT_DISTRIBUTE", "rare": "UNION", "rules": "BROADCAST",
+    }  # fmt: skip
+    size = sum(one.size for handle in keyed_handles(place) for one in streams(handle))
+    assert shown["size_bytes"] >= size + sum(one.size for one in segments)
+    lake = Lake(tmp_path / "lake")
+    import_snapshot(lake, str(place), "job", snapshot_id="s", engine="local")
+    export_snapshot(lake, "job", "s", tmp_path / "export", engine="local")
+    found = flink.restore("mixed", tmp_path / "export", **options, backend="hashmap")
+    assert sorted_lines(map(unordered, found)) == sorted_lines(map(unordered, wanted))
+
+
+def unordered(line: dict[str, Any]) -> dict[str, Any]:
+    """A line whose lists are sorted: Flink's order of old subtasks depends on paths."""
+    return {name: sorted(one) if isinstance(one, list) else one for name, one in line.items()}
+
+
+@pytest.fixture(scope="module")
+def with_changelog() -> Iterator[FlinkOracle]:
+    """Flink 2.3.0 with the changelog backend."""
+    modules = ("flink-statebackend-changelog", "flink-dstl-dfs")
+    with FlinkOracle("2.3.0", modules=modules) as oracle:
+        yield oracle
+
+
+@pytest.mark.parametrize(
+    ("backend", "storage", "materialized"),
+    some(
+        product(BACKENDS, ("memory", "filesystem"), ("1 ms", "10 min")),
+        {("rocksdb", "filesystem", "10 min"), ("hashmap", "filesystem", "1 ms")},
+    ),
+)
+def test_the_changelog_backend(
+    backend: str, storage: str, materialized: str, with_changelog: FlinkOracle, tmp_path: Path
+) -> None:
+    """Checkpoints with a log are refused; without, they are read, as savepoints always are."""
+    *checkpoints, native, canonical = with_changelog.checkpoints(
+        "chain", tmp_path / "written", keys=KEYS, generations=2, backend=backend,
+        savepoints="NATIVE CANONICAL",
+        **{
+            "state.changelog.enabled": "true",
+            "state.changelog.storage": storage,
+            "state.changelog.dstl.dfs.base-path": (tmp_path / "log").as_uri(),
+            "state.changelog.periodic-materialize.interval": materialized,
+        },
+    )  # fmt: skip
+    options = {"keys": ALL_KEYS, "backend": backend}
+    expected = [held_lines(with_changelog.restore("chain", one, **options)) for one in checkpoints]
+    kind = ChangelogFileHandle if storage == "filesystem" else ChangelogByteHandle
+    for place, held in zip(checkpoints, expected, strict=True):
+        handles = keyed_handles(place)
+        assert all(isinstance(one, ChangelogHandle) for one in handles)
+        assert all(isinstance(change, kind) for one in handles for change in one.changes)
+        if not any(one.changes for one in handles):
+            assert materialized == "1 ms"
+            same_lines(contents_of("chain", tables_of(open_snapshot(place))), held)
+            continue
+        with pytest.raises(UnsupportedFormatError, match="whose latest changes lie in a log"):
+            open_snapshot(place)
+        ran = run("inspect", place)
+        assert (ran.code, ran.out) == (3, "")
+        assert "operator chain, subtask " in ran.err
+        assert "take a savepoint (flink savepoint), which holds them, too" in ran.err
+    lake = Lake(tmp_path / "lake")
+    assert all(isinstance(one, ChangelogHandle) for one in keyed_handles(native))
+    for place in (native, canonical):
+        found = contents_of("chain", tables_of(open_snapshot(place)))
+        same_lines(found, expected[-1])
+    import_snapshot(lake, str(native), "job", snapshot_id="s", engine="local")
+    export_snapshot(lake, "job", "s", tmp_path / "export", parallelism=3, engine="local")
+    restored = with_changelog.restore(
+        "chain", tmp_path / "export", keys=ALL_KEYS, parallelism=3, backend="rocksdb"
+    )
+    same_lines(held_lines(restored), expected[-1])

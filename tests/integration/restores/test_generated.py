@@ -1,0 +1,157 @@
+"""Savepoints that real Flink writes now, through the lake, and back into real Flink."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from state_core import open_snapshot
+from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+
+pytestmark = pytest.mark.flink
+
+
+@dataclass(frozen=True)
+class Journey:
+    """How a savepoint is written, exported, and restored."""
+
+    case: str
+    backend: str
+    form: str
+    compression: bool
+    parallelism: int
+    keys: int
+    to_parallelism: int
+    to_groups: int
+    to_compression: str
+    to_backend: str
+
+    def __str__(self) -> str:
+        """As the name of a test."""
+        return "-".join(map(str, astuple(self)))
+
+
+JOURNEYS = [
+    Journey("wordcount", "hashmap", "canonical", False, 3, 1000, 2, 128, "snappy", "rocksdb"),
+    Journey("wordcount", "rocksdb", "canonical", True, 1, 500, 4, 300, "none", "hashmap"),
+    Journey("kinds", "rocksdb", "canonical", False, 2, 200, 5, 128, "none", "hashmap"),
+    Journey("kinds", "hashmap", "canonical", True, 2, 150, 3, 512, "snappy", "rocksdb"),
+    Journey("windows", "hashmap", "canonical", False, 2, 120, 3, 200, "snappy", "rocksdb"),
+    Journey("kinds", "hashmap", "native", True, 2, 120, 3, 200, "snappy", "rocksdb"),
+    Journey("kinds", "hashmap", "native", False, 2, 120, 3, 200, "none", "rocksdb"),
+    Journey("kinds", "rocksdb", "native", False, 2, 120, 3, 200, "none", "hashmap"),
+]
+OF_OLD_FLINK = [
+    Journey("wordcount", "rocksdb", "canonical", True, 1, 500, 4, 300, "none", "hashmap"),
+    Journey("kinds", "hashmap", "canonical", False, 3, 150, 2, 512, "snappy", "rocksdb"),
+    Journey("windows", "rocksdb", "canonical", True, 2, 130, 3, 128, "none", "hashmap"),
+    Journey("kinds", "rocksdb", "native", True, 2, 110, 1, 200, "snappy", "hashmap"),
+]
+OTHER = {"hashmap": "rocksdb", "rocksdb": "hashmap"}
+EVERY_JOURNEY = [
+    Journey(
+        case, backend, form, compression, 1 + index % 4, 103 + 97 * (index % 7),
+        1 + (index * 5 + 3) % 7, (128, 300, 1024, 200, 32768)[index % 5],
+        ("none", "snappy")[index // 2 % 2], OTHER[backend],
+    )
+    for index, (case, backend, form, compression) in enumerate(
+        product(
+            ("wordcount", "kinds", "windows"), ("hashmap", "rocksdb"), ("canonical", "native"),
+            (False, True),
+        )
+    )
+]  # fmt: skip
+
+
+def some(journeys: list[Journey]) -> list[Any]:
+    """Every third in every run, the others with the longest tests."""
+    return [
+        one if index % 3 == 0 else pytest.param(one, marks=pytest.mark.full)
+        for index, one in enumerate(journeys)
+    ]
+
+
+def travel(
+    writer: FlinkOracle,
+    reader: FlinkOracle,
+    journey: Journey,
+    work: Path,
+    metadata_version: int | None = None,
+) -> None:
+    """What the one Flink sees in its own savepoint, the other must see in ours."""
+    source = writer.generate(
+        journey.case, work / "flink", backend=journey.backend, keys=journey.keys,
+        format=journey.form, compression=str(journey.compression).lower(),
+        parallelism=journey.parallelism,
+    )  # fmt: skip
+    truth = writer.restore(
+        journey.case, source, keys=journey.keys, parallelism=2, backend=journey.backend
+    )
+    assert len(truth) > 100
+    lake = Lake(work / "lake")
+    import_snapshot(lake, str(source), "job", snapshot_id="sp", engine="local")
+    target = work / "export"
+    export_snapshot(
+        lake, "job", "sp", target, parallelism=journey.to_parallelism,
+        max_parallelism=journey.to_groups, compression=journey.to_compression,
+        metadata_version=metadata_version,
+    )  # fmt: skip
+    assert open_snapshot(target).compression == journey.to_compression
+    found = reader.restore(
+        journey.case, target, keys=journey.keys, backend=journey.to_backend,
+        parallelism=journey.to_parallelism, max=journey.to_groups,
+    )  # fmt: skip
+    assert sorted_lines(found) == sorted_lines(truth)
+
+
+@pytest.mark.parametrize("journey", some(JOURNEYS), ids=str)
+def test_flink_sees_the_same_after_the_journey(
+    journey: Journey, flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """Other parallelism, other max parallelism, other compression, other backend: same state."""
+    travel(flink, flink, journey, tmp_path)
+
+
+@pytest.mark.parametrize("journey", some(OF_OLD_FLINK), ids=str)
+def test_an_older_flink_sees_the_same(
+    journey: Journey, old_flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """The same with Flink 1.20, which writes older `_metadata`."""
+    travel(old_flink, old_flink, journey, tmp_path)
+
+
+def test_a_job_moves_to_the_newer_flink(
+    flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """What Flink 1.20 writes, Flink 2.3 restores after the journey."""
+    travel(old_flink, flink, JOURNEYS[3], tmp_path)
+
+
+def test_a_job_moves_back_to_the_older_flink(
+    flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """What Flink 2.3 writes, Flink 1.20 restores when exported as version 3."""
+    travel(flink, old_flink, JOURNEYS[2], tmp_path, metadata_version=3)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("journey", EVERY_JOURNEY, ids=str)
+def test_every_journey(journey: Journey, flink: FlinkOracle, tmp_path: Path) -> None:
+    """Each case in each backend and form, with and without compression."""
+    travel(flink, flink, journey, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("journey", EVERY_JOURNEY, ids=str)
+def test_every_journey_of_an_older_flink(
+    journey: Journey, old_flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """The same with Flink 1.20."""
+    travel(old_flink, old_flink, journey, tmp_path)

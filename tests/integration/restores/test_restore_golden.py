@@ -1,0 +1,102 @@
+"""Real Flink restores what statelake exports: every golden savepoint, at every parallelism."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+
+pytestmark = pytest.mark.flink
+
+CASES = golden_cases("wordcount", "kinds", "windows", form="canonical")
+PARALLELISMS = (1, 2, 3, 5, 128)
+MAX_PARALLELISMS = (128, 256, 1000)
+IN_EVERY_RUN = {
+    (one.name, PARALLELISMS[(2 * index + step) % 4], MAX_PARALLELISMS[(index + step) % 3])
+    for index, one in enumerate(CASES)
+    for step in range(1)
+} | {
+    ("wordcount-hashmap-canonical-p2-m1024-flink2.3.0", 128, 256),
+    ("kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0", 128, 1000),
+}
+IN_EVERY_RUN_OF_OLD_FLINK = {
+    ("kinds-hashmap-canonical-p2-m128-flink2.3.0", 2, 1000),
+    ("kinds-rocksdb-canonical-snappy-p2-m128-flink1.20.0", 3, 128),
+    ("windows-hashmap-canonical-p2-m128-flink2.3.0", 5, 256),
+    ("wordcount-hashmap-canonical-p2-m128-flink1.20.0", 1, 256),
+}
+
+
+def product(in_every_run: set[tuple[str, int, int]]) -> list[Any]:
+    """Every savepoint, parallelism and max parallelism; `full` if not in every run."""
+    return [
+        pytest.param(
+            golden,
+            parallelism,
+            groups,
+            id=f"{golden.name}-to-p{parallelism}-m{groups}",
+            marks=[] if (golden.name, parallelism, groups) in in_every_run else pytest.mark.full,
+        )
+        for golden in CASES
+        for parallelism in PARALLELISMS
+        for groups in MAX_PARALLELISMS
+    ]
+
+
+def restored(
+    oracle: FlinkOracle, golden: GoldenCase, savepoint: Path, parallelism: int, groups: int
+) -> list[str]:
+    """What Flink sees in an export, with one backend or the other."""
+    backend = "rocksdb" if (parallelism + groups) % 2 else "hashmap"
+    case, keys = golden.facts["case"], golden.facts["keys"]
+    return sorted_lines(
+        oracle.restore(
+            case, savepoint, keys=keys, parallelism=parallelism, max=groups, backend=backend
+        )
+    )
+
+
+@pytest.mark.parametrize(("golden", "parallelism", "max_parallelism"), product(IN_EVERY_RUN))
+def test_flink_sees_every_key_of_an_export(
+    golden: GoldenCase,
+    parallelism: int,
+    max_parallelism: int,
+    golden_lake: Lake,
+    flink: FlinkOracle,
+    tmp_path: Path,
+) -> None:
+    """Nothing is lost, whatever the parallelism and the max parallelism become."""
+    target = tmp_path / "export"
+    export_snapshot(
+        golden_lake, golden.name, "sp", target,
+        parallelism=parallelism, max_parallelism=max_parallelism,
+    )  # fmt: skip
+    found = restored(flink, golden, target, parallelism, max_parallelism)
+    assert found == sorted_lines(golden.expected())
+
+
+@pytest.mark.parametrize(
+    ("golden", "parallelism", "max_parallelism"), product(IN_EVERY_RUN_OF_OLD_FLINK)
+)
+def test_an_older_flink_sees_every_key_of_an_export(
+    golden: GoldenCase,
+    parallelism: int,
+    max_parallelism: int,
+    golden_lake: Lake,
+    old_flink: FlinkOracle,
+    tmp_path: Path,
+) -> None:
+    """In version 3 of `_metadata`, Flink 1.20 restores even what Flink 2.3 wrote."""
+    target = tmp_path / "export"
+    export_snapshot(
+        golden_lake, golden.name, "sp", target, metadata_version=3,
+        parallelism=parallelism, max_parallelism=max_parallelism,
+    )  # fmt: skip
+    found = restored(old_flink, golden, target, parallelism, max_parallelism)
+    assert found == sorted_lines(golden.expected())

@@ -1,0 +1,93 @@
+"""Real Flink restores the exports of every basic type, and of POJOs.
+
+The jobs are those of `Judge.java`, whose classes have the names that the golden savepoints hold.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+from tests.support.savepoints.expected_contents import UIDS
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+
+pytestmark = pytest.mark.flink
+
+CASES = golden_cases("types", "pojo")
+OLD = "flink1.20.0"
+EVERY_PARALLELISM = (1, 3, 128)
+EVERY_MAX_PARALLELISM = (128, 300)
+
+
+def exported(golden: GoldenCase, work: Path, **options: Any) -> Path:
+    """A golden savepoint through a lake, as another."""
+    lake = Lake(work / "lake")
+    uids = UIDS.get(golden.facts["case"], ())
+    import_snapshot(lake, str(golden.snapshot), "job", snapshot_id="s", uids=uids, engine="local")
+    export_snapshot(lake, "job", "s", work / "export", engine="local", **options)
+    return work / "export"
+
+
+def assert_restored(oracle: FlinkOracle, golden: GoldenCase, made: Path, **options: Any) -> None:
+    """Flink prints of an export what it printed of the golden savepoint."""
+    case, keys = golden.facts["case"], golden.facts["keys"]
+    found = oracle.restore(case, made, keys=keys, **options)
+    assert sorted_lines(found) == sorted_lines(golden.expected())
+
+
+@pytest.mark.parametrize("golden", CASES, ids=lambda one: one.name)
+def test_every_type(golden: GoldenCase, flink: FlinkOracle, tmp_path: Path) -> None:
+    """Of canonical and native snapshots, of either backend and Flink, at another parallelism."""
+    native = golden.facts["format"] == "native"
+    spread = {"parallelism": 3, "max_parallelism": 300 if native else 128}
+    made = exported(golden, tmp_path, **spread)
+    backend = "hashmap" if golden.facts["backend"] == "rocksdb" else "rocksdb"
+    assert_restored(
+        flink, golden, made, parallelism=3, max=spread["max_parallelism"], backend=backend
+    )
+
+
+@pytest.mark.parametrize(
+    "golden",
+    [
+        pytest.param(one, marks=[] if one.facts["case"] == "types" else pytest.mark.full)
+        for one in CASES
+        if one.facts["format"] == "canonical"
+    ],
+    ids=lambda one: one.name,
+)
+def test_every_type_in_an_older_flink(
+    golden: GoldenCase, old_flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """Flink 1.20 restores what it wrote itself, and what Flink 2.3 wrote, as version 3."""
+    made = exported(golden, tmp_path, parallelism=1, metadata_version=3)
+    assert_restored(old_flink, golden, made, parallelism=1, backend="hashmap")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("max_parallelism", EVERY_MAX_PARALLELISM)
+@pytest.mark.parametrize("parallelism", EVERY_PARALLELISM)
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("golden", CASES, ids=lambda one: one.name)
+def test_every_type_at_every_parallelism(
+    golden: GoldenCase,
+    backend: str,
+    parallelism: int,
+    max_parallelism: int,
+    flink: FlinkOracle,
+    tmp_path: Path,
+) -> None:
+    """The whole product, compressed."""
+    made = exported(
+        golden, tmp_path, parallelism=parallelism, max_parallelism=max_parallelism,
+        compression="snappy",
+    )  # fmt: skip
+    assert_restored(
+        flink, golden, made, parallelism=parallelism, max=max_parallelism, backend=backend
+    )

@@ -1,0 +1,274 @@
+"""A lake in a real S3 API: imported from there, exported to there, and jobs run in it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyarrow import csv
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.storage import storage_options
+from pipelines.operations.bootstrap import bootstrap
+from pipelines.operations.verified_savepoints import (
+    keep_savepoints,
+    take_savepoint,
+    verify_savepoint,
+)
+from pipelines.runtime.sources import Split, batches_of, latest_offset, splits_between
+from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
+from state_core.checks.integrity import check_snapshot
+from state_core.errors import ConflictError
+from state_core.files.filesystem import Directory
+from state_core.process.jobs import SourceNode
+from tests.integration.s3.proxy import KEY, SECRET, S3Proxy
+from tests.support.command import run
+from tests.support.jobs.alert_orders import EXAMPLE, RULES, expected, orders_of
+from tests.support.lakes import DEMO, LOCAL, WORDS, entries, golden
+
+pytestmark = pytest.mark.s3
+
+OPERATORS = "operator-hashmap-canonical-p2-m128-flink2.3.0"
+
+
+@pytest.fixture
+def directory(s3: S3Proxy) -> Directory:
+    """A directory of its own."""
+    return Directory(s3.location(f"tests/{uuid.uuid4().hex[:12]}"))
+
+
+def put(source: Path, directory: Directory) -> str:
+    """Copy files from here; where they are then."""
+    for path in source.rglob("*"):
+        if path.is_file():
+            directory.write(path.relative_to(source).as_posix(), path.read_bytes())
+    return directory.location
+
+
+@pytest.mark.full
+def test_there_and_back(directory: Directory, tmp_path: Path) -> None:
+    """A savepoint in S3, a lake in S3, a savepoint in S3: the same entries, rescaled too."""
+    source = put(WORDS, directory.child("savepoint"))
+    lake = Lake(directory.child("lake").location)
+    assert not lake.exists()
+    done = import_snapshot(lake, source, "words", snapshot_id="one", engine=LOCAL)
+    assert done.record.source == f"s3://{directory.root}/savepoint"
+    again = import_snapshot(lake, source, "words", snapshot_id="one", engine=LOCAL)
+    assert (done.new, again.new) == (True, False)
+    for name, options in {"same": {}, "three": {"parallelism": 3}}.items():
+        target = directory.child(name).location
+        found = export_snapshot(lake, "words", "one", target, engine=LOCAL, **options)
+        assert found.path == target
+        assert entries(target) == entries(WORDS)
+        assert check_snapshot(target).sound
+    rescaled = directory.child("wide").location
+    export_snapshot(lake, "words", "one", rescaled, max_parallelism=256, engine=LOCAL)
+    local = Lake(tmp_path / "lake")
+    import_snapshot(local, str(WORDS), "words", snapshot_id="one", engine=LOCAL)
+    export_snapshot(local, "words", "one", tmp_path / "wide", max_parallelism=256, engine=LOCAL)
+    assert entries(rescaled) == entries(tmp_path / "wide")
+
+
+def test_operator_state(directory: Directory) -> None:
+    """Split, union and broadcast lists, at their parallelism and at another."""
+    case = golden(OPERATORS)
+    source = put(case.snapshot, directory.child("savepoint"))
+    lake = Lake(directory.child("lake").location)
+    import_snapshot(lake, source, "job", snapshot_id="one", engine=LOCAL)
+    for parallelism in (2, 3):
+        target = directory.child(f"at-{parallelism}").location
+        export_snapshot(lake, "job", "one", target, parallelism=parallelism, engine=LOCAL)
+        assert elements(target) == elements(str(case.snapshot))
+
+
+def elements(savepoint: str) -> dict[str, set[str]]:
+    """The distinct elements of each operator state."""
+    return {
+        state.name: {json.dumps(row, default=repr) for row in rows_of(state)}
+        for operator in open_snapshot(savepoint).operators
+        for state in operator.operator_states
+    }
+
+
+def rows_of(state: Any) -> list[dict[str, Any]]:
+    """An operator state's elements, whoever has them."""
+    return [
+        {name: row[name] for name in ("key", "value") if name in row}
+        for row in state.to_arrow().to_pylist()
+    ]
+
+
+def test_a_catalog_has_one_snapshot_of_a_name(directory: Directory) -> None:
+    """Two who import another savepoint under one id: the second is refused."""
+    lake = Lake(directory.location)
+    import_snapshot(lake, str(WORDS), "words", snapshot_id="one", engine=LOCAL)
+    other = min(DEMO.iterdir())
+    with pytest.raises(ConflictError):
+        import_snapshot(lake, str(other), "words", snapshot_id="one", engine=LOCAL)
+
+
+@pytest.mark.full
+def test_credentials_in_locations(
+    s3: S3Proxy, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the savepoint, of the lake, of the target; none gets into the lake's records."""
+    put(WORDS, directory.child("savepoint"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    path = directory.root.partition("/")[2]
+    given = Directory(s3.location(path, f"{KEY}:{SECRET}@"))
+    lake = Lake(given.child("lake").location)
+    source = given.child("savepoint").location
+    record = import_snapshot(lake, source, "words", snapshot_id="one", engine=LOCAL).record
+    assert SECRET not in repr(record)
+    target = given.child("back").location
+    export_snapshot(lake, "words", "one", target, engine=LOCAL)
+    assert entries(target) == entries(WORDS)
+
+
+@pytest.mark.full
+def test_savepoints_by_schedule(directory: Directory) -> None:
+    """Exported, verified, and the older ones removed."""
+    lake = Lake(directory.child("lake").location)
+    import_snapshot(lake, str(WORDS), "words", snapshot_id="one", engine=LOCAL)
+    exports = directory.child("exports").location
+    for _ in range(2):
+        record, done = take_savepoint(lake, "words", exports, engine=LOCAL)
+        assert verify_savepoint(lake, record, done.path, LOCAL).faults == []
+    kept, gone = keep_savepoints(exports, "words", 1)
+    assert (len(kept), len(gone)) == (1, 1)
+    assert done.path.partition("?")[0].endswith(kept[0])
+    assert entries(done.path) == entries(WORDS)
+
+
+# ------------------------------------------------------------------------------- bootstraps
+
+ROWS = pa.table({"id": list(range(500)), "n": [one * 7 for one in range(500)]})
+
+
+def source_of(form: str, directory: Directory) -> str | dict[str, str]:
+    """The rows in S3: a source as a spec names it."""
+    if form == "lake":
+        lake = directory.child("lake").location
+        state = NewKeyedState("s", ROWS.rename_columns(["key", "value"]), value="Long")
+        made = directory.child("made").location
+        write_snapshot(made, [NewOperator("op", "Long", (state,))])
+        import_snapshot(Lake(lake), made, "j", snapshot_id="one", uids=["op"], engine=LOCAL)
+        return {"lake": lake, "job": "j", "snapshot": "one", "state": "op/s"}
+    if form == "delta":
+        table = directory.child("table")
+        write_deltalake(table.uri, ROWS, storage_options=storage_options(table))
+        return table.location
+    write = pq.write_table if form == "parquet" else csv.write_csv
+    with directory.open_output(f"rows.{form}") as file:
+        write(ROWS, file)
+    return directory.child(f"rows.{form}").location
+
+
+@pytest.mark.parametrize(
+    "form", ["csv", "parquet", "delta", pytest.param("lake", marks=pytest.mark.full)]
+)
+def test_a_bootstrap(form: str, directory: Directory, tmp_path: Path) -> None:
+    """From sources in S3, to a savepoint in S3: what an Arrow table gives."""
+    columns = ("key", "value") if form == "lake" else ("id", "n")
+    target = directory.child("savepoint").location
+    sources = {target: (source_of(form, directory), *columns), tmp_path / "sp": (ROWS, "id", "n")}
+    for to, (source, key, value) in sources.items():
+        state = {"type": "Long", "source": source, "key": key, "value": value}
+        said = {"operators": {"op": {"key_type": "Long", "states": {"s": state}}}}
+        bootstrap(None, said, to, parallelism=2, engine="local")
+    assert entries(target) == entries(tmp_path / "sp")
+    assert len(next(iter(entries(target).values()))) == 500
+
+
+# ------------------------------------------------------------------------------- commands
+
+
+def test_commands(directory: Directory) -> None:
+    """Inspect, import, list, compare, export, check and drop, all by URIs."""
+    source = put(WORDS, directory.child("savepoint"))
+    lake = ("--lake", directory.child("lake").location)
+    job = (*lake, "--job", "words")
+    assert run("inspect", source, "--json").json["location"].startswith("s3://")
+    for name in ("one", "two"):
+        assert run("import", source, *job, "--snapshot", name, "--engine", "local").code == 0
+    assert [one["snapshot_id"] for one in run("snapshots", *lake, "--json").json] == ["one", "two"]
+    assert run("diff", *job, "one", "two", "--engine", "local").code == 0
+    target = directory.child("back").location
+    words = ("--snapshot", "two", "--to", target, "--engine", "local")
+    assert run("export", *job, *words).code == 0
+    assert entries(target) == entries(WORDS)
+    assert run("check", "integrity", target).code == 0
+    assert run("drop", *job, "--snapshot", "one").code == 0
+    assert [one["snapshot_id"] for one in run("snapshots", *lake, "--json").json] == ["two"]
+
+
+# ------------------------------------------------------------------------------- runs
+
+
+def test_a_source_is_one_file(directory: Directory) -> None:
+    """Given by its URI with options; it is read on from where it ended."""
+    directory.write("rows.jsonl", b'{"a": 1}\n{"a": 2}\n{"a"')
+    source = SourceNode("rows", directory.child("rows.jsonl").location, "json")
+    first = latest_offset(source)
+    assert first == {"files": {"rows.jsonl": 18}}
+    assert read(splits_between(source, {}, first)) == [1, 2]
+    directory.write("rows.jsonl", b'{"a": 1}\n{"a": 2}\n{"a": 3}\n')
+    assert read(splits_between(source, first, latest_offset(source))) == [3]
+
+
+def read(splits: list[Split]) -> list[int]:
+    """The column of all rows."""
+    return [row["a"] for one in splits for batch in batches_of(one) for row in batch.to_pylist()]
+
+
+def feed(data: Directory, part: int) -> None:
+    """Add a part to the sources of the example."""
+    for name, rows in (("orders", orders_of(part)), ("rules", RULES if part == 0 else [])):
+        text = "".join(json.dumps(one) + "\n" for one in rows)
+        if rows:
+            data.write(f"{name}/{part:03d}.jsonl", text.encode())
+
+
+def alerts_of(data: Directory) -> set[tuple[int, str, int]]:
+    """What is in the sink."""
+    sink = data.child("alerts")
+    table = DeltaTable(sink.uri, storage_options=storage_options(sink))
+    rows = table.to_pyarrow_table().to_pylist()
+    assert len({tuple(row.values()) for row in rows}) == len(rows)
+    return {(row["customer"], row["rule"], row["spent"]) for row in rows}
+
+
+@pytest.mark.full
+def test_runs_of_the_example(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources, sinks, lake and blob store in S3; restored from the lake, and from blobs alone."""
+    data = directory.child("data")
+    monkeypatch.setenv("ALERTS_DATA", data.location)
+    lake = directory.child("lake")
+    given = (
+        "run", f"{EXAMPLE}:JOB", "--lake", lake.location, "--engine", "local", "--json",
+        "--blobs", directory.child("blobs").location,
+    )  # fmt: skip
+    options: tuple[tuple[str, ...], ...] = (
+        (), ("--backend", "rocksdb"), ("--restore-from", "blob_store", "--parallelism", "3"),
+    )  # fmt: skip
+    for part, more in enumerate(options):
+        feed(data, part)
+        ran = run(*given, *more)
+        assert ran.code == 0, ran.err
+        assert ran.json["snapshot_id"] == f"run-{part + 1:08d}"
+        assert alerts_of(data) == expected(range(part + 1))[0]
+    target = directory.child("export").location
+    export_snapshot(Lake(lake.location), "alerts", "run-00000003", target, engine=LOCAL)
+    table = open_snapshot(target).operator("alert").state("spent").to_arrow()
+    held = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+    assert held == expected(range(3))[1]
+    assert run(*given).json["run"] == 0

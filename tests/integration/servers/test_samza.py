@@ -1,0 +1,234 @@
+"""Real Samza 1.8 reads what is written here, and what it writes is read here."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from state_core.commit import PosixDisk, StoreSpec, TaskStores
+from state_core.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+    ChangelogMarker,
+    CheckpointId,
+    CheckpointLogKey,
+    CheckpointV1,
+    CheckpointV2,
+    SystemStreamPartition,
+)
+from state_core.commit.records.serdes import (
+    read_changelog_marker,
+    read_checkpoint_v1,
+    read_checkpoint_v2,
+    read_key,
+    write_changelog_marker,
+    write_checkpoint_v1,
+    write_checkpoint_v2,
+    write_key,
+)
+from state_core.commit.records.snapshot_index import (
+    DirIndex,
+    FileBlob,
+    FileIndex,
+    FileMetadata,
+    SnapshotIndex,
+    SnapshotMetadata,
+    read_snapshot_index,
+    successor,
+    write_snapshot_index,
+)
+from tests.integration.samza.distribution import ask_samza
+from tests.support.jobs.commit_tasks import GROUPER, Job
+
+pytestmark = pytest.mark.samza
+
+CASES = 60
+BLOBS = {"stores.store.backup.factories": "blob_store"}
+STORE = f"store/task={'Partition%203'}"
+
+
+def text(rng: random.Random) -> str:
+    """Letters of several scripts, quotes and what JSON escapes."""
+    return "".join(rng.choice('abcZ09 _-/:"\\\néß漢😀') for _ in range(rng.randint(1, 9)))
+
+
+def partition(rng: random.Random) -> SystemStreamPartition:
+    """Of a stream without dots: Samza itself can't read back one that has some."""
+    stream = text(rng).replace(".", "")
+    return SystemStreamPartition("kafka", stream, rng.randrange(2**31))
+
+
+def identifier(rng: random.Random) -> CheckpointId:
+    """Any."""
+    return CheckpointId(rng.randrange(2**62), rng.randrange(10**6))
+
+
+def marker(rng: random.Random) -> ChangelogMarker:
+    """Of a changelog, which may be empty."""
+    return ChangelogMarker(partition(rng), rng.choice([None, str(rng.randrange(2**62))]))
+
+
+def version_1(rng: random.Random) -> CheckpointV1:
+    """Some inputs, of which some have no offset."""
+    offsets = [None, text(rng), f"{identifier(rng)}:{rng.randrange(10**9)}"]
+    return CheckpointV1({partition(rng): rng.choice(offsets) for _ in range(rng.randrange(5))})
+
+
+def version_2(rng: random.Random) -> CheckpointV2:
+    """Some inputs, some backends, some stores."""
+    changelogs = {text(rng): write_changelog_marker(marker(rng)) for _ in range(rng.randrange(4))}
+    blobs = {text(rng): text(rng) for _ in range(rng.randrange(4))}
+    return CheckpointV2(
+        identifier(rng),
+        {partition(rng): text(rng) for _ in range(rng.randrange(5))},
+        {CHANGELOG_FACTORY: changelogs, BLOB_STORE_FACTORY: blobs, text(rng): {}},
+    )
+
+
+def key(rng: random.Random) -> CheckpointLogKey:
+    """Of types that are not known too."""
+    return CheckpointLogKey(text(rng), text(rng), rng.choice(["checkpoint", "checkpoint-v2", "x"]))
+
+
+def index(rng: random.Random) -> SnapshotIndex:
+    """Directories in directories, with what is gone since another such."""
+
+    def files(salt: str) -> dict[str, FileIndex]:
+        names = [f"{'d/' * rng.randrange(3)}{number}.sst" for number in range(rng.randrange(6))]
+        metadata = FileMetadata(1, 2, rng.randrange(2**40), "u", "g", "rw-r--r--")
+        return {
+            path: FileIndex(
+                path.rpartition("/")[2],
+                tuple(FileBlob(f"{salt}{path}{part}", part * 10) for part in range(2)),
+                metadata,
+                rng.randrange(2**32),
+            )
+            for path in names
+        }
+
+    directory = successor(files("new"), successor(files("old"), DirIndex()))
+    metadata = SnapshotMetadata(identifier(rng), "job", "1", "Partition 3", "störe")
+    return SnapshotIndex(
+        rng.randrange(2**50), metadata, directory, rng.choice([None, "the one before"])
+    )
+
+
+def said(offsets: dict[SystemStreamPartition, str | None]) -> str:
+    """As a Java map prints itself, sorted."""
+    parts = sorted((str(one), offset) for one, offset in offsets.items())
+    inside = ", ".join(f"{one}={'null' if offset is None else offset}" for one, offset in parts)
+    return f"{{{inside}}}"
+
+
+Form = tuple[
+    Callable[[random.Random], object],
+    Callable[..., bytes],
+    Callable[[bytes], object],
+    Callable[..., str],
+]
+FORMS: dict[str, Form] = {
+    "v1": (version_1, write_checkpoint_v1, read_checkpoint_v1, lambda one: said(one.offsets)),
+    "v2": (
+        version_2,
+        write_checkpoint_v2,
+        read_checkpoint_v2,
+        lambda one: f"{one.id} {said(one.input_offsets)} {{",
+    ),
+    "key": (key, write_key, read_key, lambda one: f"{one.task} {one.type} {one.grouper}"),
+    "marker": (
+        marker,
+        lambda one: write_changelog_marker(one).encode(),
+        lambda data: read_changelog_marker(data.decode()),
+        lambda one: f"{one.changelog} {'null' if one.offset is None else one.offset}",
+    ),
+    "index": (
+        index,
+        write_snapshot_index,
+        read_snapshot_index,
+        lambda one: f"{one.metadata.checkpoint} Stats{{",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_samza_reads_ours_and_ours_reads_samzas(form: str) -> None:
+    """Samza's class says of our bytes what we meant, and writes bytes that we read as the same."""
+    make, write, read, says = FORMS[form]
+    rng = random.Random(form)
+    made = [make(rng) for _ in range(CASES)]
+    answers = ask_samza([form, base64.b64encode(write(one)).decode()] for one in made)
+    for one, (verdict, *answer) in zip(made, answers, strict=True):
+        assert verdict == "ok", (one, answer)
+        facts, again = answer
+        assert base64.b64decode(facts).decode().startswith(says(one))
+        assert read(base64.b64decode(again)) == one
+
+
+def test_an_offset_of_a_changelog_in_version_1() -> None:
+    """Samza takes it apart as we do."""
+    log = SystemStreamPartition("kafka", "log", 0)
+    answers = ask_samza(
+        ["offset", base64.b64encode(one.encode()).decode()] for one in ("5-6:77", "5-6:null", "77")
+    )
+    assert [base64.b64decode(one[1]) for one in answers[:2]] == [b"5-6 77", b"5-6 null"]
+    assert answers[2][0] == "error"
+    assert CheckpointV1({log: "5-6:77"}).changelog_offset(log) == (CheckpointId(5, 6), "77")
+
+
+def test_samza_restores_our_blobs(tmp_path: Path) -> None:
+    """Its restore gets our files and finds them the same, owners and permissions too; twice."""
+    with Job(tmp_path, BLOBS) as job:
+        for number in range(3):
+            task = job.task()
+            task.put(**{f"key{one}": f"{number}" * 100 for one in range(100 * number, 300)})
+            task.commit()
+        record = task.started.commits.last
+        assert record is not None
+        found = tmp_path / "found"
+        store = record.markers[BLOB_STORE_FACTORY]["store"]
+        ((verdict, same),) = ask_samza([["restore", str(job.root / "blobs"), store, str(found)]])
+        assert (verdict, same) == ("ok", "true")
+        local = job.root / "host" / STORE / str(record.id)
+        names = sorted(one.name for one in found.iterdir())
+        assert names == sorted(one.name for one in local.iterdir() if one.name != "CHECKPOINT-V2")
+        for name in names:
+            assert (found / name).read_bytes() == (local / name).read_bytes()
+
+
+def test_a_task_goes_on_from_samzas_blobs(tmp_path: Path) -> None:
+    """What Samza backed up is restored, the next commit sends what is new, and Samza reads that."""
+    stores = TaskStores(PosixDisk(tmp_path / "old"), "any", [StoreSpec.segments("store")])
+    for number in range(50):
+        stores.open("store").put(b"key%d" % number, b"samza")
+    stores.flush()
+    stores.checkpoint(CheckpointId(5, 6))
+    source = tmp_path / "old" / stores.directory("store", CheckpointId(5, 6))
+    with Job(tmp_path, BLOBS) as job:
+        blobs = str(job.root / "blobs")
+        ((verdict, first, *_),) = ask_samza([["backup", blobs, "", str(source), "5-6"]])
+        assert verdict == "ok"
+        written = CheckpointV2(CheckpointId(5, 6), {}, {BLOB_STORE_FACTORY: {"store": first}})
+        samzas = CheckpointLogKey(GROUPER, "Partition 3", "checkpoint-v2")
+        job.log.append(write_key(samzas), write_checkpoint_v2(written))
+        task = job.task()
+        assert task.content() == {f"key{number}": "samza" for number in range(50)}
+        task.put(key0="ours")
+        task.commit()
+        assert task.context.measures["files_saved"] == 1
+        record = task.started.commits.last
+        assert record is not None
+        marker = record.markers[BLOB_STORE_FACTORY]["store"]
+        found = tmp_path / "found"
+        answers = ask_samza(
+            [
+                ["restore", blobs, marker, str(found)],
+                ["backup", blobs, marker, str(found), "7-8"],
+            ]
+        )
+        assert answers[0] == ["ok", "true"]
+        assert answers[1][0] == "ok"
+        assert "filesAdded=0" in answers[1][2]

@@ -1,0 +1,255 @@
+"""The command as a whole: help with examples, exit codes, errors on one line, no slow imports."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from pipelines.cli import main as cli
+from pipelines.cli.main import COMMANDS, statelake
+from state_core.errors import ConflictError, IncompatibleError, NotALakeError, TruncatedError
+from tests.support.command import run
+from tests.support.lakes import WORDS
+
+ROOT = click.Context(statelake, info_name="statelake")
+
+
+def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command, those of groups too, with its words."""
+    for name in COMMANDS:
+        found = statelake.get_command(ROOT, name)
+        assert found is not None
+        yield (name,), found
+        if isinstance(found, click.Group):
+            for below, command in found.commands.items():
+                yield (name, below), command
+
+
+EVERY = list(commands())
+every_command = pytest.mark.parametrize(
+    ("words", "command"), EVERY, ids=[" ".join(words) for words, _ in EVERY]
+)
+
+
+def examples(text: str) -> list[list[str]]:
+    """The command lines in a help text, as words."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    lines = re.findall(r"^\s*statelake (.*)$", joined, re.MULTILINE)
+    return [shlex.split(line.partition(" | ")[0]) for line in lines]
+
+
+def test_all_commands_are_there() -> None:
+    """Those that were promised, in the order of a day's work."""
+    assert list(COMMANDS) == [
+        "inspect", "dump", "import", "commit", "snapshots", "drop", "sql", "diff", "check",
+        "migrate", "edit", "rescale", "compress", "export", "run", "checkpoints", "bootstrap",
+        "demo",
+    ]  # fmt: skip
+    listed = run("--help").out.partition("Commands:")[2]
+    assert [line.split()[0] for line in listed.strip().splitlines()] == list(COMMANDS)
+
+
+@every_command
+def test_help(words: tuple[str, ...], command: click.Command) -> None:
+    """It says what the command does, and shows how."""
+    ran = run(*words, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == run(*words, "-h").out
+    assert f"Usage: statelake {' '.join(words)}" in ran.out
+    assert re.search(r"^\s*Example(s|, .*)?:$", ran.out, re.MULTILINE)
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.opts[0] in ran.out
+
+
+@every_command
+def test_examples_can_be_run(words: tuple[str, ...], command: click.Command) -> None:
+    """Every option and argument in the examples is one that its command takes."""
+    assert command.help is not None
+    found = examples(command.help)
+    assert any(tuple(one[: len(words)]) == words for one in found)
+    for one in found:
+        group: click.Command = statelake
+        while isinstance(group, click.Group):
+            below = group.get_command(ROOT, one.pop(0))
+            assert below is not None
+            group = below
+        group.make_context("statelake", one).close()
+
+
+def test_examples_of_the_whole() -> None:
+    """The first help that someone reads has examples that work, too."""
+    assert statelake.help is not None
+    for one in examples(statelake.help):
+        command = statelake.get_command(ROOT, one[0])
+        assert command is not None
+        command.make_context(one[0], one[1:]).close()
+
+
+def test_version() -> None:
+    """One line with a number."""
+    ran = run("--version")
+    assert ran.code == 0
+    assert re.fullmatch(r"statelake, version \d+\.\d+\S*\n", ran.out)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fly"],
+        ["inspect"],
+        ["inspect", "a", "b"],
+        ["inspect", "a", "--parallelism", "0"],
+        ["inspect", "a", "--color"],
+        ["dump", "a", "--key-groups", "x"],
+        ["dump", "a", "--key-groups", "9-3"],
+        ["dump", "a", "--limit", "-1"],
+        ["import", "a", "--lake", "b"],
+        ["import", "a", "--lake", "b", "--job", "c", "--engine", "warp"],
+        ["drop", "--lake", "a", "--job", "b"],
+        ["drop", "--lake", "a", "--job", "b", "--keep", "1", "--snapshot", "c"],
+        ["drop", "--lake", "a", "--job", "b", "--keep", "-1"],
+        ["rescale", "--lake", "a", "--job", "b", "--snapshot", "c"],
+        ["export", "--lake", "a", "--job", "b", "--snapshot", "c", "--to", "d",
+         "--max-parallelism", "32769"],
+        ["export", "--lake", "a", "--job", "b", "--snapshot", "c", "--to", "d",
+         "--metadata-version", "2"],
+        ["diff", "--lake", "a", "--job", "b", "one"],
+        ["check", "weather"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_usage(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can't be meant is exit code 2, with the usage, before anything is done."""
+    monkeypatch.chdir(tmp_path)
+    ran = run(*words)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert ran.err.startswith("Usage: statelake")
+    assert "Error: " in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+ERRORS = [
+    (TruncatedError("it ends", place="file, offset 7", remedy="fetch it again"), 3,
+     "error: file, offset 7: it ends; fetch it again\n"),
+    (NotALakeError("no lake"), 3, "error: no lake\n"),
+    (ConflictError("two\n  lines"), 3, "error: two\\n lines\n"),
+    (IncompatibleError("types differ", remedy="migrate"), 1, "error: types differ; migrate\n"),
+    (RuntimeError("what\nnow"), 4,
+     "internal error: RuntimeError: what now (statelake --debug shows the trace)\n"),
+    (MemoryError(), 4, "internal error: MemoryError:  (statelake --debug shows the trace)\n"),
+    (click.exceptions.Abort(), 130, "stopped\n"),
+    (KeyboardInterrupt(), 130, "stopped\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"), ERRORS, ids=[type(error).__name__ for error, _, _ in ERRORS]
+)
+def test_errors(
+    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind has its exit code, and one line on standard error; the trace is for --debug."""
+
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setattr(cli._Commands, "get_command", lambda *_: failing)
+    ran = run("inspect")
+    assert (ran.code, ran.out, ran.err.lstrip("\n")) == (code, "", said)
+    if code != 130:
+        traced = run("--debug", "inspect")
+        assert traced.code == code
+        assert traced.err.startswith("Traceback (most recent call last):")
+        assert traced.err.endswith(said)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_commands_own_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that answers no says so by its exit code."""
+
+    @click.command()
+    @click.pass_context
+    def answering(context: click.Context) -> None:
+        context.exit(code)
+
+    monkeypatch.setattr(cli._Commands, "get_command", lambda *_: answering)
+    assert run("inspect").code == code
+
+
+def process(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run Python with words, as a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    environment.pop("STATELAKE_DEBUG", None)
+    return subprocess.run(
+        [sys.executable, *map(str, words)], check=False, capture_output=True, text=True,
+        timeout=120, env=environment,
+    )  # fmt: skip
+
+
+WATCHED = """
+import sys
+from pipelines.cli.main import main
+try:
+    main(sys.argv[2:])
+except SystemExit as left:
+    found = sorted(name for name in sys.argv[1].split(",") if name in sys.modules)
+    print(left.code, *found, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "unwanted"),
+    [
+        (["inspect", WORDS], "pyspark,py4j,dagster,deltalake"),
+        (["dump", WORDS, "--limit", "1"], "pyspark,py4j,dagster,deltalake"),
+        (["import", WORDS, "--lake", "lake", "--job", "j"], "pyspark,py4j,dagster"),
+        (["--help"], "pyspark,py4j,dagster"),
+    ],
+    ids=["inspect", "dump", "import", "help"],
+)
+def test_what_is_not_imported(
+    command: list[object], unwanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that starts a JVM or takes seconds to import, where it is not needed."""
+    monkeypatch.chdir(tmp_path)
+    ran = process("-c", WATCHED, unwanted, *command)
+    assert ran.stderr.strip() == "0"
+    assert ran.stdout
+
+
+def test_real_processes(tmp_path: Path) -> None:
+    """The codes are what a shell sees."""
+    command = ("-m", "pipelines.cli.main")
+    assert process(*command, "inspect", WORDS).returncode == 0
+    assert process(*command, "inspect").returncode == 2
+    ran = process(*command, "inspect", tmp_path)
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert ran.stderr.count("\n") == 1
+    traced = process(*command, "--debug", "inspect", tmp_path)
+    assert traced.returncode == 3
+    assert "Traceback" in traced.stderr
+
+
+def test_a_reader_that_has_enough(tmp_path: Path) -> None:
+    """`statelake dump | head` ends in silence."""
+    program = tmp_path / "dump.sh"
+    words = [sys.executable, "-m", "pipelines.cli.main", "dump", str(WORDS)]
+    program.write_text(f"{shlex.join(words)} | head -n 2\n", "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", str(program)], check=False, capture_output=True, text=True,
+        timeout=120, env=environment,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.count("\n") == 2

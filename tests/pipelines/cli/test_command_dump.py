@@ -1,0 +1,169 @@
+"""`statelake dump`: one JSON object a line, with the same keys for the same kind of state."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from pipelines.shown import plain
+from state_core import open_snapshot
+from state_core.model.snapshot import StateKind
+from tests.support.command import run
+from tests.support.lakes import KINDS, WINDOWS, WORDS, golden
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+
+CASES = golden_cases("wordcount", "kinds", "windows", "churn", "pojo", "sql", "types")
+HEAD = ["operator", "state", "kind", "key_group", "namespace", "key"]
+
+
+def dumped(*words: object) -> list[Any]:
+    """The lines of a dump."""
+    ran = run("dump", *words)
+    assert (ran.code, ran.err) == (0, "")
+    return ran.lines
+
+
+@pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
+def test_every_golden_snapshot(case: GoldenCase) -> None:
+    """A line for every row that the snapshot has, with the keys of its kind."""
+    lines = dumped(case.snapshot)
+    wanted: Counter[tuple[str, str]] = Counter()
+    for operator in open_snapshot(case.snapshot).operators:
+        for state in operator.keyed_states:
+            rows = state.to_arrow()
+            if len(rows):
+                wanted[operator.label, state.name] = len(rows)
+            name = (operator.label, state.name)
+            mine = [one for one in lines if (one["operator"], one["state"]) == name]
+            more = ["user_key"] if state.kind is StateKind.MAP else []
+            more.append("timestamp" if state.kind is StateKind.TIMERS else "value")
+            assert all([key for key in one if key != "ttl"] == HEAD + more for one in mine)
+            types = {key: rows.schema.field(key).type for key in HEAD[3:] + more}
+            found = [[one[key] for key in types] for one in mine]
+            expected = [
+                [plain(row[k], kind) for k, kind in types.items()] for row in rows.to_pylist()
+            ]
+            assert sorted(map(str, found)) == sorted(map(str, expected))
+    assert Counter((one["operator"], one["state"]) for one in lines) == wanted
+
+
+def test_kinds() -> None:
+    """Every kind under its name, timers by their domain."""
+    kinds = {one["state"]: one["kind"] for one in dumped(KINDS)}
+    assert kinds == {
+        "name": "value", "items": "list", "scores": "map", "total": "reducing",
+        "avg": "aggregating", "triple": "value", "row": "value", "session": "value",
+        "_timer_state/processing_user-timers": "processing_timer",
+        "_timer_state/event_user-timers": "event_timer",
+    }  # fmt: skip
+
+
+def test_a_list_is_one_line() -> None:
+    """With all its elements, one line a key."""
+    lines = dumped(KINDS, "--operator", "kinds", "--state", "items")
+    assert len({one["key"] for one in lines}) == len(lines)
+    assert all(isinstance(one["value"], list) for one in lines)
+    assert any(len(one["value"]) > 1 for one in lines)
+
+
+def test_a_map_is_a_line_a_user_key() -> None:
+    """Each with its user key and that one's value."""
+    lines = dumped(KINDS, "--state", "scores")
+    assert len({(one["key"], one["user_key"]) for one in lines}) == len(lines)
+    assert len({one["key"] for one in lines}) < len(lines)
+    assert {type(one["value"]) for one in lines} == {float}
+
+
+def test_values_that_expire() -> None:
+    """A state with a time to live says when each value was last touched."""
+    lines = dumped(KINDS, "--state", "session")
+    assert all(list(one) == [*HEAD, "value", "ttl"] for one in lines)
+    assert all(isinstance(one["ttl"], int) for one in lines)
+
+
+def test_namespaces() -> None:
+    """A window is an object with its bounds; without one it is null."""
+    windows = dumped(WINDOWS, "--operator", "tumbling", "--state", "window-contents")
+    assert all(list(one["namespace"]) == ["start", "end"] for one in windows)
+    assert {one["namespace"] for one in dumped(WORDS)} == {None}
+
+
+def test_only_what_is_asked_for() -> None:
+    """By operator, state, key groups, and number."""
+    lines = dumped(WINDOWS)
+    for options, keep in (
+        (["--operator", "sliding"], lambda one: one["operator"] == "sliding"),
+        (["--state", "window-contents"], lambda one: one["state"] == "window-contents"),
+        (["--key-groups", "17"], lambda one: one["key_group"] == 17),
+        (["--key-groups", "10-40"], lambda one: 10 <= one["key_group"] <= 40),
+        (["--key-groups", "500-900"], lambda _: False),
+        (
+            ["--operator", "tumbling", "--state", "window-contents", "--key-groups", "0-9"],
+            lambda one: (
+                one["operator"] == "tumbling"
+                and one["state"] == "window-contents"
+                and one["key_group"] < 10
+            ),
+        ),
+    ):
+        assert dumped(WINDOWS, *options) == [one for one in lines if keep(one)]
+    for limit in (0, 1, 7, 10_000):
+        assert dumped(WINDOWS, "--limit", limit) == lines[:limit]
+
+
+def test_an_operator_by_any_name() -> None:
+    """By uid, by name, or by its id, whole or cut short."""
+    operator = open_snapshot(WORDS).operator("counter")
+    wanted = dumped(WORDS)
+    assert operator.name
+    for label in ("counter", operator.name, operator.operator_id, operator.operator_id[:8]):
+        assert dumped(WORDS, "--operator", label) == wanted
+
+
+OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0")
+
+
+def test_operator_state() -> None:
+    """Elements with subtask and position, and one copy of a broadcast state."""
+    lines = dumped(OPERATOR.snapshot)
+    expected = OPERATOR.expected("expected.jsonl")
+    split = [one for one in lines if one["state"] == "split"]
+    assert {one["kind"] for one in split} == {"operator_list"}
+    for line in expected:
+        if "split" in line:
+            mine = [one for one in split if one["subtask"] == line["subtask"]]
+            assert [one["position"] for one in mine] == list(range(len(mine)))
+            assert sorted(one["value"] for one in mine) == sorted(line["split"])
+    rules = {one["key"]: one["value"] for one in lines if one["kind"] == "broadcast"}
+    assert rules == next(line["rules"] for line in expected if "rules" in line)
+    only = dumped(OPERATOR.snapshot, "--state", "union")
+    assert only
+    assert {one["kind"] for one in only} == {"operator_union"}
+
+
+def test_key_groups_select_keyed_state() -> None:
+    """Operator state has none, so there is nothing to print, and that is no error."""
+    assert dumped(OPERATOR.snapshot, "--key-groups", "0-127") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--operator", "nobody"], "no operator 'nobody' in .*; it has: .*counter"),
+        (["--state", "nothing"], "no operator has a state 'nothing'; there are: .*, count$"),
+        (["--operator", "counter", "--state", "x"], "counter has no keyed state 'x'; it has: 'cou"),
+    ],
+)
+def test_what_is_not_there(options: list[str], said: str) -> None:
+    """A misspelled name is told, with what there is."""
+    ran = run("dump", WORDS, *options)
+    assert (ran.code, ran.out) == (3, "")
+    assert re.match(f"error: .*{said}", ran.err.strip())
+
+
+def test_text_is_not_escaped() -> None:
+    """What people wrote is what people read."""
+    assert "größe" in run("dump", KINDS, "--state", "name", "--limit", 1).out

@@ -1,0 +1,70 @@
+"""`statelake edit`: options, what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from state_core import open_snapshot
+from tests.support.command import run
+from tests.support.lakes import KINDS, exported, import_as
+
+PLACE = ("--job", "orders", "--parent", "s", "--snapshot", "edited")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake with one snapshot."""
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, KINDS, "s")
+    return lake
+
+
+def test_several_changes_at_once(lake: Lake, tmp_path: Path) -> None:
+    """What changed is reported with entries and bytes, and the export has it."""
+    ran = run(
+        "edit", "--lake", lake.location, *PLACE, "--rename-uid", "kinds", "all-kinds",
+        "--drop-state", "kinds/scores", "--expire", "kinds/session", "0s",
+        "--at", "2999-01-01T00:00Z", "--note", "why", "--json",
+    )  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    assert {one["state"] for one in ran.json["changes"]} == {"scores", "session"}
+    assert all(one["entries"][1] == 0 < one["entries"][0] for one in ran.json["changes"])
+    assert ran.json["saved_bytes"] == sum(
+        one["state_bytes"][0] - one["state_bytes"][1] for one in ran.json["changes"]
+    )
+    exported(lake, "edited", tmp_path / "out")
+    operator = open_snapshot(tmp_path / "out").operator("all-kinds")
+    names = {one.name for one in operator.keyed_states}
+    assert "scores" not in names
+    assert len(operator.state("session").to_arrow()) == 0
+    assert lake.snapshot("orders", "edited").note == "why"
+
+
+def test_for_people(lake: Lake) -> None:
+    """One line of what was made, and a table of the states that differ."""
+    ran = run("edit", "--lake", lake.location, *PLACE, "--drop-state", "kinds/total")
+    assert ran.code == 0
+    assert "made edited from s" in ran.out
+    assert "total" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 2, "say what to change"),
+        (["--drop-operator", "a", "--keep-operator", "b"], 2, "either"),
+        (["--expire", "kinds/session", "soon"], 2, "no duration"),
+        (["--drop-state", "kinds/total", "--at", "noon"], 2, "no time"),
+        (["--drop-state", "kinds/nothing"], 3, "no state 'kinds/nothing'"),
+        (["--merge", "nobody:s"], 3, "no job 'nobody'"),
+    ],
+)
+def test_refusals(options: list[str], code: int, said: str, lake: Lake) -> None:
+    """Usage and bad input are told apart, and no snapshot is made."""
+    ran = run("edit", "--lake", lake.location, *PLACE, *options)
+    assert ran.code == code
+    assert said in ran.err
+    assert [one.snapshot_id for one in lake.summaries("orders")] == ["s"]

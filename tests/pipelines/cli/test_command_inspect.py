@@ -1,0 +1,217 @@
+"""`statelake inspect`: Flink's own columns under their names, and more, at no more than reading."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from state_core import open_snapshot
+from tests.support.command import run
+from tests.support.lakes import KINDS, WINDOWS, WORDS, golden, raw_savepoint
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+
+FLINKS_COLUMNS = [
+    "checkpoint-id",
+    "operator-name",
+    "operator-uid",
+    "operator-uid-hash",
+    "operator-parallelism",
+    "operator-max-parallelism",
+    "operator-subtask-state-count",
+    "operator-coordinator-state-size-in-bytes",
+    "operator-total-size-in-bytes",
+]
+OURS = [
+    "finished", "raw_state_bytes", "in_flight_bytes", "key_type", "keyed_states",
+    "operator_states", "key_groups", "subtasks",
+]  # fmt: skip
+CASES = golden_cases()
+
+
+def inspected(*words: object) -> dict[str, Any]:
+    """What the command says as JSON."""
+    ran = run("inspect", *words, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    found: dict[str, Any] = ran.json
+    return found
+
+
+def operator(report: dict[str, Any], uid: str) -> dict[str, Any]:
+    """One operator of a report."""
+    (found,) = (one for one in report["operators"] if one["operator-uid"] == uid)
+    return dict(found)
+
+
+def state_of(report: dict[str, Any], uid: str, name: str) -> dict[str, Any]:
+    """One keyed state of a report."""
+    (found,) = (one for one in operator(report, uid)["keyed_states"] if one["name"] == name)
+    return dict(found)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
+def test_every_golden_snapshot(case: GoldenCase) -> None:
+    """Stable keys; sizes, counts and types that agree with the snapshot."""
+    report = inspected(case.snapshot)
+    assert list(report) == [
+        "location", "kind", "format", "metadata_version", "checkpoint_id", "compression",
+        "size_bytes", "operators",
+    ]  # fmt: skip
+    assert report["format"] == case.facts["format"]
+    assert report["location"] == str(case.snapshot)
+    assert report["size_bytes"] == sum(
+        one["operator-total-size-in-bytes"] for one in report["operators"]
+    )
+    snapshot = open_snapshot(case.snapshot)
+    assert [one["operator-uid-hash"] for one in report["operators"]] == [
+        one.operator_id for one in snapshot.operators
+    ]
+    for one, held in zip(report["operators"], snapshot.operators, strict=True):
+        assert list(one) == FLINKS_COLUMNS + OURS
+        assert one["checkpoint-id"] == report["checkpoint_id"]
+        assert one["operator-parallelism"] == held.parallelism
+        assert one["operator-max-parallelism"] == held.max_parallelism
+        for state in one["keyed_states"]:
+            rows = held.state(state["name"]).to_arrow()
+            groups = rows.column("key_group").to_pylist()
+            assert state["entries"] == len(rows)
+            assert {g["key_group"]: g["entries"] for g in state["key_groups"]} == {
+                group: groups.count(group) for group in set(groups)
+            }
+            assert state["bytes"] == sum(g["bytes"] for g in state["key_groups"])
+        planned = one["subtasks"]["now"]["subtasks"]
+        assert len(planned) == held.parallelism
+        assert sum(p["entries"] for p in planned) == sum(
+            state["entries"] for state in one["keyed_states"]
+        )
+
+
+def test_flinks_columns() -> None:
+    """What Flink's `savepoint_metadata` function says of the savepoint of a job with sources."""
+    report = inspected(KINDS)
+    found = operator(report, "kinds")
+    files = sum(path.stat().st_size for path in KINDS.iterdir() if path.name != "_metadata")
+    assert {name: found[name] for name in FLINKS_COLUMNS} == {
+        "checkpoint-id": 1,
+        "operator-name": "kinds",
+        "operator-uid": "kinds",
+        "operator-uid-hash": open_snapshot(KINDS).operator("kinds").operator_id,
+        "operator-parallelism": 3,
+        "operator-max-parallelism": 128,
+        "operator-subtask-state-count": 3,
+        "operator-coordinator-state-size-in-bytes": 0,
+        "operator-total-size-in-bytes": files,
+    }
+
+
+def test_types() -> None:
+    """Java's types as Java writes them, kinds, and whether values expire."""
+    states = {one["name"]: one for one in operator(inspected(KINDS), "kinds")["keyed_states"]}
+    assert list(states["name"]) == [
+        "name", "kind", "key_type", "namespace_type", "value_type", "ttl", "entries", "bytes",
+        "key_groups",
+    ]  # fmt: skip
+    shown = {
+        name: (one["kind"], one.get("user_key_type"), one["value_type"], one["ttl"])
+        for name, one in states.items()
+    }
+    assert shown["name"] == ("value", None, "String", False)
+    assert shown["items"] == ("list", None, "Integer", False)
+    assert shown["scores"] == ("map", "String", "Double", False)
+    assert shown["total"] == ("reducing", None, "Long", False)
+    assert shown["avg"] == ("aggregating", None, "Tuple2<Long, Long>", False)
+    assert shown["session"] == ("value", None, "String", True)
+    assert shown["_timer_state/event_user-timers"] == ("timers", None, None, False)
+    assert {one["key_type"] for one in states.values()} == {"Long"}
+
+
+def test_the_heaviest_key_groups() -> None:
+    """Those with the most stored bytes, the heaviest first."""
+    groups = operator(inspected(WORDS), "counter")["key_groups"]
+    stored = [one["stored_bytes"] for one in groups["heaviest"]]
+    assert stored == sorted(stored, reverse=True)
+    assert len(stored) == 5
+    held = state_of(inspected(WORDS), "counter", "count")
+    assert groups["with_data"] == len(held["key_groups"])
+    entries = {one["key_group"]: one["entries"] for one in held["key_groups"]}
+    assert all(one["entries"] == entries[one["key_group"]] for one in groups["heaviest"])
+
+
+def test_what_if() -> None:
+    """Another parallelism: who would get what, and how evenly."""
+    subtasks = operator(inspected(WORDS, "--parallelism", 5), "counter")["subtasks"]
+    assert list(subtasks) == ["now", "then"]
+    then = subtasks["then"]
+    assert then["parallelism"] == len(then["subtasks"]) == 5
+    assert sum(one["entries"] for one in then["subtasks"]) == 300
+    assert [one["first"] for one in then["subtasks"]] == [0, 26, 52, 77, 103]
+    assert then["skew"] >= 1
+    sizes = [one["state_bytes"] for one in then["subtasks"]]
+    assert then["skew"] == pytest.approx(max(sizes) * 5 / sum(sizes), abs=0.001)
+
+
+def test_counting_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without entries no state is walked, so it takes no longer for a large snapshot."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("pipelines.cli.commands.inspect.measure_operator", never)
+    report = inspected(WORDS, "--no-entries")
+    assert "entries" not in state_of(report, "counter", "count")
+    monkeypatch.setattr("pipelines.cli.commands.inspect.AUTO_COUNT_BYTES", 10)
+    assert inspected(WORDS) == report
+
+
+def test_uids_of_flink_1() -> None:
+    """A uid that is given is recognised by its hash."""
+    old = golden("wordcount-hashmap-canonical-p2-m128-flink1.20.0").snapshot
+    assert {one["operator-uid"] for one in inspected(old)["operators"]} == {None}
+    found = operator(inspected(old, "--uid", "counter", "--uid", "nobody"), "counter")
+    assert found["operator-name"] is None
+    assert "count" in {one["name"] for one in found["keyed_states"]}
+
+
+def test_the_metadata_file_itself(tmp_path: Path) -> None:
+    """A path to `_metadata` is as good as its directory; a directory can be moved."""
+    shutil.copytree(WORDS, tmp_path / "moved")
+    report = inspected(tmp_path / "moved" / "_metadata")
+    assert report == inspected(tmp_path / "moved")
+    assert report["operators"] == inspected(WORDS)["operators"]
+
+
+def test_for_people() -> None:
+    """Everything that matters is in the text, too."""
+    ran = run("inspect", WINDOWS, "--parallelism", 4)
+    assert (ran.code, ran.err) == (0, "")
+    for said in (
+        "canonical savepoint, checkpoint 1, _metadata version 6, compression none, 33.1 KiB",
+        "tumbling", "sliding", "window-contents", "TimeWindow", "key groups have data; skew",
+        "at parallelism 2", "what if at parallelism 4", "heaviest:",
+    ):  # fmt: skip
+        assert said in ran.out
+    assert str(WINDOWS) in ran.out.replace("\n", "")
+
+
+def test_raw_state_is_listed(tmp_path: Path) -> None:
+    """What only the job can read has a size, and is named for people."""
+    source = raw_savepoint(tmp_path / "raw")
+    report = inspected(source)
+    sizes = [one["raw_state_bytes"] for one in report["operators"]]
+    subtasks = len(open_snapshot(source).metadata.operators[0].subtasks)
+    assert sizes[0] == subtasks * (source / "opaque").stat().st_size
+    assert not any(sizes[1:])
+    assert " raw" in run("inspect", source).out
+
+
+def test_operator_state_is_named() -> None:
+    """Operator states with their redistribution mode and elements."""
+    report = inspected(golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot)
+    states = [state for one in report["operators"] for state in one["operator_states"]]
+    assert states
+    assert all(list(one)[:5] == ["name", "mode", "value_type", "elements", "subtasks"]
+               for one in states)  # fmt: skip
+    assert [one["key_type"] for one in states if one["mode"] == "BROADCAST"] == ["String"]
+    assert {one["mode"] for one in states} >= {"SPLIT_DISTRIBUTE", "UNION", "BROADCAST"}

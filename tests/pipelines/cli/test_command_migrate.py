@@ -1,0 +1,299 @@
+"""`statelake check compatibility` and `migrate`: verdicts, refusals, and runs that go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli.main import main
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.importing import import_snapshot
+from state_core import open_snapshot
+from tests.support.lakes import assert_whole
+from tests.support.savepoints.golden_cases import GOLDEN
+from tests.support.savepoints.operator_contents import OPERATOR_CASES, UIDS, state_of
+
+DEMO = Path(__file__).parents[3] / "pipelines" / "demo" / "savepoints"
+POJO = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
+OPERATORS = [one.snapshot for one in OPERATOR_CASES][:2]
+JOB = "shop"
+FIELDS = {
+    "address": {"pojo": "Judge$Address", "fields": {"street": "String", "zip": "int"}},
+    "balance": "Double",
+    "color": {"enum": "Judge$Color", "constants": ["RED", "GREEN", "BLUE"]},
+    "id": "Long",
+    "name": "String",
+}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    """A lake with two snapshots of a job."""
+    made = Lake(tmp_path / "lake")
+    for name in ("monday", "tuesday"):
+        import_snapshot(made, str(DEMO / name), JOB, snapshot_id=name, engine="local")
+    return made.location
+
+
+def run(*words: str) -> int:
+    """The command's exit code."""
+    with pytest.raises(SystemExit) as left:
+        main(list(words))
+    return int(left.value.code or 0)
+
+
+def spec(tmp_path: Path, states: dict[str, Any]) -> str:
+    """A file that says what states become."""
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({"states": states}), "utf-8")
+    return str(path)
+
+
+def test_a_savepoint_of_the_same_job_is_compatible(
+    lake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every state of Monday may be restored by the job that wrote Tuesday's."""
+    words = ("--lake", lake, "--job", JOB, "--snapshot", "monday", "--json")
+    assert run("check", "compatibility", *words, "--against", str(DEMO / "tuesday")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["compatible"] is True
+    assert {one["verdict"] for one in found["states"]} == {"compatible_as_is"}
+    assert len(found["states"]) == 11
+
+
+def test_an_incompatible_type_is_the_answer_no(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 1, and the reason with path, old type and new type."""
+    against = spec(tmp_path, {"kinds/items": {"type": "String"}})
+    words = ("--lake", lake, "--job", JOB, "--snapshot", "monday", "--json")
+    assert run("check", "compatibility", *words, "--against", against) == 1
+    found = json.loads(capsys.readouterr().out)
+    (bad,) = (one for one in found["states"] if one["verdict"] == "incompatible")
+    assert bad["state"] == "items"
+    (reason,) = bad["reasons"]
+    assert (reason["path"], reason["old"], reason["new"]) == ("value.element", "Integer", "String")
+
+
+def test_a_missing_operator_is_incompatible_unless_allowed(
+    lake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Flink refuses state that nothing claims, without the flag of that name."""
+    other = GOLDEN / "flink" / "wordcount-hashmap-canonical-inline-p2-m128-flink2.3.0"
+    words = ("--lake", lake, "--job", JOB, "--snapshot", "monday", "--json")
+    against = ("--against", str(other / "savepoint"))
+    assert run("check", "compatibility", *words, *against) == 1
+    assert "allowNonRestoredState" in capsys.readouterr().out
+    assert run("check", "compatibility", *words, *against, "--allow-non-restored-state") == 0
+
+
+def test_a_migration_without_a_way_is_refused_with_its_reason(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 1, one sentence, and no snapshot."""
+    to = spec(tmp_path, {"kinds/name": {"type": "Long"}})
+    words = ("--lake", lake, "--job", JOB, "--snapshot", "monday", "--state", "kinds/name")
+    assert run("migrate", *words, "--to", to) == 1
+    said = capsys.readouterr().err
+    assert "String → Long" in said
+    assert said.count("\n") == 1
+    assert len(Lake(lake).summaries(JOB)) == 2
+
+
+@pytest.mark.spark
+def test_expressions_over_all_snapshots_and_once_more(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """New values by SQL, in a list state too; a second run finds everything done."""
+    to = spec(tmp_path, {"kinds/items": {"type": "Long", "expressions": "old * 10"}})
+    words = ("--lake", lake, "--job", JOB, "--all", "--state", "kinds/items", "--to", to, "--json")
+    assert run("migrate", *words) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert [one["outcome"] for one in first] == ["migrated", "migrated"]
+    assert run("migrate", *words) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert [one["outcome"] for one in again] == ["migrated before", "migrated before"]
+    target = str(tmp_path / "export")
+    assert (
+        run("export", "--lake", lake, "--job", JOB, "--snapshot", "monday-migrated", "--to", target)
+        == 0
+    )
+    items = {
+        name: open_snapshot(path)
+        .operator("kinds")
+        .state("items")
+        .to_arrow()
+        .select(["key", "value"])
+        .to_pylist()
+        for name, path in (("before", DEMO / "monday"), ("after", Path(target)))
+    }
+    before = {row["key"]: row["value"] for row in items["before"]}
+    after = {row["key"]: row["value"] for row in items["after"]}
+    assert after == {key: [10 * one for one in value] for key, value in before.items()}
+
+
+def test_a_pojo_gains_and_loses_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What Flink would do at the restore: new fields begin as Java has them, old ones go."""
+    lake = str(tmp_path / "lake")
+    import_snapshot(Lake(lake), str(POJO), JOB, snapshot_id="sp", uids=["customers"])
+    table = open_snapshot(POJO, uids=["customers"]).operator("customers").state("customer")
+    before = {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
+    fields = {**FIELDS, "points": "int", "level": "Integer"}
+    to = spec(
+        tmp_path, {"customers/customer": {"type": {"pojo": "Judge$Customer", "fields": fields}}}
+    )
+    words = ("--lake", lake, "--job", JOB, "--snapshot", "sp", "--state", "customers/customer")
+    assert run("migrate", *words, "--to", to, "--json") == 0
+    (outcome,) = json.loads(capsys.readouterr().out)
+    assert (outcome["outcome"], outcome["entries"]) == ("migrated", len(before))
+    target = tmp_path / "export"
+    export = ("--lake", lake, "--job", JOB, "--snapshot", "sp-migrated", "--to", str(target))
+    assert run("export", *export) == 0
+    state = open_snapshot(target, uids=["customers"]).operator("customers").state("customer")
+    for row in state.to_arrow().to_pylist():
+        old, new = before[row["key"]], row["value"]
+        assert set(new) == set(fields)
+        assert (new["points"], new["level"]) == (0, None)
+        assert {name: new[name] for name in FIELDS} == {name: old[name] for name in FIELDS}
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> str:
+    """A lake with two snapshots of a job of lists and a broadcast state."""
+    made = Lake(tmp_path / "rules")
+    for name, golden in zip(("first", "second"), OPERATORS, strict=True):
+        import_snapshot(made, str(golden), JOB, snapshot_id=name, uids=UIDS, engine="local")
+    return made.location
+
+
+def test_operator_state_has_a_verdict_each(
+    rules: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against a savepoint, which may be of another Flink, and against a file."""
+    words = ("--lake", rules, "--job", JOB, "--snapshot", "first", "--json")
+    assert run("check", "compatibility", *words, "--against", str(OPERATORS[1])) == 0
+    found = json.loads(capsys.readouterr().out)["states"]
+    assert {one["state"]: one["verdict"] for one in found} == dict.fromkeys(
+        ("split", "offsets", "union", "rules"), "compatible_as_is"
+    )
+    against = spec(tmp_path, {"rules/rules": {"type": "Long"}, "opstate/split": {"type": "Long"}})
+    assert run("check", "compatibility", *words, "--against", against) == 1
+    found = json.loads(capsys.readouterr().out)["states"]
+    (bad,) = (one for one in found if one["verdict"] == "incompatible")
+    (reason,) = bad["reasons"]
+    assert (bad["operator"], bad["state"], reason["path"]) == ("rules", "rules", "value")
+    assert (reason["old"], reason["new"]) == ("Integer", "Long")
+
+
+def test_operators_of_operator_state_alone_must_be_there(
+    rules: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless they are allowed to be gone."""
+    words = ("--lake", rules, "--job", JOB, "--snapshot", "first", "--json")
+    against = ("--against", str(DEMO / "monday"))
+    assert run("check", "compatibility", *words, *against) == 1
+    found = json.loads(capsys.readouterr().out)["states"]
+    gone = [one["operator"] for one in found if one["verdict"] == "incompatible"]
+    assert sorted(gone) == ["opstate", "rules"]
+    assert run("check", "compatibility", *words, *against, "--allow-non-restored-state") == 0
+
+
+def test_a_dry_run_says_what_would_become_of_operator_state(
+    rules: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict, how many elements, and the reason."""
+    to = spec(tmp_path, {"opstate/offsets": {"type": "Tuple2<String, Long>"}})
+    words = ("--lake", rules, "--job", JOB, "--all", "--state", "opstate/offsets", "--to", to)
+    assert run("migrate", *words, "--dry-run", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [one["outcome"] for one in found] == ["incompatible"] * 2
+    assert all("Integer → Long" in one["why"] and one["entries"] > 2 for one in found)
+    assert len(Lake(rules).summaries(JOB)) == 2
+
+
+PAIR = {"type": "Tuple2<String, Long>", "expressions": {"f1": "old.f1 * 2"}}
+BIG = {"type": "Long", "expressions": "old * 1000000000000"}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("state", "said", "made"),
+    [
+        ("opstate/offsets", PAIR, lambda one: {"f0": one["f0"], "f1": one["f1"] * 2}),
+        ("opstate/union", {"type": "Integer", "expressions": "length(old)"}, len),
+        ("rules/rules", BIG, lambda one: one * 10**12),
+    ],
+)
+def test_expressions_over_operator_state_of_all_snapshots(
+    state: str, said: Any, made: Any, rules: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Elements of lists and values of a broadcast state; a second run finds everything done."""
+    words = ("--lake", rules, "--job", JOB, "--all", "--state", state, "--json")
+    words = (*words, "--to", spec(tmp_path, {state: said}))
+    assert run("migrate", *words) == 0
+    outcomes = json.loads(capsys.readouterr().out)
+    assert [one["outcome"] for one in outcomes] == ["migrated", "migrated"]
+    assert run("migrate", *words) == 0
+    assert "migrated before" in capsys.readouterr().out
+    for name, golden, outcome in zip(("first", "second"), OPERATORS, outcomes, strict=True):
+        to = ("--snapshot", f"{name}-migrated", "--to", str(tmp_path / name))
+        assert run("export", "--lake", rules, "--job", JOB, *to) == 0
+        before, after = (
+            state_of(open_snapshot(path, uids=UIDS), state.partition("/")[2]).to_arrow().to_pylist()
+            for path in (golden, tmp_path / name)
+        )
+        assert [{**row, "value": made(row["value"])} for row in before] == after
+        assert outcome["entries"] == len(before)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("type_", "expression", "said"),
+    [
+        ("String", "NULL", "row 0 has no element"),
+        ("Long", "old +", "Syntax error"),
+        ("Long", "length(new)", "`new` cannot be resolved"),
+        ("Long", "CAST(old AS BIGINT)", "'subtask-0' of the type"),
+        ("Long", {"f1": "1"}, "a value without fields"),
+    ],
+)
+def test_an_expression_that_gives_no_element(
+    type_: str, expression: Any, said: str, rules: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Flink's lists hold no null: it is refused at once, as is bad SQL, and nothing is left."""
+    to = spec(tmp_path, {"opstate/union": {"type": type_, "expressions": expression}})
+    words = ("--lake", rules, "--job", JOB, "--snapshot", "first", "--state", "opstate/union")
+    assert run("migrate", *words, "--to", to) in (1, 3)
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("error: ")
+    assert said in told
+    assert len(Lake(rules).summaries(JOB)) == 2
+    assert_whole(Lake(rules))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "holds no mapping"),
+        ("states: {}", "says nothing of any state"),
+        ("states: {kinds: {type: Long}}", "not of the form operator/state"),
+        ("states: {kinds/name: {type: Lon}}", "no known type"),
+        ("states: [", "can't be read"),
+    ],
+)
+def test_a_file_that_is_no_spec(
+    content: str, said: str, lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence with the file's name, exit 3."""
+    path = tmp_path / "spec.yaml"
+    path.write_text(content, "utf-8")
+    words = ("--lake", lake, "--job", JOB, "--snapshot", "monday", "--against", str(path))
+    assert run("check", "compatibility", *words) == 3
+    error = capsys.readouterr().err
+    assert said in error
+    assert str(path) in error

@@ -1,0 +1,285 @@
+"""The catalog: which snapshots there are, whoever writes to it meanwhile, and what is no lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from threading import Barrier
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.lake.catalog import catalog
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from pipelines.lake.commits.commit_measures import CommitReports
+from pipelines.lake.tables.records import (
+    SNAPSHOT_SCHEMA,
+    CarriedFile,
+    KeyGroupRecord,
+    OperatorRecord,
+    SnapshotRecord,
+    StateRecord,
+    TableRecord,
+    UnitRecord,
+)
+from state_core.commit import CommitMeasures
+from state_core.errors import ConflictError, NotALakeError, NotFoundError
+from state_core.files.filesystem import Directory
+from tests.support.steps import do_at
+
+MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
+
+
+def record(snapshot_id: str, job: str = "orders", hours: int = 0) -> SnapshotRecord:
+    """A snapshot without any state, `hours` into Monday."""
+    at = MONDAY + timedelta(hours=hours)
+    return SnapshotRecord(
+        job, snapshot_id, "", "import", "savepoint", "canonical", 6, 1, at, at, "source", "digest",
+        "none", "", 0, 0, 0, b"metadata",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake that is not there yet."""
+    return Lake(tmp_path / "lake")
+
+
+def ids(lake: Lake, job: str | None = None) -> list[str]:
+    """The snapshots that exist, in their order."""
+    return [one.snapshot_id for one in lake.summaries(job)]
+
+
+texts = st.text(max_size=8)
+counts = st.integers(-(2**63), 2**63 - 1)
+times = st.datetimes(datetime.fromisoformat("1970-01-01"), timezones=st.just(timezone.utc))
+key_groups = st.lists(st.builds(KeyGroupRecord, counts, counts, counts), max_size=3)
+units = st.lists(
+    st.builds(UnitRecord, texts, counts, counts, counts, counts, counts, st.binary(max_size=16)),
+    max_size=2,
+)
+operators = st.builds(
+    OperatorRecord, texts, texts, texts, counts, counts, texts, st.binary(max_size=9),
+    st.lists(
+        st.builds(
+            StateRecord, texts, texts, texts, texts, texts, texts, st.booleans(),
+            st.binary(max_size=9), counts, counts, key_groups,
+        ),
+        max_size=2,
+    ),
+    st.lists(st.builds(TableRecord, texts, counts, texts, units), max_size=2),
+)  # fmt: skip
+records = st.builds(
+    SnapshotRecord, texts, texts, texts, texts, texts, texts, counts, counts, times, times, texts,
+    texts, texts, texts, counts, counts, counts, st.binary(max_size=9),
+    st.lists(st.builds(CarriedFile, texts, texts, counts), max_size=2),
+    st.lists(operators, max_size=2),
+)  # fmt: skip
+
+
+@given(records)
+def test_rows_of_records(one: SnapshotRecord) -> None:
+    """A record through its Arrow row is the same record."""
+    table = pa.Table.from_pylist([one.to_row()], SNAPSHOT_SCHEMA)
+    assert SnapshotRecord.from_row(table.to_pylist()[0]) == one
+
+
+def test_rows_of_other_versions() -> None:
+    """A column that is missing is empty, and one that is unknown is left out."""
+    row = record("s").to_row()
+    del row["note"]
+    del row["carried"]
+    assert SnapshotRecord.from_row(row | {"color": "red"}) == record("s")
+
+
+def test_there_and_gone(lake: Lake) -> None:
+    """Snapshots are listed by job, the oldest first, and removed by name."""
+    assert not lake.exists()
+    assert lake.latest("orders") is None
+    for one in (record("b", hours=2), record("a", hours=3), record("c", hours=1), record("x", "y")):
+        lake.append(one)
+    assert lake.exists()
+    assert lake.jobs() == ["orders", "y"]
+    assert ids(lake, "orders") == ["c", "b", "a"]
+    assert lake.latest("orders") == record("a", hours=3)
+    lake.remove("orders", ["a", "c", "x"])
+    assert ids(lake) == ["b", "x"]
+    assert lake.snapshot("y", "x") == record("x", "y")
+    lake.append(record("a", hours=4))
+    assert ids(lake, "orders") == ["b", "a"]
+
+
+def test_ids_are_taken_once(lake: Lake) -> None:
+    """A second row of the same job and id is refused; of another job it is not."""
+    lake.append(record("s"))
+    with pytest.raises(ConflictError, match="has a snapshot 's' already"):
+        lake.append(record("s", hours=1))
+    lake.append(record("s", "other"))
+    assert ids(lake) == ["s", "s"]
+    assert lake.snapshot("orders", "s") == record("s")
+
+
+@pytest.mark.parametrize(
+    "name", ["it's", 'say "so"', "a b", "50%", "a/b", "ü", "=", "a%2Fb", "__HIVE", "'; --", "null"]
+)
+def test_any_name(name: str, lake: Lake) -> None:
+    """Jobs and snapshots are called anything, and are found and removed by that name alone."""
+    for job in ("plain", name):
+        for snapshot_id in ("plain", name):
+            lake.append(record(snapshot_id, job))
+    assert lake.snapshot(name, name) == record(name, name)
+    lake.remove(name, [name])
+    found = {(one.job, one.snapshot_id) for one in lake.summaries()}
+    assert found == {("plain", "plain"), ("plain", name), (name, "plain")}
+
+
+def test_unknown_names(lake: Lake) -> None:
+    """The message names what there is instead."""
+    for hours in range(12):
+        lake.append(record(f"s{hours:02}", hours=hours))
+    with pytest.raises(NotFoundError, match=r"no job 'returns' in the lake; it has: orders$"):
+        lake.snapshot("returns", "s00")
+    with pytest.raises(NotFoundError, match=r"no snapshot 'x'; its latest are: s02, .*, s11$"):
+        lake.snapshot("orders", "x")
+    lake.remove("orders", [f"s{hours:02}" for hours in range(12)])
+    with pytest.raises(NotFoundError, match=r"it has: none$"):
+        lake.snapshot("orders", "s00")
+
+
+def _nothing(_: Path) -> None:
+    """Leave it away."""
+
+
+def _a_file(path: Path) -> None:
+    path.write_text("not a directory", "utf-8")
+
+
+def _other_files(path: Path) -> None:
+    path.mkdir()
+    (path / "snapshots").mkdir()
+    (path / "snapshots" / "notes.txt").write_text("mine", "utf-8")
+
+
+def _another_table(path: Path) -> None:
+    write_deltalake(str(path / "snapshots"), pa.table({"photo": ["cat", "dog"]}))
+
+
+def _an_empty_log(path: Path) -> None:
+    (path / "snapshots" / "_delta_log").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("make", [_nothing, _a_file, _other_files, _another_table, _an_empty_log])
+def test_what_is_no_lake(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """A directory that is missing, or somebody else's, is told to be no lake."""
+    make(tmp_path / "lake")
+    with pytest.raises(NotALakeError, match=r"no lake.*--lake"):
+        Lake(tmp_path / "lake").summaries()
+
+
+def files_in_catalog(lake: Lake) -> int:
+    """How many files a reader of the catalog opens."""
+    return len(DeltaTable(lake.table("snapshots").uri).file_uris())
+
+
+def test_many_snapshots_are_few_files(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a job are put together, and none is lost."""
+    monkeypatch.setattr(catalog, "MANY_FILES", 4)
+    for hours in range(11):
+        lake.append(record(f"s{hours:02}", hours=hours))
+    lake.append(record("x", "other"))
+    assert files_in_catalog(lake) < 6
+    assert ids(lake, "orders") == [f"s{hours:02}" for hours in range(11)]
+    assert lake.snapshot("orders", "s05") == record("s05", hours=5)
+    lake.remove("orders", ["s05"])
+    assert len(ids(lake)) == 11
+
+
+def test_another_snapshot_comes_during_a_removal(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there afterwards, and the other one gone."""
+    lake.append(record("a", hours=1))
+    lake.append(record("b", hours=2))
+    step = (DeltaTable, "delete", "before", 1)
+    do_at(monkeypatch, step, lambda: lake.append(record("x", hours=3)))
+    lake.remove("orders", ["a"])
+    assert ids(lake) == ["b", "x"]
+
+
+@pytest.mark.parametrize("what", ["append", "remove"])
+def test_a_change_comes_while_files_are_put_together(
+    what: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot whose import put files together is there, and the change was made."""
+    monkeypatch.setattr(catalog, "MANY_FILES", 3)
+    lake.append(record("a", hours=1))
+    lake.append(record("b", hours=2))
+    change = {
+        "append": lambda: lake.append(record("x", hours=3)),
+        "remove": lambda: lake.remove("orders", ["a"]),
+    }
+    do_at(monkeypatch, (DeltaTable, "to_pyarrow_table", "after", 1), change[what])
+    lake.append(record("c", hours=4))
+    assert ids(lake) == {"append": ["a", "b", "x", "c"], "remove": ["b", "c"]}[what]
+
+
+def test_removals_meet(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two removals of the same snapshot: it is gone, and no one is told otherwise."""
+    lake.append(record("a", hours=1))
+    lake.append(record("b", hours=2))
+    step = (DeltaTable, "delete", "before", 1)
+    do_at(monkeypatch, step, lambda: lake.remove("orders", ["a"]))
+    lake.remove("orders", ["a"])
+    assert ids(lake) == ["b"]
+
+
+def at_once(work: Callable[[int], object]) -> list[object]:
+    """What three threads come to that begin at the same moment."""
+    barrier = Barrier(3)
+
+    def begin(number: int) -> object:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(3) as threads:
+        return list(threads.map(begin, range(3)))
+
+
+@pytest.mark.parametrize("attempt", range(8))
+def test_the_very_first_of_one_id(tmp_path: Path, attempt: int) -> None:
+    """Of all that find no catalog and make one at the same moment, one makes the snapshot exist."""
+
+    def append(_: int) -> bool:
+        try:
+            Lake(tmp_path / str(attempt)).append(record("monday"))
+        except ConflictError:
+            return False
+        return True
+
+    assert sorted(at_once(append), key=bool) == [False, False, True]
+    lake = Lake(tmp_path / str(attempt))
+    assert [one.snapshot_id for one in lake.summaries("orders")] == ["monday"]
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_other_tables_are_made_once(tmp_path: Path, attempt: int) -> None:
+    """However many begin them, and each has what all of them wrote."""
+    directory = Directory(tmp_path / str(attempt))
+    log = DeltaCheckpointLog(directory.child("log"))
+    at_once(lambda number: log.append(b"%d" % number, b""))
+    at_once(lambda number: DeltaCheckpointLog(directory.child("logs")).append(b"%d" % number, b""))
+    measures = CommitMeasures()
+    measures.add("commits")
+    at_once(lambda number: CommitReports(directory, "orders").append([(str(number), measures)]))
+    for name in ("log", "logs", "orders/_commits"):
+        history = DeltaTable(directory.child(name).uri).history()
+        assert [one["operation"] for one in history].count("CREATE TABLE") == 1
+        assert history[-1]["operation"] == "CREATE TABLE"
+    assert len(CommitReports(directory, "orders").read()) == 3
+    assert [one.offset for one in DeltaCheckpointLog(directory.child("logs")).read()] == [0, 1, 2]

@@ -1,0 +1,281 @@
+"""Crashes and errors at every step: nothing half done is ever seen, and the next run cleans up.
+
+Two ways to end at a step: an error, after which the same process takes back what it did, and
+death, after which the next run does.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog.attempts import Attempt
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.dropping import drop_snapshots
+from pipelines.lake.edit.committing import commit_snapshot
+from pipelines.lake.ingest import importing
+from pipelines.lake.tables.tables import StateTable
+from pipelines.lake.tables.unit_writer import UnitWriter
+from state_core.files.filesystem import Directory
+from tests.support.lakes import (
+    LOCAL,
+    WINDOWS,
+    Contents,
+    assert_shown,
+    assert_whole,
+    edit,
+    edited_savepoint,
+    entries,
+    exported,
+    files_of,
+    import_as,
+)
+from tests.support.steps import Step, do_at
+
+NOTE: Step = (importing._Import, "_map", "before", 1)
+FIRST_FILE: Step = (UnitWriter, "_create", "before", 1)
+SECOND_FILE: Step = (UnitWriter, "_create", "after", 2)
+NO_VERSION: Step = (StateTable, "replace_files", "before", 1)
+ONE_VERSION: Step = (StateTable, "replace_files", "after", 1)
+ALL_VERSIONS: Step = (importing, "carry_state", "before", 1)
+CARRIED: Step = (importing, "carry_state", "after", 1)
+NO_ROW: Step = (Lake, "append", "before", 1)
+ROW: Step = (Lake, "append", "after", 1)
+
+
+class EndError(Exception):
+    """Where a run is made to end."""
+
+
+def stop() -> None:
+    """End the run."""
+    raise EndError
+
+
+def end(work: Callable[[], object], step: Step, way: str) -> None:
+    """Run something that ends at a step, by an error or by death."""
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, step, stop)
+        if way == "death":
+            gone = subprocess.Popen([sys.executable, "-c", ""])
+            gone.wait()
+            patch.setattr("pipelines.lake.catalog.attempts.os.getpid", lambda: gone.pid)
+            patch.setattr(Attempt, "__exit__", lambda *_: None)
+        with pytest.raises(EndError):
+            work()
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A savepoint that differs from `WINDOWS` in both operators."""
+    to = tmp_path_factory.mktemp("later") / "savepoint"
+    return edited_savepoint(
+        WINDOWS, to,
+        ("tumbling/window-contents", "key_group < 20", {"value": "value + 1"}),
+        ("sliding/window-contents", "key_group > 120", {}),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with `WINDOWS` as its snapshot `first`."""
+    root = tmp_path_factory.mktemp("prepared") / "lake"
+    import_as(Lake(root), WINDOWS, "first")
+    return root
+
+
+@pytest.fixture(scope="module")
+def contents(later: Path) -> dict[str, Contents]:
+    """What each of the two savepoints holds."""
+    return {"first": entries(WINDOWS), "later": entries(later)}
+
+
+@pytest.fixture
+def lake(tmp_path: Path, prepared: Path) -> Lake:
+    """A copy of the prepared lake: a lake can be moved."""
+    shutil.copytree(prepared, tmp_path / "lake")
+    return Lake(tmp_path / "lake")
+
+
+def ids(lake: Lake) -> list[str]:
+    """The snapshots that exist."""
+    return [one.snapshot_id for one in lake.summaries()] if lake.exists() else []
+
+
+IMPORT_STEPS = {
+    "noted": NOTE,
+    "no file": FIRST_FILE,
+    "two files": SECOND_FILE,
+    "no version": NO_VERSION,
+    "one version": ONE_VERSION,
+    "all versions": ALL_VERSIONS,
+    "carried": CARRIED,
+    "no row": NO_ROW,
+}
+every_way = pytest.mark.parametrize("way", ["error", "death"])
+
+
+@every_way
+@pytest.mark.parametrize("step", IMPORT_STEPS.values(), ids=IMPORT_STEPS.keys())
+def test_a_second_import(
+    step: Step, way: str, lake: Lake, later: Path, contents: dict[str, Contents], tmp_path: Path
+) -> None:
+    """The first snapshot alone is there, and reads as before; a second run leaves no trace."""
+    end(lambda: import_as(lake, later, "later"), step, way)
+    assert ids(lake) == ["first"]
+    assert_whole(lake, orphans=way == "death")
+    assert exported(lake, "first", tmp_path / "first") == contents["first"]
+    if way == "error":
+        assert_shown(lake, "first")
+    import_as(lake, later, "later")
+    assert ids(lake) == ["first", "later"]
+    assert_whole(lake)
+    assert_shown(lake, "later")
+    assert exported(lake, "later", tmp_path / "later") == contents["later"]
+
+
+@every_way
+@pytest.mark.parametrize("step", [SECOND_FILE, ONE_VERSION, NO_ROW], ids=["file", "table", "row"])
+def test_the_first_import(
+    step: Step, way: str, contents: dict[str, Contents], tmp_path: Path
+) -> None:
+    """There is no lake, and a second run makes one."""
+    lake = Lake(tmp_path / "lake")
+    end(lambda: import_as(lake, WINDOWS, "first"), step, way)
+    assert not lake.exists()
+    import_as(lake, WINDOWS, "first")
+    assert_whole(lake)
+    assert_shown(lake, "first")
+    assert exported(lake, "first", tmp_path / "first") == contents["first"]
+
+
+@every_way
+def test_an_end_behind_the_row_is_no_loss(
+    way: str, lake: Lake, later: Path, contents: dict[str, Contents], tmp_path: Path
+) -> None:
+    """What is in the catalog exists, although its run never learned of it."""
+    end(lambda: import_as(lake, later, "later"), ROW, way)
+    assert ids(lake) == ["first", "later"]
+    before = files_of(tmp_path / "lake")
+    import_as(lake, later, "later")
+    assert files_of(tmp_path / "lake") == before
+    assert exported(lake, "later", tmp_path / "later") == contents["later"]
+    import_as(lake, WINDOWS, "again")
+    assert_whole(lake)
+
+
+def test_a_killed_process(lake: Lake, later: Path) -> None:
+    """A process that is really gone, its files and versions behind it."""
+    program = (
+        "import os, sys\n"
+        "from pipelines.lake.catalog.catalog import Lake\n"
+        "from pipelines.lake.ingest.importing import import_snapshot\n"
+        "Lake.append = lambda *_: os._exit(9)\n"
+        "import_snapshot(Lake(sys.argv[1]), sys.argv[2], 'orders', engine='local')\n"
+    )
+    gone = subprocess.run(
+        [sys.executable, "-c", program, lake.location, str(later)], check=False, timeout=120
+    )
+    assert gone.returncode == 9
+    assert ids(lake) == ["first"]
+    assert len(lake.directory.names("_statelake/attempts")) == 1
+    import_as(lake, later, "later")
+    assert_whole(lake)
+
+
+def test_a_run_that_goes_on_is_left_alone(lake: Lake, later: Path) -> None:
+    """Another import, while one is under way, touches nothing of it."""
+    with Attempt(lake, "orders", "slow", ["orders/keyed/tumbling/window-contents"]) as slow:
+        mine = f"orders/keyed/tumbling/window-contents/_data/{slow.token}/key-group-00001.parquet"
+        lake.directory.write(mine, b"in progress")
+        import_as(lake, later, "later")
+        drop_snapshots(lake, "orders", keep=1)
+        assert lake.directory.read(mine) == b"in progress"
+
+
+EDITED = "orders/keyed/tumbling/window-contents"
+COMMIT_STEPS = {
+    "no file": FIRST_FILE,
+    "two files": SECOND_FILE,
+    "no version": NO_VERSION,
+    "one version": ONE_VERSION,
+    "no row": NO_ROW,
+}
+
+
+@every_way
+@pytest.mark.parametrize("step", COMMIT_STEPS.values(), ids=COMMIT_STEPS.keys())
+def test_a_commit(
+    step: Step, way: str, lake: Lake, contents: dict[str, Contents], tmp_path: Path
+) -> None:
+    """The edit is still in the tables, and committing it again succeeds."""
+    edit(lake, EDITED).update({"value": "value + 1"}, predicate="key_group < 10")
+    edit(lake, "orders/keyed/sliding/window-contents").delete("key_group < 20")
+
+    def commit() -> None:
+        commit_snapshot(lake, "orders", "edited", "first", engine=LOCAL)
+
+    end(commit, step, way)
+    assert ids(lake) == ["first"]
+    assert exported(lake, "first", tmp_path / "first") == contents["first"]
+    commit()
+    assert ids(lake) == ["first", "edited"]
+    assert_shown(lake, "edited")
+    assert_whole(lake)
+    found = exported(lake, "edited", tmp_path / "edited")
+    for operator in lake.snapshot("orders", "edited").operators:
+        name = operator.operator_id, "window-contents"
+        before, after = contents["first"][name], found[name]
+        if operator.label == "sliding":
+            assert after == [one for one in before if one[0] >= 20]
+        else:
+            changed = set(before) ^ set(after)
+            assert len(before) == len(after)
+            assert {group for group, _, _ in changed} == {g for g, _, _ in before if g < 10}
+
+
+DROP_STEPS: dict[str, Step] = {
+    "rows are gone": (Lake, "remove", "after", 1),
+    "a table is shown": (StateTable, "replace_files", "after", 1),
+    "a file is deleted": (Directory, "delete", "after", 1),
+}
+
+
+@pytest.mark.parametrize("step", DROP_STEPS.values(), ids=DROP_STEPS.keys())
+def test_a_drop(
+    step: Step, lake: Lake, later: Path, contents: dict[str, Contents], tmp_path: Path
+) -> None:
+    """The snapshot is gone at once, the others stay whole, and the next drop takes what is left."""
+    import_as(lake, later, "later")
+    end(lambda: drop_snapshots(lake, "orders", snapshot_ids=["later"]), step, "error")
+    assert ids(lake) == ["first"]
+    assert exported(lake, "first", tmp_path / "first") == contents["first"]
+    drop_snapshots(lake, "orders", keep=1)
+    assert_whole(lake)
+    assert_shown(lake, "first")
+
+
+EXPORT_STEPS: dict[str, Step] = {
+    "a file": (Directory, "open_output", "after", 1),
+    "before _metadata": (Directory, "write", "before", 1),
+}
+
+
+@pytest.mark.parametrize("step", EXPORT_STEPS.values(), ids=EXPORT_STEPS.keys())
+@pytest.mark.parametrize("max_parallelism", [None, 256])
+def test_an_export(
+    step: Step, max_parallelism: int | None, lake: Lake, contents: dict[str, Contents],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """There is no savepoint and no remains of one, and a second run writes it."""
+    to = tmp_path / "exports" / "savepoint"
+    options = {"max_parallelism": max_parallelism}
+    end(lambda: exported(lake, "first", to, **options), step, "error")
+    assert list((tmp_path / "exports").iterdir()) == []
+    found = exported(lake, "first", to, **options)
+    assert sum(map(len, found.values())) == sum(map(len, contents["first"].values()))

@@ -1,0 +1,276 @@
+"""Snapshots edited as a whole: what is renamed, left out, merged and purged, and what stays."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.dropping import drop_snapshots
+from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from pipelines.lake.edit.purging import Staging
+from pipelines.lake.tables.records import TableRecord
+from state_core import open_snapshot
+from state_core.errors import ConflictError, EncodeError, NotFoundError
+from state_core.model.operator_ids import operator_id_of_uid
+from tests.support.lakes import (
+    KINDS,
+    LOCAL,
+    WINDOWS,
+    WORDS,
+    assert_whole,
+    data_bytes,
+    entries,
+    exported,
+    files_of,
+    golden,
+    import_as,
+    raw_savepoint,
+)
+
+OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
+TTL_CASES = golden("types-hashmap-canonical-p2-m128-flink2.3.0").snapshot
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """An empty lake."""
+    return Lake(tmp_path / "lake")
+
+
+def edited(lake: Lake, parent: str = "s", *, job: str = "orders", **changes: Any) -> EditResult:
+    """The job's snapshot, edited as `edited`."""
+    staging = changes.pop("staging", None)
+    made = SnapshotEdit(**changes)
+    return edit_snapshot(lake, job, parent, "edited", made, staging=staging, engine=LOCAL)
+
+
+def leaves(column: str, value: object) -> Staging:
+    """A staging that lets rows go whose column has a value: what SQL would do."""
+
+    def stage(table: TableRecord, predicate: str, token: str) -> dict[int, str]:
+        assert predicate == f"{column} = {value!r}"
+        held, found = tables[table.path], {}
+        for unit in table.units:
+            rows = pq.read_table(held.directory.full(unit.path), partitioning=None)
+            keep = [one != value for one in rows.column(column).to_pylist()]
+            path = f"_data/{token}/staged/{table.partition_by}={unit.partition}"
+            held.directory.child(path).create()
+            pq.write_table(rows.filter(keep), held.directory.full(f"{path}/part.parquet"))
+            found[unit.partition] = path
+        return found
+
+    tables: dict[str, Any] = {}
+    stage.tables = tables  # type: ignore[attr-defined]
+    return stage
+
+
+def test_a_new_uid_copies_nothing(lake: Lake, tmp_path: Path) -> None:
+    """The operator has Flink's id of its new uid; no file is written, and all entries stay."""
+    import_as(lake, WORDS, "s")
+    before = data_bytes(tmp_path / "lake")
+    done = edited(lake, rename={"counter": "order-counter"})
+    assert data_bytes(tmp_path / "lake") == before
+    assert (done.record.written_bytes, done.changes) == (0, [])
+    found = exported(lake, "edited", tmp_path / "out")
+    renamed = operator_id_of_uid("order-counter")
+    was = open_snapshot(WORDS).operator("counter").operator_id
+    assert found == {
+        (renamed if operator == was else operator, state): held
+        for (operator, state), held in entries(WORDS).items()
+    }
+    operator = open_snapshot(tmp_path / "out").operator("order-counter")
+    assert operator.operator_id == renamed
+    assert exported(lake, "s", tmp_path / "old") == entries(WORDS)
+
+
+def test_a_uid_that_is_taken(lake: Lake) -> None:
+    """Two operators can't have one uid."""
+    import_as(lake, WINDOWS, "s")
+    before = files_of(Path(lake.location))
+    with pytest.raises(ConflictError, match="there is an operator with uid 'sliding'"):
+        edited(lake, rename={"tumbling": "sliding"})
+    assert files_of(Path(lake.location)) == before
+
+
+def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
+    """Dropping one and keeping the other come to the same; the rest is as it was."""
+    import_as(lake, WINDOWS, "s")
+    source = open_snapshot(WINDOWS)
+    kept = source.operator("sliding").operator_id
+    wanted = {key: held for key, held in entries(WINDOWS).items() if key[0] == kept}
+    others = [one.label for one in source.operators if one.uid != "sliding"]
+    edited(lake, drop_operators=["tumbling"])
+    assert exported(lake, "edited", tmp_path / "a") == wanted
+    assert len(open_snapshot(tmp_path / "a").operators) == len(source.operators) - 1
+    edit_snapshot(lake, "orders", "s", "kept", SnapshotEdit(keep_operators=["sliding"]))
+    assert exported(lake, "kept", tmp_path / "b") == wanted
+    assert [one.uid for one in open_snapshot(tmp_path / "b").operators] == ["sliding"]
+    assert len(others) > 1
+    assert_whole(lake)
+
+
+@pytest.mark.parametrize("state", ["total", "scores", "items"])
+def test_a_state_left_out(state: str, lake: Lake, tmp_path: Path) -> None:
+    """All others come back entry for entry."""
+    import_as(lake, KINDS, "s")
+    done = edited(lake, drop_states=[f"kinds/{state}"])
+    wanted = {key: held for key, held in entries(KINDS).items() if key[1] != state}
+    assert exported(lake, "edited", tmp_path / "out") == wanted
+    (change,) = done.changes
+    assert (change.operator, change.state, change.entries[1]) == ("kinds", state, 0)
+    assert change.entries[0] > 0
+    assert done.record.written_bytes == 0
+
+
+def test_timers_left_out(lake: Lake, tmp_path: Path) -> None:
+    """All of them, or one queue of several that share a table, whose rows go from it."""
+    import_as(lake, KINDS, "s")
+    queues = [name for _, name in entries(KINDS) if name.startswith("_timer_state/")]
+    assert len(queues) == 2
+    edited(lake, drop_states=[f"kinds/{queues[0]}"])
+    wanted = {key: held for key, held in entries(KINDS).items() if key[1] != queues[0]}
+    assert exported(lake, "edited", tmp_path / "one") == wanted
+    assert_whole(lake)
+    edit_snapshot(lake, "orders", "s", "none", SnapshotEdit(drop_states=["kinds/timers"]))
+    wanted = {key: held for key, held in entries(KINDS).items() if key[1] not in queues}
+    assert exported(lake, "none", tmp_path / "none") == wanted
+
+
+def test_an_operator_state_left_out(lake: Lake, tmp_path: Path) -> None:
+    """The others of its operator stay."""
+    import_as(lake, OPERATOR, "s")
+    edited(lake, drop_states=["opstate/union"])
+    exported(lake, "edited", tmp_path / "out")
+    held = open_snapshot(tmp_path / "out").operator("opstate").operator_states
+    assert [one.name for one in held] == ["offsets", "split"]
+
+
+def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
+    """All operators of both, copied, so that dropping the other job takes nothing away."""
+    raw = raw_savepoint(tmp_path / "raw")
+    import_as(lake, WORDS, "s")
+    import_as(lake, raw, "other", "returns")
+    done = edited(lake, merge=[("returns", "other")])
+    assert done.record.written_bytes > 0
+    drop_snapshots(lake, "returns", keep=0)
+    assert exported(lake, "edited", tmp_path / "out") == entries(WORDS) | entries(raw)
+    merged = open_snapshot(tmp_path / "out")
+    ids = [one.operator_id for source in (WORDS, raw) for one in open_snapshot(source).operators]
+    assert [one.operator_id for one in merged.operators] == list(dict.fromkeys(ids))
+    before, after = (one.operator("opstate").operator_states for one in
+                     (open_snapshot(raw), merged))  # fmt: skip
+    assert [one.to_arrow() for one in before] == [one.to_arrow() for one in after]
+
+
+def test_an_operator_of_both(lake: Lake) -> None:
+    """Nothing is merged over something else."""
+    import_as(lake, WORDS, "s")
+    import_as(lake, WORDS, "other", "returns")
+    before = files_of(Path(lake.location))
+    with pytest.raises(ConflictError, match="operator counter is in both snapshots"):
+        edited(lake, merge=[("returns", "other")])
+    assert files_of(Path(lake.location)) == before
+
+
+def test_split_and_merged_again(lake: Lake, tmp_path: Path) -> None:
+    """Two halves of a snapshot make the whole again, without a copy."""
+    import_as(lake, WINDOWS, "s")
+    edit_snapshot(lake, "orders", "s", "half", SnapshotEdit(keep_operators=["sliding"]))
+    edit_snapshot(lake, "orders", "s", "rest", SnapshotEdit(drop_operators=["sliding"]))
+    done = edited(lake, "half", merge=[("orders", "rest")])
+    assert done.record.written_bytes == 0
+    assert exported(lake, "edited", tmp_path / "out") == entries(WINDOWS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rename": {"nobody": "x"}}, "no operator 'nobody'; it has|no operator 'nobody'"),
+        ({"drop_operators": ["nobody"]}, "no operator 'nobody'"),
+        ({"keep_operators": ["nobody"]}, "no operator 'nobody'"),
+        ({"drop_states": ["kinds/nothing"]}, "no state 'kinds/nothing'"),
+        ({"expire": {"kinds/nothing": timedelta(days=1)}}, "no state 'kinds/nothing'"),
+        ({"merge": [("nobody", "s")]}, "no job 'nobody'"),
+    ],
+)
+def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Lake) -> None:
+    """A misspelled name is told, and nothing has changed."""
+    import_as(lake, KINDS, "s")
+    before = files_of(Path(lake.location))
+    with pytest.raises(NotFoundError, match=said):
+        edited(lake, **changes)
+    assert files_of(Path(lake.location)) == before
+
+
+def test_what_never_expires(lake: Lake) -> None:
+    """A state without a time to live, and operator state, are refused."""
+    import_as(lake, KINDS, "s")
+    import_as(lake, OPERATOR, "s", "other")
+    with pytest.raises(EncodeError, match="kinds/total has no time to live"):
+        edited(lake, expire={"kinds/total": timedelta(days=1)})
+    with pytest.raises(EncodeError, match="opstate/split has no time to live"):
+        edited(lake, job="other", expire={"opstate/split": timedelta(days=1)})
+
+
+def test_what_has_expired(lake: Lake, tmp_path: Path) -> None:
+    """Entries go whose last access and time to live are not after the time that is asked for."""
+    import_as(lake, KINDS, "s")
+    rows = open_snapshot(KINDS).operator("kinds").state("session").to_arrow()
+    times = sorted(set(rows.column("ttl").cast("int64").to_pylist()))
+    assert len(times) > 1
+    lived = timedelta(hours=1)
+    middle = times[len(times) // 2]
+    at = datetime.fromtimestamp(middle / 1000, timezone.utc) + lived
+    done = edited(lake, expire={"kinds/session": lived}, at=at)
+    exported(lake, "edited", tmp_path / "out")
+    left = open_snapshot(tmp_path / "out").operator("kinds").state("session").to_arrow()
+    wanted = [row for row in rows.to_pylist() if _millis(row["ttl"]) > middle]
+    assert sorted(left.to_pylist(), key=str) == sorted(wanted, key=str)
+    (change,) = done.changes
+    assert change.entries == (len(rows), len(wanted))
+    assert change.state_bytes[0] > change.state_bytes[1]
+    assert_whole(lake)
+    others = {key: held for key, held in entries(KINDS).items() if key[1] != "session"}
+    found = entries(tmp_path / "out")
+    assert {key: held for key, held in found.items() if key[1] != "session"} == others
+
+
+def _millis(value: Any) -> int:
+    return value if isinstance(value, int) else round(value.timestamp() * 1000)
+
+
+def test_nothing_expired_changes_no_file(lake: Lake, tmp_path: Path) -> None:
+    """Files that lose no row are the ones that they were."""
+    import_as(lake, KINDS, "s")
+    before = data_bytes(tmp_path / "lake")
+    done = edited(
+        lake, expire={"kinds/session": timedelta(days=1)},
+        at=datetime(1990, 1, 1, tzinfo=timezone.utc),
+    )  # fmt: skip
+    assert done.changes == []
+    assert data_bytes(tmp_path / "lake") == before
+    assert done.record.operators == lake.snapshot("orders", "s").operators
+
+
+def test_a_predicate_on_rows(lake: Lake, tmp_path: Path) -> None:
+    """The rows that it leaves are the snapshot's; what was staged is gone."""
+    import_as(lake, WORDS, "s")
+    rows = open_snapshot(WORDS).operator("counter").state("count").to_arrow().to_pylist()
+    key = rows[0]["key"]
+    staging = leaves("key", key)
+    for operator in lake.snapshot("orders", "s").operators:
+        for table in operator.tables:
+            staging.tables[table.path] = lake.table(table.path)  # type: ignore[attr-defined]
+    edited(lake, purge={"counter/count": f"key = {key!r}"}, staging=staging)
+    exported(lake, "edited", tmp_path / "out")
+    left = open_snapshot(tmp_path / "out").operator("counter").state("count").to_arrow()
+    assert sorted(left.column("key").to_pylist()) == sorted(
+        row["key"] for row in rows if row["key"] != key
+    )
+    assert not [name for name in files_of(tmp_path / "lake") if "staged" in name]
+    assert_whole(lake)

@@ -1,0 +1,85 @@
+"""Incremental checkpoints of one job in a lake: what each added, what differs, what goes out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from state_core import open_snapshot
+from tests.support.command import run
+from tests.support.lakes import assert_whole, exported, import_as
+from tests.support.savepoints.checkpoint_chains import (
+    STATES,
+    Chain,
+    Moment,
+    differences,
+    golden_chain,
+    vanished,
+)
+from tests.support.savepoints.expected_contents import contents_of, same_lines, tables_of
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
+    """The golden chain."""
+    return golden_chain(tmp_path_factory.mktemp("chain") / "moved")
+
+
+@pytest.fixture(scope="module")
+def lake(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with every moment of it, one after another."""
+    lake = Lake(tmp_path_factory.mktemp("lake") / "lake")
+    for one in chain.moments:
+        import_as(lake, one.snapshot, one.snapshot.name)
+    return lake
+
+
+def name_of(moment: Moment) -> str:
+    """Its id in the lake."""
+    return moment.snapshot.name
+
+
+def test_differences_are_those_of_the_contents(chain: Chain, lake: Lake) -> None:
+    """`statelake diff` between generations, and over several of them in both directions."""
+    ends = (chain.checkpoints[0], chain.checkpoints[-1])
+    for earlier, later in [*pairwise(chain.checkpoints), ends, ends[::-1]]:
+        ran = run(
+            "diff", "--lake", lake.location, "--job", "orders", "--json", "--engine", "local",
+            name_of(earlier), name_of(later),
+        )  # fmt: skip
+        assert ran.code == 0
+        found = {
+            one["state"]: (one["added"], one["removed"], one["changed"])
+            for one in ran.json
+            if one["operator"] == "chain"
+        }
+        wanted = differences(earlier, later)
+        assert {name: found[name] for name in STATES} == wanted
+        assert set(found) - set(STATES) == {"_timer_state/processing_user-timers"}
+
+
+def test_the_savepoints_differ_in_nothing(chain: Chain, lake: Lake) -> None:
+    """A checkpoint and both savepoints of its moment are the same to a lake, and cost nothing."""
+    last = name_of(chain.checkpoints[-1])
+    for form in chain.savepoints:
+        ran = run("diff", "--lake", lake.location, "--job", "orders", last, form, "--json")
+        assert {one["status"] for one in ran.json if one["operator"] == "chain"} == {"same"}
+        record = lake.snapshot("orders", form)
+        units = [u.path for op in record.operators for t in op.keyed_tables for u in t.units]
+        before = lake.snapshot("orders", last)
+        assert units == [
+            u.path for op in before.operators for t in op.keyed_tables for u in t.units
+        ]
+
+
+def test_every_generation_goes_out_as_it_was(chain: Chain, lake: Lake, tmp_path: Path) -> None:
+    """Later imports changed nothing of earlier ones; deleted keys do not come back."""
+    assert vanished(chain)
+    assert_whole(lake)
+    for one in chain.moments:
+        target = tmp_path / name_of(one)
+        exported(lake, name_of(one), target, parallelism=3)
+        same_lines(contents_of("chain", tables_of(open_snapshot(target))), one.held)

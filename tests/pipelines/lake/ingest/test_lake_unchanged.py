@@ -1,0 +1,179 @@
+"""A further snapshot of a job costs what changed: other key groups are not written again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.import_targets import known_units
+from pipelines.lake.ingest.importing import ImportResult, import_snapshot
+from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from state_core.formats import open_snapshot
+from tests.support.lakes import (
+    KINDS,
+    LOCAL,
+    WIDE,
+    WINDOWS,
+    WORDS,
+    assert_whole,
+    data_bytes,
+    edited_savepoint,
+    entries,
+    exported,
+    golden,
+    import_as,
+)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake that is not there yet."""
+    return Lake(tmp_path / "lake")
+
+
+def run(lake: Lake, source: Path, snapshot_id: str) -> ImportResult:
+    """Import into job `orders`."""
+    return import_snapshot(lake, str(source), "orders", snapshot_id=snapshot_id, engine=LOCAL)
+
+
+def units(record: SnapshotRecord, table: str) -> dict[int, UnitRecord]:
+    """The files of a table by their first key group."""
+    (found,) = (t for op in record.operators for t in op.tables if t.path.endswith(table))
+    return {one.first: one for one in found.units}
+
+
+def key_groups(contents: Iterable[tuple[int, bytes, bytes]]) -> set[int]:
+    """The key groups of some entries."""
+    return {group for group, _, _ in contents}
+
+
+def test_only_changed_key_groups_are_written(lake: Lake, tmp_path: Path) -> None:
+    """Changed ones are, and emptied ones are left out; all others are the files of before."""
+    changes = (
+        ("tumbling/window-contents", "key_group < 8", {"value": "value + 1"}),
+        ("tumbling/window-contents", "key_group BETWEEN 20 AND 25", {}),
+    )
+    later = edited_savepoint(WINDOWS, tmp_path / "later", *changes)
+    first, second = run(lake, WINDOWS, "first"), run(lake, later, "second")
+    for table in ("sliding/window-contents", "timers/tumbling", "timers/sliding"):
+        assert units(second.record, table) == units(first.record, table)
+    before = units(first.record, "tumbling/window-contents")
+    after = units(second.record, "tumbling/window-contents")
+    assert set(after) == set(before) - set(range(20, 26))
+    changed = {group for group in after if group < 8}
+    assert changed
+    assert {group for group in after if after[group] != before[group]} == changed
+    assert second.written_units == len(changed)
+    assert second.record.written_bytes == sum(after[group].size for group in changed)
+    assert second.kept_units == first.written_units - len(before) + len(after) - len(changed)
+    assert exported(lake, "second", tmp_path / "out") == entries(later)
+    assert_whole(lake)
+
+
+def test_bytes_in_proportion(lake: Lake, tmp_path: Path) -> None:
+    """One key group of a hundred changed: at most a tenth of the first snapshot is written."""
+    change = ("counter/count", "key_group = 3", {"value": "value + 1"})
+    later = edited_savepoint(WORDS, tmp_path / "later", change)
+    first, second = run(lake, WORDS, "first"), run(lake, later, "second")
+    assert 0 < second.record.written_bytes * 10 < first.record.written_bytes
+    assert data_bytes(Path(lake.location)) == sum(
+        one.record.written_bytes for one in (first, second)
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("kinds-hashmap-canonical-p2-m128-flink2.3.0", KINDS),
+        (
+            "wordcount-hashmap-native-p2-m128-flink2.3.0",
+            WORDS,
+        ),
+    ],
+    ids=["kinds", "wordcount"],
+)
+def test_the_order_of_entries_does_not_matter(
+    one: str, other: Path, lake: Lake, tmp_path: Path
+) -> None:
+    """The same state from another backend, format, compression and parallelism costs no file."""
+    first = run(lake, golden(one).snapshot, "first")
+    second = run(lake, other, "second")
+    before, after = entries(golden(one).snapshot), entries(other)
+    same = {name for name in before if before[name] == after[name]}
+    assert same
+    assert second.kept_units > 0
+    for (operator_id, state), held in after.items():
+        if (operator_id, state) in same and "_timer_state" not in state and held:
+            table = f"/{state}"
+            assert units(second.record, table) == units(first.record, table)
+    assert exported(lake, "second", tmp_path / "out") == after
+
+
+def test_wide_operators_share_buckets(lake: Lake, tmp_path: Path) -> None:
+    """Above 128 key groups it is the buckets with a changed key group that are written."""
+    groups = sorted({group for held in entries(WIDE).values() for group, _, _ in held})
+    change = ("counter/count", f"key_group = {groups[7]}", {"value": "value + 1"})
+    later = edited_savepoint(WIDE, tmp_path / "later", change)
+    run(lake, WIDE, "first")
+    second = run(lake, later, "second")
+    assert second.written_units == 1
+    assert exported(lake, "second", tmp_path / "out") == entries(later)
+
+
+def test_compared_with_the_newest(lake: Lake, tmp_path: Path) -> None:
+    """After a change and back only the changed key groups are written, twice."""
+    change = ("counter/count", "key_group < 4", {"value": "value + 1"})
+    later = edited_savepoint(WORDS, tmp_path / "later", change)
+    groups = {g for held in entries(WORDS).values() for g in key_groups(held) if g < 4}
+    run(lake, WORDS, "first")
+    assert run(lake, later, "second").written_units == len(groups)
+    assert run(lake, WORDS, "third").written_units == len(groups)
+    assert run(lake, WORDS, "fourth").written_units == 0
+    assert_whole(lake)
+    assert exported(lake, "fourth", tmp_path / "out") == entries(WORDS)
+
+
+def test_another_max_parallelism_shares_nothing(lake: Lake, tmp_path: Path) -> None:
+    """A job that was given more key groups has tables beside the old ones, and both are whole."""
+    run(lake, WORDS, "narrow")
+    exported(lake, "narrow", tmp_path / "wide", max_parallelism=512)
+    wide = run(lake, tmp_path / "wide", "wide")
+    assert wide.kept_units == 0
+    assert [t.path for op in wide.record.operators for t in op.tables if t.units] == [
+        "orders/keyed/counter/count~key_group_bucket"
+    ]
+    exported(lake, "narrow", tmp_path / "half", max_parallelism=64)
+    half = run(lake, tmp_path / "half", "half")
+    assert half.kept_units == 0
+    assert_whole(lake)
+    for name, source in (
+        ("narrow", WORDS),
+        ("wide", tmp_path / "wide"),
+        ("half", tmp_path / "half"),
+    ):
+        assert exported(lake, name, tmp_path / f"{name}-out") == entries(source)
+
+
+def test_a_second_import_after_all_went(lake: Lake, tmp_path: Path) -> None:
+    """A state that became empty has no file, and comes back whole."""
+    empty = edited_savepoint(WORDS, tmp_path / "empty", ("counter/count", "true", {}))
+    run(lake, WORDS, "first")
+    second = run(lake, empty, "second")
+    assert (second.record.entries, second.written_units, second.kept_units) == (0, 0, 0)
+    third = import_as(lake, WORDS, "third")
+    assert third.entries == 300
+    assert exported(lake, "third", tmp_path / "out") == entries(WORDS)
+
+
+def test_other_keys_of_the_same_bytes(lake: Lake) -> None:
+    """Where another serializer wrote the keys, no file of before can say what they are."""
+    record = run(lake, WORDS, "first").record
+    (operator,) = (one for one in open_snapshot(WORDS).operators if one.label == "counter")
+    assert known_units(operator, record)
+    (before,) = (one for one in record.operators if one.label == "counter")
+    other = replace(before, key_serializer=before.key_serializer + b"\0")
+    assert known_units(operator, replace(record, operators=[other])) == {}

@@ -1,0 +1,222 @@
+"""Importing: versions, what is kept, what a crash leaves, two at once, every golden snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as pads
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest import importing
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.tables import StateTable
+from state_core import open_snapshot
+from state_core.errors import ConflictError, StateError
+from tests.pipelines.lake.conftest import DEMO, JOB, WIDE
+from tests.support.savepoints.golden_cases import GOLDEN, golden_cases
+
+Listing = Callable[[Path], dict[str, str]]
+
+
+def rows_of(lake: Lake, snapshot_id: str, state: str) -> list[dict[str, Any]]:
+    """The rows of a state's table, as any reader of Delta sees them at the snapshot's version."""
+    record = lake.snapshot(JOB, snapshot_id)
+    (operator,) = (one for one in record.operators if any(s.name == state for s in one.states))
+    (path,) = (one.table for one in operator.states if one.name == state)
+    (version,) = (one.version for one in operator.tables if one.path == path)
+    table = DeltaTable(lake.table(path).uri, version)
+    paths = [str(Path(lake.table(path).directory.root) / one) for one in table.file_uris()]
+    found = pads.dataset(paths, partitioning=None).to_table().to_pylist()
+    return sorted(found, key=repr)
+
+
+def test_one_table_a_state_and_one_for_timers(lake: Lake) -> None:
+    """Eight states and two queues of timers are nine tables, partitioned by key group."""
+    (operator,) = lake.snapshot(JOB, "monday").operators
+    assert len(operator.states) == 10
+    assert len({one.table for one in operator.states}) == len(operator.tables) == 9
+    for table in operator.tables:
+        assert lake.table(table.path).require().metadata().partition_columns == ["key_group"]
+
+
+def test_rows_are_the_snapshot(lake: Lake) -> None:
+    """A table has the typed rows of the savepoint, each once."""
+    state = open_snapshot(DEMO / "monday").operator("kinds").state("triple")
+    columns = ["key", "value"]
+    wanted = sorted(state.to_arrow().select(columns).to_pylist(), key=repr)
+    found = [{name: row[name] for name in columns} for row in rows_of(lake, "monday", "triple")]
+    assert sorted(found, key=repr) == wanted
+
+
+def test_importing_twice_changes_nothing(lake: Lake, listing: Listing) -> None:
+    """The same snapshot under the same id is found, and not one file is touched."""
+    before = listing(Path(lake.location))
+    again = import_snapshot(lake, str(DEMO / "tuesday"), JOB, snapshot_id="tuesday", engine="local")
+    assert not again.new
+    assert listing(Path(lake.location)) == before
+
+
+def test_another_snapshot_under_a_taken_id_is_refused(lake: Lake, listing: Listing) -> None:
+    """An id stands for one snapshot, and the refusal leaves the lake as it was."""
+    before = listing(Path(lake.location))
+    with pytest.raises(ConflictError, match="another snapshot 'monday'"):
+        import_snapshot(lake, str(DEMO / "tuesday"), JOB, snapshot_id="monday", engine="local")
+    assert listing(Path(lake.location)) == before
+
+
+def test_unchanged_key_groups_are_not_written_again(tmp_path: Path) -> None:
+    """The same content from another backend, order and compression costs no file."""
+    lake = Lake(tmp_path / "lake")
+    first, second = (
+        GOLDEN / "flink" / f"wordcount-{form}-flink2.3.0" / "savepoint"
+        for form in ("hashmap-canonical-inline-p2-m128", "rocksdb-canonical-snappy-p2-m128")
+    )
+    import_snapshot(lake, str(first), JOB, snapshot_id="a", engine="local")
+    done = import_snapshot(lake, str(second), JOB, snapshot_id="b", engine="local")
+    assert (done.written_units, done.record.written_bytes) == (0, 0)
+    assert done.kept_units == 115
+    assert done.record.entries == 300
+
+
+def test_a_new_version_of_what_changed_only(lake: Lake) -> None:
+    """Tuesday has eight keys more: most files are Monday's."""
+    tuesday = lake.snapshot(JOB, "tuesday").operators[0]
+    monday = lake.snapshot(JOB, "monday").operators[0]
+    kept = {unit.path for table in monday.tables for unit in table.units}
+    now = [unit.path for table in tuesday.tables for unit in table.units]
+    assert 0 < len([path for path in now if path not in kept]) < len(now) / 2
+
+
+def test_more_than_128_key_groups_share_buckets(tmp_path: Path) -> None:
+    """1,024 key groups are at most 128 partitions, and the column is there still."""
+    lake = Lake(tmp_path / "lake")
+    import_snapshot(lake, str(WIDE), JOB, snapshot_id="wide", engine="local")
+    (table,) = (
+        t for t in lake.snapshot(JOB, "wide").operators[0].tables if t.path.endswith("/count")
+    )
+    opened = lake.table(table.path).require()
+    assert opened.metadata().partition_columns == ["key_group_bucket"]
+    assert len(table.units) <= 128
+    groups = {row["key_group"] for row in rows_of(lake, "wide", "count")}
+    assert len(groups) > 128
+
+
+@pytest.mark.parametrize("golden", golden_cases(), ids=lambda one: one.name)
+def test_every_golden_snapshot_has_all_its_entries(golden: Any, tmp_path: Path) -> None:
+    """As many entries of each state as the snapshot has, whatever its format and types."""
+    snapshot = open_snapshot(golden.snapshot)
+    counts = {
+        (one.operator_id, state.name): state.to_arrow().num_rows
+        for one in snapshot.operators
+        for state in one.keyed_states
+    }
+    done = import_snapshot(Lake(tmp_path), str(golden.snapshot), JOB, engine="local")
+    found = {
+        (one.operator_id, state.name): state.entries
+        for one in done.record.operators
+        for state in one.states
+    }
+    assert found == counts
+
+
+class ProcessDiedError(Exception):
+    """Where a process is taken to have died."""
+
+
+@pytest.mark.parametrize("step", ["slices", "tables", "row"])
+def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
+    step: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed behind the files, between two tables, or before the row: no snapshot, no remains."""
+    name = "later"
+    before = {one.path: one.version for one in lake.snapshot(JOB, "tuesday").operators[0].tables}
+
+    def crash(*_: Any, **__: Any) -> None:
+        raise ProcessDiedError
+
+    def dead(*_: Any) -> None:
+        """A process that died undoes nothing."""
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.lake.catalog.attempts.Attempt.__exit__", dead)
+        if step == "slices":
+            patch.setattr(importing._Import, "_record", crash)
+        elif step == "tables":
+            real, calls = StateTable.replace_files, []
+
+            def some(self: StateTable, *args: Any, **kwargs: Any) -> int:
+                calls.append(self)
+                if len(calls) > 3:
+                    raise ProcessDiedError
+                return real(self, *args, **kwargs)
+
+            patch.setattr(StateTable, "replace_files", some)
+        else:
+            patch.setattr(Lake, "append", crash)
+        with pytest.raises(ProcessDiedError):
+            import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id=name, engine="local")
+    assert [one.snapshot_id for one in lake.summaries(JOB)] == ["monday", "tuesday"]
+    monkeypatch.setattr("pipelines.lake.catalog.attempts.is_alive", lambda _: False)
+    done = import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id=name, engine="local")
+    assert done.new
+    assert lake.directory.names("_statelake/attempts") == []
+    assert rows_of(lake, name, "name") == rows_of(lake, "monday", "name")
+    for path, version in before.items():
+        assert lake.table(path).require(version).version() == version
+
+
+def test_an_error_takes_back_what_was_written(
+    lake: Lake, listing: Listing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk in the middle: no data file is left, and both snapshots read as before."""
+    before = {name for name in listing(Path(lake.location)) if "/_data/" in name}
+    monkeypatch.setattr(Lake, "append", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id="later", engine="local")
+    after = {name for name in listing(Path(lake.location)) if "/_data/" in name}
+    assert after == before
+    assert len(rows_of(lake, "tuesday", "name")) == 128
+
+
+@pytest.mark.parametrize("alike", [True, False] * 3)
+def test_two_imports_at_once(alike: bool, tmp_path: Path) -> None:
+    """Both the same, or two different ones: each snapshot is there once, and whole."""
+    lake = tmp_path / "lake"
+    wanted = ["tuesday", "tuesday"] if alike else ["monday", "tuesday"]
+
+    def run(name: str) -> str:
+        try:
+            source = str(DEMO / name)
+            import_snapshot(Lake(lake), source, JOB, snapshot_id=name, engine="local")
+        except ConflictError:
+            return "conflict"
+        return name
+
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(run, wanted))
+    made = Lake(lake)
+    present = sorted(one.snapshot_id for one in made.summaries(JOB))
+    assert present == sorted({one for one in done if one != "conflict"})
+    for name in present:
+        assert len(rows_of(made, name, "name")) == {"monday": 120, "tuesday": 128}[name]
+
+
+def test_a_broken_savepoint_leaves_the_lake_as_it_was(
+    lake: Lake, listing: Listing, tmp_path: Path
+) -> None:
+    """A state file that is cut off is an error that names it; nothing changes."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for path in (DEMO / "monday").iterdir():
+        data = path.read_bytes()
+        (broken / path.name).write_bytes(data if path.name == "_metadata" else data[:-40])
+    before = listing(Path(lake.location))
+    with pytest.raises(StateError, match="cut off") as raised:
+        import_snapshot(lake, str(broken), JOB, snapshot_id="broken", engine="local")
+    assert str(broken) in str(raised.value)
+    assert listing(Path(lake.location)) == before

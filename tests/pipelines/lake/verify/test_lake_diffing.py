@@ -1,0 +1,251 @@
+"""Differences between snapshots: counted as a reader of both would count them, with examples."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.changes import ValueChange
+from pipelines.lake.edit.migrating import migrate_snapshot
+from pipelines.lake.verify import diffing
+from pipelines.lake.verify.diffing import StateDifference, diff_snapshots
+from state_core import open_snapshot
+from state_core.errors import NotFoundError
+from state_core.files.wire import DataInput
+from state_core.formats.layout.keyed_states import value_snapshot
+from state_core.formats.layout.meta_info import read_state_meta_info
+from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from tests.support.lakes import (
+    DEMO,
+    KINDS,
+    LOCAL,
+    WIDE,
+    WINDOWS,
+    WORDS,
+    edited_savepoint,
+    entries,
+    exported,
+    golden,
+    import_as,
+)
+
+EDITS = (
+    ("counter/count", "key_group < 20", {"value": "value + 5"}),
+    ("counter/count", "key_group BETWEEN 30 AND 50", {}),
+)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake that is not there yet."""
+    return Lake(tmp_path / "lake")
+
+
+def diff(lake: Lake, earlier: str, later: str, **options: Any) -> dict[str, StateDifference]:
+    """The differences by state, found here."""
+    found = diff_snapshots(lake, "orders", earlier, later, engine=LOCAL, **options)
+    return {f"{one.operator}/{one.state}": one for one in found}
+
+
+def counts(one: StateDifference) -> tuple[str, int, int, int]:
+    """Status; added, removed and changed entries."""
+    return one.status, one.added, one.removed, one.changed
+
+
+def expected(earlier: Path, later: Path) -> dict[str, tuple[int, int, int]]:
+    """Added, removed and changed entries by state, found by comparing all bytes."""
+    before, after = entries(earlier), entries(later)
+    found = {}
+    for (operator_id, state), held in after.items():
+        old = {key: value for _, key, value in before[operator_id, state]}
+        new = {key: value for _, key, value in held}
+        label = open_snapshot(later).operator(operator_id).label
+        found[f"{label}/{state}"] = (
+            len(new.keys() - old.keys()),
+            len(old.keys() - new.keys()),
+            sum(old[key] != value for key, value in new.items() if key in old),
+        )
+    return found | expected_elements(earlier, later)
+
+
+def expected_elements(earlier: Path, later: Path) -> dict[str, tuple[int, int, int]]:
+    """Added and removed elements of operator states, none of which is a broadcast, by state."""
+    before, after = elements(earlier), elements(later)
+    return {
+        name: ((after[name] - before[name]).total(), (before[name] - after[name]).total(), 0)
+        for name in before.keys() | after.keys()
+    }
+
+
+def elements(savepoint: Path) -> dict[str, Counter[bytes]]:
+    """The elements of every operator state."""
+    found: dict[str, Counter[bytes]] = defaultdict(Counter)
+    for operator in open_snapshot(savepoint).operators:
+        for state in operator.operator_states:
+            assert not state.broadcast
+            held = (element for part in state.parts for element in part.encoded())
+            found[f"{operator.label}/{state.name}"].update(held)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [(DEMO / "monday", DEMO / "tuesday"), (DEMO / "tuesday", DEMO / "monday")],
+    ids=["forth", "back"],
+)
+def test_two_savepoints_of_a_job(earlier: Path, later: Path, lake: Lake) -> None:
+    """Every state is counted as comparing all bytes says, timers too."""
+    import_as(lake, earlier, "a")
+    import_as(lake, later, "b")
+    wanted = expected(earlier, later)
+    found = diff(lake, "a", "b")
+    assert any(added or removed for added, removed, _ in wanted.values())
+    assert {name: counts(one)[1:] for name, one in found.items()} == wanted
+    for name, numbers in wanted.items():
+        changed = {"changed", "added", "removed"} if any(numbers) else {"same"}
+        assert found[name].status in changed
+
+
+@pytest.mark.parametrize("source", [WORDS, WIDE], ids=["key groups", "buckets"])
+def test_what_changed(source: Path, lake: Lake, tmp_path: Path) -> None:
+    """Changed, deleted and (the other way round) added entries, each with its rows."""
+    later = edited_savepoint(source, tmp_path / "later", *EDITS)
+    import_as(lake, source, "a")
+    import_as(lake, later, "b")
+    added, removed, changed = expected(source, later)["counter/count"]
+    assert added == 0
+    assert removed * changed > 0
+    forth = diff(lake, "a", "b", examples=1000)["counter/count"]
+    back = diff(lake, "b", "a", examples=1000)["counter/count"]
+    assert counts(forth) == ("changed", 0, removed, changed)
+    assert counts(back) == ("changed", removed, 0, changed)
+    for one, gone in ((forth, "removed"), (back, "added")):
+        kinds = [example["change"] for example in one.examples]
+        assert (kinds.count("changed"), kinds.count(gone)) == (changed, removed)
+    for example in forth.examples:
+        if example["change"] == "changed":
+            before, after = example["before"], example["after"]
+            assert after == before | {"value": before["value"] + 5}
+        else:
+            assert 30 <= example["before"]["key_group"] <= 50
+            assert "after" not in example
+
+
+@pytest.mark.parametrize("limit", [0, 1, 4])
+def test_as_many_examples_as_wanted(limit: int, lake: Lake, tmp_path: Path) -> None:
+    """Counts do not depend on how many examples are shown."""
+    later = edited_savepoint(WORDS, tmp_path / "later", *EDITS)
+    import_as(lake, WORDS, "a")
+    import_as(lake, later, "b")
+    found = diff(lake, "a", "b", examples=limit)["counter/count"]
+    assert len(found.examples) == limit
+    assert counts(found)[1:] == expected(WORDS, later)["counter/count"]
+
+
+def test_the_same(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What both snapshots share is not even opened."""
+    import_as(lake, WINDOWS, "a")
+    import_as(lake, WINDOWS, "b", "orders")
+
+    def never(_: object) -> StateDifference:
+        raise AssertionError
+
+    monkeypatch.setattr(diffing, "_compare_groups", never)
+    for later in ("a", "b"):
+        found = diff(lake, "a", later)
+        assert len(found) == 6
+        assert {counts(one) for one in found.values()} == {("same", 0, 0, 0)}
+
+
+def test_only_differing_key_groups_are_opened(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A difference in one key group costs reading that one."""
+    group = entries(WORDS)[open_snapshot(WORDS).operator("counter").operator_id, "count"][0][0]
+    change = ("counter/count", f"key_group = {group}", {"value": "0"})
+    later = edited_savepoint(WORDS, tmp_path / "later", change)
+    import_as(lake, WORDS, "a")
+    import_as(lake, later, "b")
+    opened = []
+    real = diffing._compare_groups
+
+    def watched(task: Any) -> StateDifference:
+        opened.append((task.key_groups.first, task.key_groups.last))
+        return real(task)
+
+    monkeypatch.setattr(diffing, "_compare_groups", watched)
+    assert diff(lake, "a", "b")["counter/count"].changed > 0
+    assert opened == [(group, group)]
+
+
+@pytest.mark.parametrize("max_parallelism", [64, 1000])
+def test_another_max_parallelism(max_parallelism: int, lake: Lake, tmp_path: Path) -> None:
+    """Keys that only moved to other key groups are the same; what changed beside is found."""
+    import_as(lake, KINDS, "a")
+    exported(lake, "a", tmp_path / "moved", max_parallelism=max_parallelism)
+    import_as(lake, tmp_path / "moved", "b")
+    assert {counts(one) for one in diff(lake, "a", "b").values()} == {("same", 0, 0, 0)}
+    change = ("kinds/total", "key < 10", {"value": "value - 1"})
+    later = edited_savepoint(KINDS, tmp_path / "later", change)
+    import_as(lake, later, "c")
+    found = diff(lake, "c", "b")
+    wanted = expected(later, KINDS)
+    assert wanted["kinds/total"][2] > 0
+    assert {name: counts(one)[1:] for name, one in found.items()} == wanted
+
+
+def test_states_that_come_and_go(lake: Lake) -> None:
+    """An operator that only one snapshot has is added or removed with all that it holds."""
+    import_as(lake, WORDS, "a")
+    import_as(lake, WINDOWS, "b")
+    found = diff(lake, "a", "b")
+    assert counts(found["counter/count"]) == ("removed", 0, 300, 0)
+    windows = lake.snapshot("orders", "b")
+    for operator in windows.operators:
+        for state in operator.states:
+            one = found[f"{operator.label}/{state.name}"]
+            assert counts(one) == ("added", state.entries, 0, 0)
+
+
+def test_another_type(lake: Lake) -> None:
+    """Entries of different types are not compared one by one."""
+    record = import_as(lake, WORDS, "a")
+    (operator,) = record.operators
+    states = [replace(one, value_type="String") for one in operator.states]
+    other = replace(record, snapshot_id="b", operators=[replace(operator, states=states)])
+    lake.append(other)
+    assert counts(diff(lake, "a", "b")["counter/count"]) == ("retyped", 300, 300, 0)
+
+
+def test_fields_that_come_and_go(lake: Lake) -> None:
+    """A class with other fields is the same type still, and its values are compared."""
+    import_as(lake, golden("pojo-rocksdb-canonical-p2-m128-flink2.3.0").snapshot, "a")
+    states = [one for op in lake.snapshot("orders", "a").operators for one in op.states]
+    (state,) = (one for one in states if one.name == "customer")
+    old = value_snapshot(read_state_meta_info(DataInput(state.meta_info)))
+    assert isinstance(old, PojoSerializerSnapshot)
+    fields = {one.name: one.value.snapshot for one in old.pojo.fields if one.value is not None}
+    del fields["tags"]
+    new = PojoSerializerSnapshot.of(old.pojo.java_class, fields)
+    change = ValueChange("customers", "customer", new)
+    migrate_snapshot(lake, "orders", "a", "b", change, engine=LOCAL)
+    found = diff(lake, "a", "b")
+    one = found.pop("customers/customer")
+    assert counts(one) == ("changed", 0, 0, state.entries)
+    for example in one.examples:
+        before, after = example["before"]["value"], example["after"]["value"]
+        assert after == {name: value for name, value in before.items() if name != "tags"}
+    assert {counts(each) for each in found.values()} == {("same", 0, 0, 0)}
+
+
+def test_what_is_not_there(lake: Lake) -> None:
+    """An unknown snapshot is named, whichever side it is on."""
+    import_as(lake, WORDS, "a")
+    for pair in (("a", "x"), ("x", "a")):
+        with pytest.raises(NotFoundError, match="no snapshot 'x'; its latest are: a"):
+            diff(lake, *pair)

@@ -1,0 +1,101 @@
+"""The asset check of legality: it compares with a declared job, and stops a run that is illegal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.orchestration.checks import legality
+from pipelines.orchestration.partitions import snapshot_partitions
+from pipelines.orchestration.resources import Locations
+from tests.support.savepoints.golden_cases import golden_cases
+
+HERE = "tests.support.jobs.declared_jobs"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A lake with a snapshot of the job of all kinds."""
+    made = Lake(tmp_path_factory.mktemp("legality") / "lake")
+    savepoint = golden_cases("kinds", form="canonical")[0].snapshot
+    import_snapshot(made, str(savepoint), "kinds", snapshot_id="monday", engine="local")
+    return made.location
+
+
+@dg.asset(name="state_tables", partitions_def=snapshot_partitions)
+def stand_in() -> None:
+    """In the place of the tables, which the lake of these tests has already."""
+
+
+@dg.asset(deps=["state_tables"], partitions_def=snapshot_partitions)
+def behind() -> None:
+    """What a check that blocks stands before."""
+
+
+def check(lake: str, declared: str) -> tuple[bool, dict[str, Any]]:
+    """Whether the check passes and the run goes on, and what it says."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("snapshots", ["monday"])
+        made = dg.Definitions(
+            assets=[stand_in, behind],
+            asset_checks=[legality],
+            jobs=[dg.define_asset_job("whole", "*")],
+            resources={"locations": Locations(lake=lake, job="kinds", declared=declared)},
+        )
+        done = made.resolve_job_def("whole").execute_in_process(
+            instance=instance, partition_key="monday", raise_on_error=False
+        )
+        (found,) = done.get_asset_check_evaluations()
+        reached = {
+            one.asset_key.to_user_string() for one in done.get_asset_materialization_events()
+        }
+        assert ("behind" in reached) == found.passed
+        return found.passed, {name: value.value for name, value in found.metadata.items()}
+
+
+def test_without_a_declared_job_it_passes(lake: str) -> None:
+    """And says how to name one."""
+    passed, said = check(lake, "")
+    assert passed
+    assert "STATELAKE_DECLARED" in said["compared with"]
+
+
+def test_the_job_that_wrote_it_passes(lake: str) -> None:
+    """With nothing to be said."""
+    assert check(lake, f"{HERE}:KINDS") == (
+        True,
+        {"compared with": f"{HERE}:KINDS", "findings": "none"},
+    )
+
+
+def test_warnings_pass_and_are_said(lake: str) -> None:
+    """A state that nobody reads."""
+    passed, said = check(lake, f"{HERE}:RENAMED")
+    assert passed
+    assert "| warning | extra_state | kinds |" in said["findings"]
+
+
+@pytest.mark.parametrize(("name", "rule"), [("ILLEGAL", "mode"), ("OPERATORS", "missing_operator")])
+def test_a_fault_does_not_pass(lake: str, name: str, rule: str) -> None:
+    """Neither an illegal job, nor one that this snapshot is not of; what is behind is not run."""
+    passed, said = check(lake, f"{HERE}:{name}")
+    assert not passed
+    assert f"| fault | {rule} | kinds |" in said["findings"]
+
+
+def test_the_declared_job_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all locations do; what is configured wins."""
+    monkeypatch.setenv("STATELAKE_DECLARED", "acme:JOB")
+    assert Locations().declared_job == "acme:JOB"
+    assert Locations(declared="other:JOB").declared_job == "other:JOB"
+
+
+def test_paths_are_not_needed(tmp_path: Path) -> None:
+    """The check opens the lake only if there is a job to compare with."""
+    passed, _ = check(str(tmp_path / "nowhere"), "")
+    assert passed

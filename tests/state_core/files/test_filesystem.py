@@ -1,0 +1,49 @@
+"""Directories by their URI: what makes them again says where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyarrow import fs
+
+from state_core.files import filesystem
+from state_core.files.filesystem import Directory
+
+
+class FileSystems:
+    """PyArrow's, with a way of opening URIs that needs no Hadoop."""
+
+    LocalFileSystem = fs.LocalFileSystem
+
+    def __init__(self, from_uri: Callable[[str], tuple[fs.FileSystem, str]]) -> None:
+        self.FileSystem = SimpleNamespace(from_uri=from_uri)
+
+
+def test_a_host_stays_in_the_uri(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """HDFS names a host and then a path, which other programs need both."""
+
+    def from_uri(uri: str) -> tuple[fs.FileSystem, str]:
+        assert uri.startswith("hdfs://name:8020/")
+        return fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), uri.split(":8020")[1]
+
+    monkeypatch.setattr(filesystem, "fs", FileSystems(from_uri))
+    found = Directory("hdfs://name:8020/flink/savepoints/")
+    assert found.uri == found.location == "hdfs://name:8020/flink/savepoints"
+    assert found.child("sp-1").uri == "hdfs://name:8020/flink/savepoints/sp-1"
+    assert Directory(found.location).root == found.root == "/flink/savepoints"
+
+
+def test_a_bucket_is_no_host() -> None:
+    """Paths of S3 begin with it; options and credentials come back with the location alone."""
+    found = Directory("s3://key:secret@lake/a?region=eu-central-1").child("b")
+    assert found.uri == "s3://lake/a/b"
+    assert found.location == "s3://key:secret@lake/a/b?region=eu-central-1"
+
+
+def test_a_local_directory_is_a_path(tmp_path: Path) -> None:
+    """With a scheme or without one."""
+    assert Directory(tmp_path.as_uri()).uri == Directory(tmp_path).uri == str(tmp_path)
+    assert Directory(tmp_path.as_uri()).location == str(tmp_path)

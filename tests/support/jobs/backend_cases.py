@@ -1,0 +1,131 @@
+"""Backends to run the contract over, and what the tests ask them for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from state_core.backends import (
+    BackendConfiguration,
+    KeyedStateBackend,
+    SnapshotTarget,
+    StateDescriptor,
+    TimeToLive,
+    heap_backend,
+    restore_backend,
+    rocksdb_backend,
+)
+from state_core.files.filesystem import Directory
+from state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+)
+from state_core.formats.writing.writer import SavepointDirectory
+from state_core.model.handles import KeyedHandle
+from state_core.model.key_groups import key_group_ranges
+from state_core.model.operator_ids import operator_id_of_uid
+from state_core.model.snapshot import StateKind
+
+MakeBackend = Callable[[BackendConfiguration], KeyedStateBackend]
+# RocksDB syncs its files whenever a state is made: memory is quicker at that than a disk
+MEMORY = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
+
+
+def _rocksdb_in_memory(configuration: BackendConfiguration) -> KeyedStateBackend:
+    return rocksdb_backend(configuration, MEMORY if MEMORY.is_dir() else None)
+
+
+BACKENDS: dict[str, MakeBackend] = {"heap": heap_backend, "rocksdb": _rocksdb_in_memory}
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self, now: int = 0) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        """The time."""
+        return self.now
+
+
+class Average:
+    """Sum and count of what was added."""
+
+    def create_accumulator(self) -> dict[str, int]:
+        """Of nothing."""
+        return {"f0": 0, "f1": 0}
+
+    def add(self, value: int, accumulator: dict[str, int]) -> dict[str, int]:
+        """One more."""
+        return {"f0": accumulator["f0"] + value, "f1": accumulator["f1"] + 1}
+
+    def get_result(self, accumulator: dict[str, int]) -> float:
+        """Their mean."""
+        return accumulator["f0"] / accumulator["f1"]
+
+    def merge(self, a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+        """Both."""
+        return {"f0": a["f0"] + b["f0"], "f1": a["f1"] + b["f1"]}
+
+
+def total(one: int, two: int) -> int:
+    """What reducing states do here."""
+    return one + two
+
+
+def descriptor(kind: str, ttl: TimeToLive | None = None, name: str = "") -> StateDescriptor:
+    """A state of each kind, named after it."""
+    value = {"list": "String", "aggregating": "Tuple2<Long, Long>"}.get(kind, "Long")
+    return StateDescriptor(
+        name or kind,
+        StateKind(kind),
+        value,
+        "String" if kind == "map" else "",
+        ttl,
+        total if kind == "reducing" else None,
+        Average() if kind == "aggregating" else None,
+    )
+
+
+def write_savepoint(
+    backends: Sequence[KeyedStateBackend],
+    directory: Path,
+    uid: str = "operator",
+    *,
+    canonical: bool = True,
+) -> Path:
+    """A whole savepoint of one operator, a backend a subtask; or in the backends' own form."""
+    target = SavepointDirectory(directory)
+    subtasks = {
+        index: SubtaskState(
+            managed_keyed=backend.snapshot(
+                SnapshotTarget(1, target.directory), savepoint=canonical
+            ).run()
+        )
+        for index, backend in enumerate(backends)
+    }
+    most = backends[0].configuration.max_parallelism
+    operator = OperatorState(operator_id_of_uid(uid), len(backends), most, uid, uid, None, subtasks)
+    target.commit(CheckpointMetadata(3, 1, [operator]))
+    return directory
+
+
+def restored_at(
+    make: MakeBackend,
+    handles: Sequence[KeyedHandle | None],
+    directory: Path | Directory,
+    parallelism: int,
+    key: Any = "String",
+    max_parallelism: int = 128,
+) -> list[KeyedStateBackend]:
+    """A backend for every subtask of an operator that is restored at a parallelism."""
+    made = []
+    for key_groups in key_group_ranges(max_parallelism, parallelism):
+        backend = make(BackendConfiguration(key, key_groups, max_parallelism))
+        where = directory if isinstance(directory, Directory) else Directory(directory)
+        restore_backend(backend, handles, where)
+        made.append(backend)
+    return made

@@ -1,0 +1,96 @@
+"""A job whose tasks really committed: to blobs, to the lake and to changelogs, with a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pipelines.lake.commits.state_backend import LakeBackend
+from state_core.commit import (
+    BlobStoreBackend,
+    ChangelogBackend,
+    CheckpointLog,
+    CheckpointManager,
+    CommitMeasures,
+    CommitSettings,
+    FileSystemBlobStore,
+    MemoryChangelogs,
+    PosixDisk,
+    StoreSpec,
+    SystemStreamPartition,
+    TaskContext,
+    TaskStart,
+    TaskStores,
+)
+from state_core.files.filesystem import Directory
+
+__all__ = ["GROUPER", "INPUT", "CommittedJob"]
+
+GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
+INPUT = SystemStreamPartition("kafka", "orders", 0)
+
+
+class CommittedJob:
+    """Tasks with one store, `counts`, and what their commits left.
+
+    Args:
+        path: Where everything lies: `blobs`, `lake`, and the tasks' disks.
+        log: The checkpoint log.
+        backup: Backends, by their short names.
+        write_versions: Of records.
+        keep: How many snapshots the backends keep.
+        restore: The backend to restore from; the first by default.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        log: CheckpointLog,
+        backup: Iterable[str] = ("blob_store", "lake"),
+        write_versions: tuple[int, ...] = (2,),
+        keep: int = 1,
+        restore: str = "",
+    ) -> None:
+        self.path = path
+        self.log = log
+        self.write_versions = write_versions
+        self.measures = CommitMeasures()
+        self.backends = [
+            BlobStoreBackend(FileSystemBlobStore(Directory(path / "blobs")), keep),
+            LakeBackend(Directory(path / "lake"), keep),
+            ChangelogBackend(MemoryChangelogs()),
+        ]
+        config = {"stores.counts.backup.factories": ",".join(backup)}
+        if "changelog" in config["stores.counts.backup.factories"]:
+            config["stores.counts.changelog"] = "kafka.counts-log"
+        if restore:
+            config["stores.counts.restore.factory"] = restore
+        self.settings = CommitSettings.parse(config, ["counts"])
+
+    def run(
+        self, task: str, rounds: Iterable[Mapping[bytes, bytes]], *, read_versions: str = "2,1"
+    ) -> dict[bytes, bytes]:
+        """Start a task, put each round and commit it: what the store held at the start."""
+        changelogs = self.settings.changelogs(int(task.rpartition(" ")[2]))
+        disk = PosixDisk(self.path / "disks" / task)
+        stores = TaskStores(disk, task, [StoreSpec.segments("counts")])
+        read = tuple(int(one) for one in read_versions.split(","))
+        manager = CheckpointManager(
+            self.log, GROUPER, read_versions=read, write_versions=self.write_versions
+        )
+        with ThreadPoolExecutor(2) as pool:
+            context = TaskContext(
+                "orders", "1", task, stores, pool, changelogs=changelogs, measures=self.measures
+            )
+            started = TaskStart(context, self.settings, manager, self.backends).start()
+            store = stores.open("counts")
+            found = dict(store.items())
+            done = int(started.offsets.get(INPUT, "0"))
+            for number, puts in enumerate(rounds, done + 1):
+                for key, value in puts.items():
+                    store.put(key, value)
+                started.commits.commit({INPUT: str(number)})
+                started.commits.wait()
+            started.commits.close()
+        return found

@@ -1,0 +1,224 @@
+"""What tests of the lake look at: files and their digests, entries as bytes, tables as engines do.
+
+A test that claims that nothing changed compares `files_of` before and after; one that claims that
+a savepoint holds what another does compares their `entries`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from pipelines.engine import LocalEngine
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.committing import commit_snapshot
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.lake.tables.tables import StateTable
+from state_core import open_snapshot
+from state_core.formats.metadata.checkpoint_metadata import (
+    SubtaskState,
+    read_metadata,
+    write_metadata,
+)
+from state_core.model.handles import OperatorHandle, RelativeHandle
+from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
+
+__all__ = [
+    "DEMO",
+    "KINDS",
+    "LOCAL",
+    "WIDE",
+    "WINDOWS",
+    "WORDS",
+    "Contents",
+    "assert_shown",
+    "assert_whole",
+    "data_bytes",
+    "edit",
+    "edited_savepoint",
+    "entries",
+    "exported",
+    "files_of",
+    "golden",
+    "import_as",
+    "raw_savepoint",
+    "rows_of",
+    "sorted_rows",
+    "unit_paths",
+]
+
+Contents: TypeAlias = "dict[tuple[str, str], list[tuple[int, bytes, bytes]]]"
+
+LOCAL = LocalEngine()
+FLINK = GOLDEN / "flink"
+DEMO = GOLDEN.parents[1] / "pipelines" / "demo" / "savepoints"
+WORDS = FLINK / "wordcount-rocksdb-canonical-snappy-p2-m128-flink2.3.0" / "savepoint"
+WIDE = FLINK / "wordcount-hashmap-canonical-p2-m1024-flink2.3.0" / "savepoint"
+WINDOWS = FLINK / "windows-hashmap-canonical-p2-m128-flink2.3.0" / "savepoint"
+KINDS = FLINK / "kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0" / "savepoint"
+
+
+def golden(name: str) -> GoldenCase:
+    """The golden snapshot of that folder."""
+    (found,) = (one for one in golden_cases() if one.name == name)
+    return found
+
+
+def files_of(root: Path) -> dict[str, str]:
+    """The digest of every file below, by its path."""
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def data_bytes(root: Path) -> int:
+    """The bytes of all state files of a lake, and of what it carries."""
+    held = [path for name in ("_data", "carried") for path in root.rglob(f"{name}/**/*")]
+    return sum(path.stat().st_size for path in held if path.is_file())
+
+
+def raw_savepoint(to: Path) -> Path:
+    """A savepoint whose first operator has raw state beside the rest: no golden job has any."""
+    source = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
+    shutil.copytree(source, to)
+    (to / "opaque").write_bytes(b"only the job can read this")
+    path = to / "_metadata"
+    metadata = read_metadata(path.read_bytes())
+    handle = OperatorHandle({}, RelativeHandle("opaque", (to / "opaque").stat().st_size))
+    for index in range(metadata.operators[0].parallelism):
+        subtasks = metadata.operators[0].subtasks
+        assert subtasks is not None
+        subtasks.setdefault(index, SubtaskState()).raw_operator = handle
+    path.write_bytes(write_metadata(metadata))
+    return to
+
+
+def entries(savepoint: Path, uids: Iterable[str] = ()) -> Contents:
+    """Key group, key and value of every entry, sorted, by operator id and state."""
+    found: Contents = {}
+    for operator in open_snapshot(savepoint, uids=tuple(uids)).operators:
+        for state in operator.keyed_states:
+            found[operator.operator_id, state.name] = []
+        for file in operator.keyed_files:
+            for batch in file.entries():
+                data = batch.data.tobytes()
+                places = (
+                    batch.state_of, batch.group_of, batch.key_start, batch.key_end,
+                    batch.value_start, batch.value_end,
+                )  # fmt: skip
+                for state_id, group, key, key_end, value, value_end in zip(
+                    *(one.tolist() for one in places), strict=True
+                ):
+                    name = file.states[state_id].name
+                    found[operator.operator_id, name].append(
+                        (group, data[key:key_end], data[value:value_end])
+                    )
+    return {name: sorted(held) for name, held in found.items()}
+
+
+def import_as(lake: Lake, source: Path, snapshot_id: str, job: str = "orders") -> SnapshotRecord:
+    """Import a snapshot under a name, here."""
+    return import_snapshot(lake, str(source), job, snapshot_id=snapshot_id, engine=LOCAL).record
+
+
+def exported(
+    lake: Lake, snapshot_id: str, to: Path, job: str = "orders", **options: Any
+) -> Contents:
+    """Export a snapshot, here, and say what the savepoint holds."""
+    export_snapshot(lake, job, snapshot_id, to, engine=LOCAL, **options)
+    return entries(to)
+
+
+def edit(lake: Lake, table: str) -> DeltaTable:
+    """The latest version of a table, for whoever changes it."""
+    return DeltaTable(lake.table(table).uri)
+
+
+def edited_savepoint(source: Path, to: Path, *edits: tuple[str, str, dict[str, str]]) -> Path:
+    """A savepoint like `source`, but for what the edits change.
+
+    Args:
+        source: The savepoint.
+        to: Where the other is to be.
+        edits: `operator/state`, which rows, and the new values of columns; without any the rows
+            are deleted.
+    """
+    lake = Lake(to.with_name(f"{to.name}-lake"))
+    import_as(lake, source, "before")
+    for table, where, updates in edits:
+        held = edit(lake, f"orders/keyed/{table}")
+        if updates:
+            held.update(updates, predicate=where)
+        else:
+            held.delete(where)
+    commit_snapshot(lake, "orders", "after", "before", engine=LOCAL)
+    export_snapshot(lake, "orders", "after", to, engine=LOCAL)
+    return to
+
+
+def assert_whole(lake: Lake, *, orphans: bool = False) -> None:
+    """Assert that every snapshot's files are there, and that its tables' versions name just them.
+
+    Args:
+        lake: The lake.
+        orphans: Whether there may be files that nothing names.
+    """
+    named: set[str] = set()
+    for one in lake.summaries():
+        record = lake.snapshot(one.job, one.snapshot_id)
+        for table in (table for operator in record.operators for table in operator.tables):
+            opened = lake.table(table.path)
+            assert {f.path for f in opened.files(table.version)} == {u.path for u in table.units}
+            assert {f.path for f in opened.files()} <= _present(opened)
+            for unit in table.units:
+                assert opened.directory.size(unit.path) == unit.size
+        named |= unit_paths(record) | {f"_statelake/carried/{b.blob}" for b in record.carried}
+    root = Path(lake.directory.root)
+    held = {name for name in files_of(root) if "/_data/" in name or "/carried/" in name}
+    assert named <= held
+    assert orphans or held == named
+    assert orphans or lake.directory.names("_statelake/attempts") == []
+
+
+def assert_shown(lake: Lake, snapshot_id: str, job: str = "orders") -> None:
+    """Assert that the latest versions of a snapshot's tables are the snapshot's."""
+    for operator in lake.snapshot(job, snapshot_id).operators:
+        for table in operator.tables:
+            latest = {file.path for file in lake.table(table.path).files()}
+            assert latest == {unit.path for unit in table.units}
+
+
+def _present(table: StateTable) -> set[str]:
+    return {name for name, _ in table.directory.files_below()}
+
+
+def rows_of(lake: Lake, record: SnapshotRecord, path: str) -> pa.Table:
+    """The rows of a table as any Delta engine reads them, at the snapshot's version."""
+    (version,) = (t.version for op in record.operators for t in op.tables if t.path == path)
+    return DeltaTable(lake.table(path).uri, version).to_pyarrow_table()
+
+
+def sorted_rows(table: pa.Table, columns: Iterable[str]) -> list[str]:
+    """Rows as text, sorted: equal lists are equal tables, whatever their order."""
+    return sorted(json.dumps(row, default=repr) for row in table.select(list(columns)).to_pylist())
+
+
+def unit_paths(record: SnapshotRecord) -> set[str]:
+    """The files of a snapshot, below the lake."""
+    return {
+        f"{table.path}/{unit.path}"
+        for operator in record.operators
+        for table in operator.tables
+        for unit in table.units
+    }

@@ -1,0 +1,118 @@
+"""Golden snapshots in one piece, damaged in any place, and read to the last value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from state_core import open_snapshot
+from state_core.files.filesystem import Directory
+from state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    read_metadata,
+    write_metadata,
+)
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.operator_state.operator_file import open_operator_file
+from state_core.formats.operator_state.operator_states import operator_layout
+from state_core.model.handles import FileHandle, InlineHandle, RelativeHandle
+from tests.support.savepoints.golden_cases import GoldenCase
+
+__all__ = ["damages", "inlined", "read_everything", "streams_replaced"]
+
+LENGTHS = (2**31 - 1, -(2**31), -1, 0, 1, 65536, 2**24, 2**30)
+
+
+def read_everything(snapshot: Path) -> int:
+    """Open a snapshot, read every entry of every state, and say how many there were."""
+    opened = open_snapshot(snapshot)
+    count = 0
+    for operator in opened.operators:
+        for state in operator.keyed_states:
+            table = state.to_arrow(threads=1)
+            table.validate(full=True)
+            count += len(table)
+    files = StateFiles(Directory(snapshot))
+    for one in opened.metadata.operators:
+        for index, subtask in (one.subtasks or {}).items():
+            handle = subtask.managed_operator
+            if handle is None or handle.stream is None:
+                continue
+            file = open_operator_file(files.open(handle.stream), handle)
+            for meta_info in file.states:
+                batch = operator_layout(meta_info).decode(file, meta_info.name, index)
+                batch.validate(full=True)
+                count += len(batch)
+    return count
+
+
+def streams_replaced(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Metadata, or a part of it, with every file handle replaced by another."""
+    if isinstance(value, RelativeHandle | FileHandle):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: streams_replaced(one, change) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(streams_replaced(one, change) for one in value)
+    if is_dataclass(value) and not isinstance(value, type | InlineHandle):
+        names = [one.name for one in fields(value)]
+        return replace(
+            value, **{name: streams_replaced(getattr(value, name), change) for name in names}
+        )
+    return value
+
+
+def inlined(golden: GoldenCase) -> bytes:
+    """A `_metadata` file that holds all state of the snapshot itself."""
+    files = StateFiles(Directory(golden.snapshot))
+
+    def inline(handle: RelativeHandle | FileHandle) -> InlineHandle:
+        source = files.open(handle)
+        data = np.empty(source.size, np.uint8)
+        source.read_into(0, data)
+        return InlineHandle("", data.tobytes())
+
+    metadata = read_metadata((golden.snapshot / "_metadata").read_bytes())
+    found = streams_replaced(metadata, inline)
+    assert isinstance(found, CheckpointMetadata)
+    return write_metadata(found)
+
+
+def damages(size: int) -> st.SearchStrategy[Callable[[bytes], bytes]]:
+    """Ways to damage so many bytes: single bytes, numbers, gaps, repetitions, the end cut off."""
+    places = st.integers(0, max(0, size - 1))
+    lengths = st.sampled_from(LENGTHS).map(lambda one: one.to_bytes(4, "big", signed=True))
+    over = st.tuples(places, st.binary(min_size=1, max_size=3) | lengths).map(
+        lambda held: lambda data: data[: held[0]] + held[1] + data[held[0] + len(held[1]) :]
+    )
+    cut = places.map(lambda at: lambda data: data[:at])
+    short = st.integers(1, 9)
+    gap = st.tuples(places, short).map(
+        lambda held: lambda data: data[: held[0]] + data[held[0] + held[1] :]
+    )
+    more = st.tuples(places, st.binary(min_size=1, max_size=9)).map(
+        lambda held: lambda data: data[: held[0]] + held[1] + data[held[0] :]
+    )
+    copied = st.tuples(places, places, st.integers(1, 60)).map(
+        lambda held: (
+            lambda data: (
+                data[: held[0]] + data[held[1] : held[1] + held[2]] + data[held[0] + held[2] :]
+            )
+        )
+    )
+    one = over | over | cut | gap | more | copied
+    return st.lists(one, min_size=1, max_size=3).map(_in_turn)
+
+
+def _in_turn(changes: list[Callable[[bytes], bytes]]) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        for one in changes:
+            data = one(data)
+        return data
+
+    return change
