@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.measuring import Row
 
-SMALL = Path(__file__).parents[1] / "pipelines" / "demo" / "savepoints" / "monday"
+SMALL = Path(__file__).parents[1] / "pipelines" / "cli" / "demo" / "savepoints" / "monday"
 
 
 WATCHED = """

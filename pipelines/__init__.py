@@ -1,1 +1,14 @@
-"""statelake on Spark, Delta and Dagster: the lake, its jobs, its assets and its command."""
+"""statelake around the library: the lake, Spark, Dagster and the `statelake` command.
+
+=================  ==================================================================
+`lake/`            Delta tables of state
+`spark/`           the only place with PySpark
+`runtime/`         jobs of process functions, run on what their sources got
+`operations/`      whole operations that the command and Dagster both run
+`orchestration/`   the only place with Dagster
+`cli/`             the `statelake` command
+`engine`           where slices of work run: in this process, or on Spark
+`shown`            values as people, and JSON, read them
+`flink_conf`       Flink's configuration, where it says how a snapshot is written
+=================  ==================================================================
+"""

@@ -14,6 +14,20 @@ Write one, of nothing but rows::
     count = NewKeyedState("count", table, value="Long")        # columns key, value
     write_snapshot("savepoint-0", [NewOperator("counter", "String", (count,), parallelism=2)])
 
+===============  ====================================================================
+`files/`         bytes and files
+`kernels/`       the loops over bytes, compiled
+`serializers/`   Flink's serializers
+`model/`         what a snapshot is, once it is read
+`formats/`       Flink's snapshot formats, read and written
+`declarations/`  what a job declares of its state
+`checks/`        legality, restorability, integrity
+`backends/`      working state: heap and RocksDB
+`process/`       process functions that run on it
+`commit/`        commits of state in two phases (SEP-28)
+`errors`         the one tree of errors
+===============  ====================================================================
+
 Nothing here imports Spark or Dagster. Nothing in a snapshot is ever executed: no pickle, no Java
 deserialization; a path or a length in it is data to be checked, not a command.
 """

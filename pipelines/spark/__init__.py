@@ -1,1 +1,13 @@
-"""The only place with PySpark: the session, the engine, the data source, SQL."""
+"""The only place with PySpark.
+
+=================  ==================================================================
+`session`          the session, and its settings; `jars` fetches Delta's
+`engine`           slices of work as Spark's tasks; `worker_daemon` starts workers warm
+`frames`           tables of a lake as data frames
+`sql`              SQL over a lake's tables
+`expressions`      SQL expressions of migrations
+`flink_savepoint`  `spark.read.format("flink_savepoint")`; `predicates` push filters down
+=================  ==================================================================
+
+Another data source goes beside `flink_savepoint`.
+"""

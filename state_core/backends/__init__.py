@@ -1,19 +1,16 @@
 """Working state: keyed state backends, and the operator state of a subtask.
 
 ==================  ================================================================
+`states/`           value, list, map, reducing and aggregating state, timers, time to live
 `backend`           `KeyedStateBackend`: what an operator asks for state
-`heap`              working state in memory, snapshots by reference
-`rocksdb`           working state in RocksDB, checkpoints of its files
-`descriptors`       what a state is asked for by
-`states`, `ttl`     value, list, map, reducing and aggregating state; time to live
-`expiry`            removing what has expired and nobody meets
-`timers`            timers and their queues
+`heap/`             working state in memory, snapshots by reference
+`rocksdb/`          working state in RocksDB, checkpoints of its files
 `batches`           many keys at once, as Arrow columns
-`snapshots`         strategies, resources, and the asynchronous part
-`savepoints`        the unified format, of every backend
+`expiry`            removing values that have expired and that nobody reads
 `restoring`         from handles of any kind, rescaled or not
-`operator_state`    list, union and broadcast state of a subtask
 ==================  ================================================================
+
+Another backend is a package beside `heap/`, named in `states/configuration`.
 
 Spec: FLIP-41.
 """

@@ -25,8 +25,8 @@ __all__ = ["document"]
 HEAD = """\
 # Which states a function may declare, and which it may touch
 
-Written by `state_core.checks.legality_document` from the tables of `state_core.checks.legality`; a test
-compares. The rules are those of FLIP-433. `statelake check legality MODULE:JOB` holds a job
+Written by `state_core.checks.legality_document` from the tables of `state_core.checks.legality`;
+a test compares. The rules are those of FLIP-433. `statelake check legality MODULE:JOB` holds a job
 against them before it runs.
 
 ✓ legal, blank illegal, RO to be read only, ¹ only inside `apply_to_all_partitions`.

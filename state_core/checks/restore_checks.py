@@ -1,11 +1,11 @@
 """Would a declared job restore from this snapshot, and with what it should have?
 
-`state_core.checks.legality` holds a job against the rules alone; this holds it against what a savepoint or
+`legality` holds a job against the rules alone; this holds it against what a savepoint or
 the lake has. What Flink refuses is a fault, and so is what it accepts and loses: a state that
 begins empty because it lies elsewhere. What it accepts and may surprise is a warning.
 
 Source: `DefaultOperatorStateBackend` (modes, compatibility), `StateAssignmentOperation`
-(parallelism, operators that are gone); keyed state as in `state_core.formats.layout.state_compatibility`.
+(parallelism, operators that are gone); keyed state as in `formats.layout.state_compatibility`.
 """
 
 from __future__ import annotations

@@ -1,22 +1,15 @@
 """State leaves the machine in two phases, to several backends at once, and is found again.
 
-======================  ==========================================================================
-`records`, `serdes`     checkpoints of version 1 and 2, their keys and markers, as Samza's JSON
-`checkpoint_log`        where records go: memory, or files; others say what `CheckpointLog` says
-`checkpoint_reading`    the last checkpoint of a task, among records of several versions
-`interfaces`            what a state backend is, and the order of calls
-`memory_backend`        copies in memory: the test double
-`blob_backend`          new files alone, over any file system; `blob_store`, `snapshot_index`
-`changelog_backend`     every put and delete; `changelog` (in Delta: `pipelines.lake.commits.changelog`)
-`kafka`                 checkpoints and changelogs in topics; imported by who wants it
-`stores`                stores of keys and values, persistent or not; `rocksdb_store`,
-                        `task_stores`, `local_disk`, `durable_writing`
-`decisions`             what a commit and a restore decide, as pure functions
-`steps`                 the steps of a commit, and what a crash between them leaves
-`task_start`            a task's restore
-`task_commit`           a task's commits
-`settings`              all of it by its names in a job's configuration
-======================  ==========================================================================
+=============  ======================================================================
+`records/`     checkpoints, markers and indexes, as Samza's JSON, and the logs they go to
+`stores/`      a task's stores on its disk, and how they survive a crash
+`contract/`    what a state backend promises, and the order of calls
+`backends/`    blob stores, changelogs, Kafka, memory
+`tasks/`       the protocol's steps: start, commit, decide
+=============  ======================================================================
+
+A new backend is a module in `backends/` that implements `contract/interfaces`; a Delta one is in
+`pipelines.lake.commits`. `backends/kafka` is imported by those who want it.
 
 Spec: Samza's SEP-28, "State Backend Interface and Checkpointing Improvements"; `docs/commit.md`.
 """

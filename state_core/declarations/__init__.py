@@ -7,6 +7,7 @@
 `builders`          `StateDeclarations`: how they are made
 `jobs`              operators with their inputs and states; what `legality` checks
 `json_forms`        all of it as JSON, and back
+`findings`          what was found against a rule, and where
 ==================  ===============================================================
 
 Spec: FLIP-433, "State Access on DataStream API V2".

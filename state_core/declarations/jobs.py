@@ -53,7 +53,7 @@ def sides_of(inputs: tuple[StreamKind, ...]) -> tuple[Side, ...]:
 
 @dataclass(frozen=True)
 class OperatorDeclaration:
-    """One process function in its place; whether it is legal is `state_core.checks.legality`'s to say.
+    """One process function in its place; whether it is legal is `checks.legality`'s to say.
 
     Attributes:
         uid: By which its state is found in a savepoint.

@@ -1,19 +1,17 @@
 """Flink's snapshot formats: open one, and write one.
 
-=================  =================================================================
-`metadata`         the `_metadata` file, versions 2 to 6
-`handle_codec`     the handles in it, and `stream_codec` the streams that they name
-`state_files`      from handles to files, wherever the snapshot is now
-`meta_info`        what a keyed file says of its states
-`unified`          the unified format of keyed state, a window at a time
-`heap_native`      the heap backend's own format
-`raw_timers`       timers on the heap beside RocksDB
-`rocksdb_native`   RocksDB's files: `rocksdb_tables` merges what `sst_file` reads of each
-`keyed_layout`     entries to typed columns and back
-`row_writer`       rows back into bytes
-`keyed_states`     from meta info to layout
-`reader`           `open_snapshot`
-=================  =================================================================
+==================  ================================================================
+`metadata/`         the `_metadata` file, versions 2 to 6, and the files that it names
+`layout/`           how a state's entries are laid out, whatever the file
+`keyed/`            files of keyed state: unified, heap, RocksDB
+`operator_state/`   files of operator state
+`writing/`          savepoints written
+`rewriting/`        savepoints and values made into others
+`reader`            `open_snapshot`: where reading begins
+==================  ================================================================
+
+A new checkpoint format is a reader in `keyed/` and a line in `keyed/keyed_files`; a new version of
+`_metadata` a row in `metadata/checkpoint_metadata`.
 """
 
 from state_core.formats.reader import open_snapshot

@@ -11,6 +11,8 @@ its entry before a byte behind it is touched, and the first row that does not fi
 `decode`       fixed-width numbers, strings, byte arrays, masks, into Arrow buffers
 `encode`       the reverse, into a buffer at given positions
 `binary_rows`  Flink SQL's rows, with `binary_values`; `binary_rows_encode` is the reverse
+`pojo`         POJOs, field by field
+`copying`      pieces of one buffer into another
 `frames`       Snappy-framed streams, without decompressing them
 `sst`          blocks of RocksDB's tables; `sst_merge` merges entries; `bytes_at` is inlined
 `hashing`      Java hash codes, murmur key groups, order-free content fingerprints

@@ -189,7 +189,7 @@ class Job:
         return Stream(self, Input(name, 0, StreamKind.NON_KEYED))
 
     def declaration(self) -> JobDeclaration:
-        """What it declares; legal, or `require_legal` of `state_core.checks.legality` says what is not."""
+        """What it declares; legal, or `require_legal` of `checks.legality` says what is not."""
         return JobDeclaration(self.name, tuple(one.declaration for one in self.operators.values()))
 
     def build(self) -> Job:

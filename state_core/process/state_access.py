@@ -3,7 +3,7 @@
 An undeclared state and an illegal access are errors. A state that is declared and legal, but of
 which there is none here, is None: one of a partition where no partition is the current one.
 
-Source: `org.apache.flink.datastream.api.context.StateManager`; the rules are `state_core.checks.legality`.
+Source: `org.apache.flink.datastream.api.context.StateManager`; the rules are `checks.legality`.
 """
 
 from __future__ import annotations

@@ -1,43 +1,19 @@
 """Flink's serializers: bytes of one type, a value or a column at a time, and their snapshots.
 
 ===============  ==================================================================
-`base`           `TypeSerializer` and `TypeSerializerSnapshot`
-`columns`        `Cursor` and `Target`: columns on their way between bytes and Arrow
-`registry`       from the class names that Flink writes to the classes that read them;
-                 `config_snapshots` for the form of before Flink 1.7, `unknown_classes`
-                 for what nobody registered
-`snapshots`      the simple and the composite family of snapshots
-`numbers`        numbers, booleans, characters
-`text`           strings, byte arrays, and bytes that are not understood
-`big_numbers`    `BigInteger` and `BigDecimal`
-`times`          dates and times; `fields` and `calendars` under them
-`enums`          enums
-`collections`    lists and maps; `element_columns` under them
-`arrays`         arrays and sets
-`optionals`      values that may be null, and `Either`
-`values`         `IntValue` and its like, and types without a value
-`joins`          what Flink's join operators keep
-`stream_...`     `stream_elements`: what asynchronous I/O keeps
-`sinks`          transactions of sinks
-`cep`            pattern detection's partial matches; `objects` under it
-`scala`          types of the Scala API; `scala_enums` and `scala_hashes` with them
-`structs`        tuples and rows
-`pojo`           POJOs and Java records; `pojo_snapshot` and `pojo_compatibility` with them
-`avro`           Avro, in Flink's encoding: `avro_types`, and `avro_resolution` for its rules
-`namespaces`     windows, and the absence of one
-`wrappers`       time to live, timers
-`opaque`         Kryo and its like: walked and carried, understood by `decoders` of users only
-`plugins`        where users' code is found, and how it comes to other processes
-`optional_map`   the maps of names that POJO and Kryo snapshots are made of
-`evolution`      old values as new ones, a column at a time
-`row_data`       Flink SQL's rows, arrays and maps; `section_data` has their values
-`binary_...`     its binary format: `binary_slots` in `binary_sections`, by `binary_formats`
-`table_...`      its other types: `table_data`, `table_timestamps`, `table_variants`,
-                 `table_collections`, `table_structures`, `table_views`
-`logical_...`    its logical types, their text, their Java streams and objects
+`framework/`     base classes, columns, snapshots, the registry, users' plugins
+`basic/`         numbers, text, dates and times, enums
+`composite/`     collections, tuples, rows, POJOs, optional values, windows
+`opaque/`        Kryo and its like: carried as bytes, decoded by users' code only
+`avro/`          Avro, in Flink's encoding
+`scala/`         types of the Scala API
+`sql/`           Flink SQL's rows and types: logical types, the binary format
+`operators/`     what Flink's own operators keep: CEP, joins, sinks, asynchronous I/O
+`type_spec`      types as people write them: `Tuple2<Long, String>`
 ===============  ==================================================================
 
-Importing this package registers them all. Users add theirs with `register` (a snapshot class) and
+Importing this package registers them all. A new serializer goes into the room of its kind; its
+module is named in the imports below. Users add theirs with `register` (a snapshot class) and
 `register_decoder` (for values of a class that is not understood): see `docs/types.md`.
 """
 

@@ -60,7 +60,7 @@ Contents: TypeAlias = "dict[tuple[str, str], list[tuple[int, bytes, bytes]]]"
 
 LOCAL = LocalEngine()
 FLINK = GOLDEN / "flink"
-DEMO = GOLDEN.parents[1] / "pipelines" / "demo" / "savepoints"
+DEMO = GOLDEN.parents[1] / "pipelines" / "cli" / "demo" / "savepoints"
 WORDS = FLINK / "wordcount-rocksdb-canonical-snappy-p2-m128-flink2.3.0" / "savepoint"
 WIDE = FLINK / "wordcount-hashmap-canonical-p2-m1024-flink2.3.0" / "savepoint"
 WINDOWS = FLINK / "windows-hashmap-canonical-p2-m128-flink2.3.0" / "savepoint"

@@ -1,1 +1,20 @@
-"""The commands of `statelake`, one file for those that belong together."""
+"""The commands of `statelake`, one file for those that belong together.
+
+===================  ================================================================
+`inspect`, `dump`    what a snapshot holds
+`check`              `check compatibility`; `check_integrity`, `check_legality`
+`lake`               `import`, `snapshots`, `drop`, `commit`
+`compare`            `diff`, `rescale`
+`sql`, `export`      a lake's tables, and savepoints made of them
+`edit`, `migrate`    a snapshot made of another
+`bootstrap`          a savepoint made of tables
+`compress`           a savepoint with another compression
+`run`                jobs of process functions
+`checkpoints`        checkpoints of tasks: list, verify, drop, migrate
+`demo`               the guided tour
+`terminal`           what they print with; `plugins`, the option that several share
+===================  ================================================================
+
+Each reads options, calls the library, and prints. A new command is a module here and a line in
+`cli/main`.
+"""

@@ -6,7 +6,8 @@
 `purging`             rows that go: expired, or named
 `merging`             two jobs' snapshots as one
 `changes`             the file in which a user says what types become
-`migrating`           values become those of other serializers
+`migrating`           values become those of other serializers: `keyed_migrating`,
+                      `operator_migrating`; `operator_changes` commits operator state
 `rewriting`           what all of these rewrite of a table
 ====================  ===============================================================
 

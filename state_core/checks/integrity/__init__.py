@@ -4,6 +4,7 @@
 `findings`         faults, losses, and what was checked
 `keyed_sources`    keyed handles opened as far as they can be
 `keyed_entries`    entries of keyed state, one by one if need be
+`operators`        what operators say of themselves: handles, ranges, parallelism
 `operator_parts`   operator state, element for element
 `checking`         `check_snapshot`
 `spilled`          sound entries on their way into a new savepoint

@@ -9,7 +9,7 @@
     version 4 and later: the checkpoint properties, a Java object stream, to the end of the file
 
 Version 1 is refused by Flink itself since 1.17. Version 2 (Flink 1.3 to 1.10) is read; as in
-Flink it can't be written. The Java stream is parsed as data (`state_core.files.java_stream`) where it
+Flink it can't be written. The Java stream is parsed as data (`files.java_stream`) where it
 is looked at, and carried as bytes where it is not: nothing in it is ever instantiated.
 
 Source: `org.apache.flink.runtime.checkpoint.Checkpoints` and `...checkpoint.metadata`

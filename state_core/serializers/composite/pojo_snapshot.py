@@ -3,7 +3,7 @@
 Three maps of names, any part of which may be gone by the time that the snapshot is written: a
 field whose Java field is no more still lies in the bytes, under the name `missing-field-at-N`.
 
-Whether a POJO may follow another is decided by `state_core.serializers.composite.pojo_compatibility`.
+Whether a POJO may follow another is decided by `pojo_compatibility`.
 
 Source: `PojoSerializerSnapshot`, `PojoSerializerSnapshotData` and `PojoFieldUtils` in
 `org.apache.flink.api.java.typeutils.runtime`; `PojoTypeInfo` for the order of fields.

@@ -189,7 +189,7 @@ def test_a_commands_own_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) ->
 
 def process(*words: object) -> subprocess.CompletedProcess[str]:
     """Run Python with words, as a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
     environment.pop("STATELAKE_DEBUG", None)
     return subprocess.run(
         [sys.executable, *map(str, words)], check=False, capture_output=True, text=True,
@@ -246,7 +246,7 @@ def test_a_reader_that_has_enough(tmp_path: Path) -> None:
     program = tmp_path / "dump.sh"
     words = [sys.executable, "-m", "pipelines.cli.main", "dump", str(WORDS)]
     program.write_text(f"{shlex.join(words)} | head -n 2\n", "utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
     ran = subprocess.run(
         ["bash", "-o", "pipefail", str(program)], check=False, capture_output=True, text=True,
         timeout=120, env=environment,

@@ -16,7 +16,7 @@ from tests.support.lakes import assert_whole
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.operator_contents import OPERATOR_CASES, UIDS, state_of
 
-DEMO = Path(__file__).parents[3] / "pipelines" / "demo" / "savepoints"
+DEMO = Path(__file__).parents[3] / "pipelines" / "cli" / "demo" / "savepoints"
 POJO = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
 OPERATORS = [one.snapshot for one in OPERATOR_CASES][:2]
 JOB = "shop"

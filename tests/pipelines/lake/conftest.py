@@ -12,7 +12,7 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from tests.support.savepoints.golden_cases import GOLDEN
 
-DEMO = Path(__file__).parents[3] / "pipelines" / "demo" / "savepoints"
+DEMO = Path(__file__).parents[3] / "pipelines" / "cli" / "demo" / "savepoints"
 WIDE = GOLDEN / "flink" / "wordcount-hashmap-canonical-p2-m1024-flink2.3.0" / "savepoint"
 JOB = "orders"
 

@@ -21,7 +21,7 @@ from pipelines.orchestration.schedules import nightly_archive
 from pipelines.orchestration.sensors import new_savepoints
 from tests.support.savepoints.golden_cases import golden_cases
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ASSETS = ["savepoint", "state_tables", "restore_plan", "exported_savepoint"]
 
 

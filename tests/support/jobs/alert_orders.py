@@ -28,7 +28,7 @@ __all__ = [
     "state_rows",
 ]
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "alerts.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "alerts.py"
 RULES = [{"rule": "much", "limit": 500}, {"rule": "very-much", "limit": 1500}]
 CUSTOMERS = 40
 

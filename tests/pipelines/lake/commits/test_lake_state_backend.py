@@ -37,7 +37,7 @@ KINDS: dict[str, Callable[[Path], LakeBackend]] = {
 
 def contract_over(kinds: dict[str, Callable[[Path], LakeBackend]]) -> ModuleType:
     """The contract as a module of its own: others may run theirs in the same process."""
-    path = Path(__file__).parents[2] / "state_core" / "commit" / "test_backend_contract.py"
+    path = Path(__file__).parents[3] / "state_core" / "commit" / "test_backend_contract.py"
     spec = importlib.util.spec_from_file_location("lake_backend_contract", path)
     assert spec is not None
     assert spec.loader is not None

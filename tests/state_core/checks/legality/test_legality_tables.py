@@ -206,5 +206,5 @@ def test_a_side_that_is_not_there_is_no_question() -> None:
 
 def test_the_documentation_is_what_the_tables_say() -> None:
     """`docs/legality.md` is generated; the module says how."""
-    path = Path(__file__).parents[3] / "docs" / "legality.md"
+    path = Path(__file__).parents[4] / "docs" / "legality.md"
     assert path.read_text("utf-8") == document()
