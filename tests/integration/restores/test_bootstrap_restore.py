@@ -15,10 +15,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import yaml
-from tests.integration.test_bootstrap import JOBS, KEYS
 
 from state_core import NewOperator
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+from tests.integration.restores.test_bootstrap import JOBS, KEYS
 from tests.support.command import run
 
 pytestmark = pytest.mark.flink

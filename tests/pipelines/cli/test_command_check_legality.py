@@ -13,7 +13,7 @@ from pipelines.cli.main import main
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core.declarations import to_json
-from tests import declared_jobs
+from tests.support.jobs import declared_jobs
 from tests.support.savepoints.golden_cases import golden_cases
 
 pytestmark = pytest.mark.usefixtures("own_registry")
