@@ -10,6 +10,7 @@ Source: `org.apache.flink.runtime.state` (the `*StateHandle` classes), as writte
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -25,6 +26,7 @@ __all__ = [
     "IncrementalHandle",
     "InlineHandle",
     "KeyGroupRange",
+    "KeyGroups",
     "KeyGroupsHandle",
     "KeyGroupsKind",
     "KeyedHandle",
@@ -36,6 +38,7 @@ __all__ = [
     "SegmentHandle",
     "StreamHandle",
     "keyed_bytes",
+    "ranges_of",
 ]
 
 
@@ -58,6 +61,24 @@ class KeyGroupRange:
 
     def __str__(self) -> str:
         return f"{self.first}-{self.last}" if len(self) else "none"
+
+
+KeyGroups: TypeAlias = "KeyGroupRange | int | Iterable[int]"
+
+
+def ranges_of(key_groups: KeyGroups) -> list[KeyGroupRange]:
+    """One key group, a range of them, or any number in any order, as ascending ranges."""
+    if isinstance(key_groups, KeyGroupRange):
+        return [key_groups]
+    if isinstance(key_groups, int):
+        return [KeyGroupRange(key_groups, key_groups)]
+    ranges: list[KeyGroupRange] = []
+    for key_group in sorted(set(key_groups)):
+        if ranges and ranges[-1].last == key_group - 1:
+            ranges[-1] = KeyGroupRange(ranges[-1].first, key_group)
+        else:
+            ranges.append(KeyGroupRange(key_group, key_group))
+    return ranges
 
 
 # --------------------------------------------------------------------------- streams of bytes

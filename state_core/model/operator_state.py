@@ -6,15 +6,32 @@ subtask keeps a copy: it is shown once, and `disagreeing` names the subtasks who
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
+from state_core.errors import NotFoundError
 from state_core.model.handles import DistributionMode
 
-__all__ = ["NonKeyedPart", "NonKeyedState"]
+__all__ = ["NonKeyedPart", "NonKeyedState", "columns_of"]
+
+
+def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """The columns of that name, in that order; all of them without names.
+
+    Raises:
+        NotFoundError: There is no such column.
+    """
+    if columns is None:
+        return schema
+    missing = [name for name in columns if name not in schema.names]
+    if missing:
+        raise NotFoundError(
+            f"no column {missing[0]!r}", remedy=f"there are: {', '.join(schema.names)}"
+        )
+    return pa.schema([schema.field(name) for name in columns])
 
 
 class NonKeyedPart(Protocol):
@@ -75,18 +92,35 @@ class NonKeyedState:
         """The elements of all subtasks; of a broadcast state, its copies."""
         return sum(part.elements for part in self.parts)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, *, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The content, a subtask at a time; of a broadcast state, one copy.
 
         Raises:
             CorruptSnapshotError: The bytes are not what the header says they are.
         """
         for part in self.parts[:1] if self.broadcast else self.parts:
-            yield part.decode()
+            batch = part.decode()
+            yield batch if columns is None else batch.select(list(columns))
 
-    def to_arrow(self) -> pa.Table:
-        """The content as one table."""
-        return pa.Table.from_batches(list(self.batches()), self.schema)
+    def to_batch_reader(self, *, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """The content as a stream of record batches, one per subtask.
+
+        Args:
+            columns: Which columns, in this order; all by default.
+
+        Raises:
+            NotFoundError: There is no such column.
+        """
+        schema = columns_of(self.schema, columns)
+        return pa.RecordBatchReader.from_batches(schema, self.batches(columns=columns))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The content for other libraries, by Arrow's PyCapsule interface."""
+        return self.to_batch_reader().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self, *, columns: Sequence[str] | None = None) -> pa.Table:
+        """The content as one table; arguments and errors as for `to_batch_reader`."""
+        return self.to_batch_reader(columns=columns).read_all()
 
     def disagreeing(self) -> list[int]:
         """The subtasks whose copy of a broadcast state is not the first one's."""

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from state_core.errors import NotFoundError
-from state_core.model.handles import KeyGroupRange
-from state_core.model.operator_state import NonKeyedState
+from state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
+from state_core.model.operator_state import NonKeyedState, columns_of
 
 __all__ = [
     "Entries",
@@ -129,8 +129,10 @@ class KeyedFile(Protocol):
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups, key group after key group."""
 
-    def decode(self, state: int, entries: Entries) -> pa.RecordBatch:
-        """Entries of one state as typed columns."""
+    def decode(
+        self, state: int, entries: Entries, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
+        """Entries of one state as typed columns, all of them or those named."""
 
 
 @dataclass(frozen=True)
@@ -176,50 +178,91 @@ class KeyedState:
         domain, _, service = self.name.removeprefix(TIMER_PREFIX).partition("_")
         return (domain, service) if service else ("", self.name)
 
-    def batches(self, key_groups: KeyGroupRange | None = None) -> Iterator[pa.RecordBatch]:
-        """The content a window at a time, in bounded memory."""
+    def batches(
+        self, key_groups: KeyGroups | None = None, *, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The content a window at a time, in bounded memory; arguments as for `to_arrow`."""
+        ranges = [None] if key_groups is None else ranges_of(key_groups)
         for file, state in self.files:
-            yield from _batches(file, state, key_groups)
+            for key_group_range in ranges:
+                yield from _batches(file, state, key_group_range, columns)
+
+    def to_batch_reader(
+        self, *, columns: Sequence[str] | None = None, key_groups: KeyGroups | None = None
+    ) -> pa.RecordBatchReader:
+        """The content as a stream of record batches, in bounded memory.
+
+        Args:
+            columns: Which columns, in this order; all by default.
+            key_groups: Which key groups; all by default.
+
+        Raises:
+            NotFoundError: There is no such column.
+        """
+        schema = columns_of(self.schema, columns)
+        batches = self.batches(key_groups, columns=columns)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The content for other libraries, by Arrow's PyCapsule interface."""
+        return self.to_batch_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(
-        self, key_groups: KeyGroupRange | None = None, *, threads: int | None = None
+        self,
+        key_groups: KeyGroups | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        threads: int | None = None,
     ) -> pa.Table:
         """The content as one table, decoded by several threads.
 
         Args:
-            key_groups: Only these; all by default.
+            key_groups: Which key groups: one, a range, or any number of them; all by default.
+            columns: Which columns, in this order; all by default. Keys or values of which no
+                column is wanted are not decoded.
             threads: How many; as many as there are cores by default.
 
         Raises:
+            NotFoundError: There is no such column.
             CorruptSnapshotError: The bytes are not what the header says they are.
         """
+        schema = columns_of(self.schema, columns)
         workers = threads or os.cpu_count() or 1
         jobs = []
         for file, state in self.files:
             size = sum(count for _, count in file.group_bytes())
             share = max(1 << 20, min(SLICE_BYTES, -(-size // (2 * workers))))
-            jobs += [(file, state, one.key_groups) for one in plan_slices([file], share)]
+            jobs += [(file, state, piece.key_groups) for piece in plan_slices([file], share)]
         if key_groups is not None:
-            jobs = [(f, s, part) for f, s, own in jobs if len(part := own.intersection(key_groups))]
+            ranges = ranges_of(key_groups)
+            jobs = [
+                (file, state, wanted)
+                for file, state, own in jobs
+                for key_group_range in ranges
+                if len(wanted := own.intersection(key_group_range))
+            ]
 
         def decode(job: tuple[KeyedFile, int, KeyGroupRange]) -> list[pa.RecordBatch]:
-            return list(_batches(*job))
+            return list(_batches(*job, columns))
 
         if workers == 1 or len(jobs) < 2:
-            found = [decode(job) for job in jobs]
+            decoded = [decode(job) for job in jobs]
         else:
             with ThreadPoolExecutor(workers) as pool:
-                found = list(pool.map(decode, jobs))
-        return pa.Table.from_batches([one for batches in found for one in batches], self.schema)
+                decoded = list(pool.map(decode, jobs))
+        return pa.Table.from_batches([batch for batches in decoded for batch in batches], schema)
 
 
 def _batches(
-    file: KeyedFile, state: int, key_groups: KeyGroupRange | None
+    file: KeyedFile,
+    state: int,
+    key_groups: KeyGroupRange | None,
+    columns: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
     for entries in file.entries(key_groups):
         mine = entries.of_state(state)
         if len(mine):
-            yield file.decode(state, mine)
+            yield file.decode(state, mine, columns)
 
 
 def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:

@@ -17,7 +17,7 @@ Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -210,10 +210,12 @@ class _HeadedFile:
         pairs = zip(self.header.states, self.layouts, strict=True)
         return tuple(describe_state(state, layout) for state, layout in pairs)
 
-    def decode(self, state: int, entries: Entries) -> pa.RecordBatch:
-        """Entries of one state as typed columns."""
+    def decode(
+        self, state: int, entries: Entries, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
+        """Entries of one state as typed columns, all of them or those named."""
         try:
-            return self.layouts[state].decode(entries)
+            return self.layouts[state].decode(entries, columns)
         except StateError as error:
             raise error.within(f"state {self.states[state].name!r}") from error
 

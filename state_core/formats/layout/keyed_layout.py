@@ -16,7 +16,7 @@ Source: `SerializedCompositeKeyBuilder`, `CompositeKeySerializationUtils`,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -53,6 +53,8 @@ KEY_GROUP, TIMESTAMP, KEY, NAMESPACE, USER_KEY, VALUE, TTL = (
     "key_group", "timestamp", "key", "namespace", "user_key", "value", "ttl",
 )  # fmt: skip
 RAW_KEY, RAW_VALUE = "raw_key", "raw_value"
+KEY_COLUMNS = (TIMESTAMP, KEY, NAMESPACE, USER_KEY, RAW_KEY)  # what the key bytes hold
+VALUE_COLUMNS = (VALUE, TTL, RAW_VALUE)  # what the value bytes hold
 
 
 @dataclass(frozen=True)
@@ -127,23 +129,36 @@ class KeyedLayout:
 
     # ----------------------------------------------------------------------- decoding
 
-    def decode(self, entries: Entries) -> pa.RecordBatch:
+    def decode(self, entries: Entries, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Entries of this state as typed columns.
+
+        Args:
+            entries: The entries, one per row.
+            columns: Which columns, in this order; all by default. Keys or values of which no
+                column is wanted are not decoded.
 
         Raises:
             CorruptSnapshotError: A key or value is not what its serializer wrote.
         """
-        columns = [pa.array(entries.group_of.astype(np.int32))]
-        keys = Cursor(entries.data, entries.key_start.copy(), entries.key_end, entries.place)
-        columns += self._decode_key(keys)
-        raw_key = raw_column(keys, entries.key_start, entries.key_end)
+        schema = self.schema
+        wanted = set(schema.names if columns is None else columns)
+        decoded = {KEY_GROUP: pa.array(entries.group_of.astype(np.int32))}
+        if not wanted.isdisjoint(KEY_COLUMNS):
+            keys = Cursor(entries.data, entries.key_start.copy(), entries.key_end, entries.place)
+            names = [name for name in schema.names if name in KEY_COLUMNS[:-1]]
+            decoded |= zip(names, self._decode_key(keys), strict=True)
+            decoded[RAW_KEY] = raw_column(keys, entries.key_start, entries.key_end)
         stored = self.stored_value()
-        if stored is None:
-            return pa.RecordBatch.from_arrays([*columns, raw_key], schema=self.schema)
-        values = Cursor(entries.data, entries.value_start.copy(), entries.value_end, entries.place)
-        columns += self._decode_value(values, stored)
-        raw_value = raw_column(values, entries.value_start, entries.value_end)
-        return pa.RecordBatch.from_arrays([*columns, raw_key, raw_value], schema=self.schema)
+        if stored is not None and not wanted.isdisjoint(VALUE_COLUMNS):
+            start, end = entries.value_start, entries.value_end
+            values = Cursor(entries.data, start.copy(), end, entries.place)
+            names = [name for name in schema.names if name in VALUE_COLUMNS[:-1]]
+            decoded |= zip(names, self._decode_value(values, stored), strict=True)
+            decoded[RAW_VALUE] = raw_column(values, start, end)
+        fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
+        return pa.RecordBatch.from_arrays(
+            [decoded[field.name] for field in fields], schema=pa.schema(fields)
+        )
 
     def decode_values(self, cursor: Cursor) -> list[pa.Array]:
         """The value's columns (and those of its times of last access) from value bytes alone."""
