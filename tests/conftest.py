@@ -79,7 +79,7 @@ def vectors() -> Path:
 @pytest.fixture
 def wordcount() -> Path:
     """A savepoint of 300 keys of one value state: heap backend, parallelism 2, max 128."""
-    return GOLDEN / "flink" / "wordcount-hashmap-canonical-p2-m128-flink2.3.0" / "savepoint"
+    return GOLDEN / "flink" / "wordcount-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
 
 
 # what was derived from a registry is kept by its number of changes: no test has another's
