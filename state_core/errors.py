@@ -30,6 +30,9 @@
         ├── ConflictError             someone else changed it meanwhile
         └── UnreadableTableError      a Delta feature that the direct reader does not speak
 
+Where Python has an error of the kind, ours is one as well: a missing file or snapshot is a
+`FileNotFoundError`, an unknown name a `LookupError`, impossible bytes or values a `ValueError`.
+
 A message is one sentence that names the place (file and offset, or operator, state and key
 group), what was found there, and ends in what to do about it.
 """
@@ -116,11 +119,11 @@ class SnapshotError(StateError):
     """What was given as a snapshot can't be used."""
 
 
-class NotASnapshotError(SnapshotError):
+class NotASnapshotError(SnapshotError, FileNotFoundError):
     """There is no `_metadata` file with Flink's magic number."""
 
 
-class CorruptSnapshotError(SnapshotError):
+class CorruptSnapshotError(SnapshotError, ValueError):
     """The bytes contradict their format."""
 
     usual_remedy = "the file is damaged or was not copied whole: fetch it again"
@@ -138,21 +141,21 @@ class UnknownSerializerError(SnapshotError):
     """A serializer snapshot of a class that is not registered."""
 
 
-class MissingFileError(SnapshotError):
+class MissingFileError(SnapshotError, FileNotFoundError):
     """A handle names a file that is not there."""
 
     usual_remedy = "copy the whole directory of the snapshot, not `_metadata` alone"
 
 
-class UnsafePathError(SnapshotError):
+class UnsafePathError(SnapshotError, ValueError):
     """A handle leads outside the snapshot."""
 
 
-class EncodeError(StateError):
+class EncodeError(StateError, ValueError):
     """A value that its serializer can't write."""
 
 
-class KeyGroupError(StateError):
+class KeyGroupError(StateError, ValueError):
     """A key outside its key group, or a key type whose Java hash can't be derived."""
 
 
@@ -160,7 +163,7 @@ class PluginError(StateError):
     """Code of a user's that can't be loaded, or that does not do what it should."""
 
 
-class DeclarationError(StateError):
+class DeclarationError(StateError, ValueError):
     """A declaration of a state or a job that can't be, or JSON that is none."""
 
 
@@ -172,7 +175,7 @@ class ProcessError(StateError):
     """A process function of a user's failed."""
 
 
-class IncompatibleError(StateError):
+class IncompatibleError(StateError, ValueError):
     """State written by one serializer that can't become another's."""
 
 
@@ -200,7 +203,7 @@ class RestoreInterruptedError(CommitError):
     """A restore that was told to end before it was done."""
 
 
-class NotFoundError(StateError):
+class NotFoundError(StateError, LookupError):
     """There is no such operator, state, job or snapshot."""
 
 
@@ -208,7 +211,7 @@ class LakeError(StateError):
     """The lake can't do that."""
 
 
-class NotALakeError(LakeError):
+class NotALakeError(LakeError, FileNotFoundError):
     """There is no `snapshots` table there."""
 
 

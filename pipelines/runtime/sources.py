@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from pipelines.lake.tables.storage import storage_options
-from state_core.errors import LakeError, NotALakeError, UnreadableTableError
+from state_core.errors import LakeError, NotALakeError, StateError, UnreadableTableError
 from state_core.files.filesystem import Directory
 from state_core.process.jobs import SourceNode
 
@@ -88,6 +88,8 @@ def batches_of(split: Split) -> Iterator[pa.RecordBatch]:
             yield from _json_batches(split, directory)
         else:
             yield from _parquet_batches(split, directory)
+    except StateError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise LakeError(
             f"the file can't be read ({' '.join(str(error).split())[:200]})", place=split.place

@@ -52,3 +52,25 @@ def test_names_from_files_do_no_harm(name: str, shown: str) -> None:
     text = str(CorruptSnapshotError("bad", place=f"state {name}"))
     assert text.startswith(f"state {shown}: bad; ")
     assert text.encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "also"),
+    [
+        (errors.MissingFileError, FileNotFoundError),
+        (errors.NotASnapshotError, FileNotFoundError),
+        (errors.NotALakeError, FileNotFoundError),
+        (errors.NotFoundError, LookupError),
+        (errors.CorruptSnapshotError, ValueError),
+        (errors.TruncatedError, ValueError),
+        (errors.UnsafePathError, ValueError),
+        (errors.DeclarationError, ValueError),
+        (errors.EncodeError, ValueError),
+        (errors.KeyGroupError, ValueError),
+        (errors.IncompatibleError, ValueError),
+    ],
+)
+def test_pythons_own_kinds_catch_them(kind: type[StateError], also: type[Exception]) -> None:
+    """Who expects Python's error gets it, with our message."""
+    with pytest.raises(also, match="place: problem; remedy"):
+        raise kind("problem", place="place", remedy="remedy")

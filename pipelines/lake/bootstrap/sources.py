@@ -23,7 +23,7 @@ from pyarrow import fs
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.tables.storage import storage_options
 from pipelines.lake.tables.tables import READABLE_FEATURES
-from state_core.errors import EncodeError, NotFoundError, UnreadableTableError
+from state_core.errors import EncodeError, NotFoundError, StateError, UnreadableTableError
 from state_core.files.filesystem import Directory
 
 __all__ = ["FORMATS", "FileSource", "Piece", "find_source", "lake_table", "pieces_of", "read_piece"]
@@ -173,6 +173,8 @@ def pieces_of(source: FileSource) -> list[Piece]:
                 partitioning="hive",
             )  # fmt: skip
             return _parquet_pieces(source, found)
+    except StateError:
+        raise
     except (pa.ArrowException, DeltaError, OSError, ValueError) as error:
         raise EncodeError(" ".join(str(error).split())[:300], place=source.name) from error
     info = directory.filesystem.get_file_info(directory.root)
@@ -247,6 +249,8 @@ def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[p
             yield from _read_csv(piece)
         else:
             yield from _read_json(piece, _json_schema(hints))
+    except StateError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise EncodeError(" ".join(str(error).split())[:300], place=piece.name) from error
 

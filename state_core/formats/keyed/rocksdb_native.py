@@ -118,6 +118,8 @@ class RocksDBFiles:
         try:
             for name, source in self.files:
                 self._sources[name] = _place(Path(directory.name), name, source)
+        except StateError:
+            raise
         except OSError as error:  # one name twice, or no space left
             raise self._fault(error) from error
         try:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from typing_extensions import Self
 
-from state_core.errors import EncodeError, IncompatibleError
+from state_core.errors import EncodeError, IncompatibleError, StateError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.avro.blocks import AvroArray, AvroMap
 from state_core.serializers.avro.resolution import Schema, differences, named_schemas, same_schema
@@ -314,6 +314,8 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
         self.schema_text = read() or '"null"'
         try:
             AvroSerializer(self.schema_text)
+        except StateError:
+            raise
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise source.fault(f"an Avro schema that is none ({error})") from error
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from state_core.errors import StateError
 from state_core.files.java_stream import (
     JavaArray,
     JavaClass,
@@ -127,6 +128,8 @@ class _Types:
             raise self.source.fault(f"a {name} that says it is {root}")
         try:
             return build(self, value, root, depth)
+        except StateError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise self.source.fault(f"a {name} that is none ({error})") from None
 
