@@ -15,9 +15,9 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from pipelines.lake.tables.storage import storage_options
 from state_core.errors import ConflictError, IncompatibleError
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options
 
 __all__ = ["OUTPUT_DIRECTORY", "commit_output", "discard_attempts"]
 

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from pipelines.lake.tables.storage import storage_options
 from state_core.errors import LakeError, NotALakeError, StateError, UnreadableTableError
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options
 from state_core.process.jobs import SourceNode
 
 __all__ = ["Offset", "Split", "batches_of", "latest_offset", "splits_between"]

@@ -4,6 +4,7 @@
 `filesystem`       directories, local or remote, and pieces of files
 `wire`             Java's `DataInput` and `DataOutput`, with every length checked
 `java_stream`      what a Java object stream holds, without loading a class
+`storage_options`  options of remote file systems, in a URI and by name
 `compression`      Snappy blocks, and Flink's stream decorators
 =================  ==================================================================
 

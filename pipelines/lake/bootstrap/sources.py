@@ -21,10 +21,10 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.lake.tables.storage import storage_options
 from pipelines.lake.tables.tables import READABLE_FEATURES
 from state_core.errors import EncodeError, NotFoundError, StateError, UnreadableTableError
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options
 
 __all__ = ["FORMATS", "FileSource", "Piece", "find_source", "lake_table", "pieces_of", "read_piece"]
 

@@ -17,10 +17,10 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pipelines.lake.tables.names import SNAPSHOTS
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
-from pipelines.lake.tables.storage import storage_options
 from pipelines.lake.tables.tables import CONFIGURATION, StateTable
 from state_core.errors import ConflictError, NotALakeError, NotFoundError
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options
 
 __all__ = ["Lake"]
 

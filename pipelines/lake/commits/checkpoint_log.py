@@ -18,12 +18,12 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from pipelines.lake.tables.names import checkpoint_log_table
-from pipelines.lake.tables.storage import storage_options
 from pipelines.lake.tables.tables import create_table
 from state_core.commit import LogRecord
 from state_core.commit.records.clocks import now_millis
 from state_core.errors import CheckpointRecordError, ConflictError
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options
 
 __all__ = ["DeltaCheckpointLog", "newest_of_each_key"]
 

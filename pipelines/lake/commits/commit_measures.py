@@ -15,11 +15,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from pipelines.lake.tables.names import commits_table
-from pipelines.lake.tables.storage import storage_options
 from pipelines.lake.tables.tables import create_table
 from state_core.commit import CommitMeasures
 from state_core.commit.records.clocks import now_millis
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options
 
 __all__ = ["COUNTED", "CommitReport", "CommitReports", "total"]
 

@@ -2,7 +2,6 @@
 
 ====================  ===============================================================
 `names`               where each table lies, and ids of snapshots
-`storage`             credentials and options of remote storage, for delta-rs
 `records`             what the catalog knows of a snapshot
 `tables`              a Delta table, and commits that name its files exactly
 `units`               how key groups are spread over files

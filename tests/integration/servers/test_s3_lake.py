@@ -16,7 +16,6 @@ from pyarrow import csv
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.storage import storage_options
 from pipelines.operations.bootstrap import bootstrap
 from pipelines.operations.verified_savepoints import (
     keep_savepoints,
@@ -28,6 +27,7 @@ from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
 from state_core.checks.integrity import check_snapshot
 from state_core.errors import ConflictError
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options
 from state_core.process.jobs import SourceNode
 from tests.integration.s3.proxy import KEY, SECRET, S3Proxy
 from tests.support.command import run

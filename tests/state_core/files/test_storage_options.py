@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.tables.storage import storage_options
 from state_core.errors import SnapshotError
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options, with_storage_options
 
 QUERY = "endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
 
@@ -64,3 +64,45 @@ def test_the_location_of_a_local_directory(tmp_path: Path) -> None:
     """Its path, however it was given."""
     for one in (str(tmp_path), tmp_path.as_uri()):
         assert Directory(one).child("a").location == f"{tmp_path}/a"
+
+
+@pytest.mark.parametrize(
+    ("location", "options", "expected"),
+    [
+        (
+            "s3://bucket/lake",
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "aws_region": "us-east-1"},
+            "s3://bucket/lake?endpoint_override=127.0.0.1:1&region=us-east-1&scheme=http",
+        ),
+        (
+            "s3://bucket/lake?region=us-east-1",
+            {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "a/b"},
+            "s3://key:a%2Fb@bucket/lake?region=us-east-1",
+        ),
+        ("/data/lake", {}, "/data/lake"),
+    ],
+)
+def test_options_become_part_of_the_location(
+    location: str, options: dict[str, str], expected: str
+) -> None:
+    """One text says all, and delta-rs gets back what was given."""
+    whole = with_storage_options(location, options)
+    assert whole == expected
+    told = storage_options(Directory(whole)) or {}
+    assert {name.upper(): value for name, value in options.items()}.items() <= told.items()
+
+
+@pytest.mark.parametrize(
+    ("location", "options", "problem"),
+    [
+        ("/data/lake", {"AWS_REGION": "x"}, "storage options are for s3:// locations"),
+        ("s3://bucket/lake", {"AWS_SESSION_TOKEN": "x"}, "'AWS_SESSION_TOKEN' is not known"),
+        ("s3://bucket/lake", {"AWS_ACCESS_KEY_ID": "x"}, "access key and secret together"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(
+    location: str, options: dict[str, str], problem: str
+) -> None:
+    """Nothing that a user says is dropped in silence."""
+    with pytest.raises(SnapshotError, match=problem):
+        with_storage_options(location, options)
