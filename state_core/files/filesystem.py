@@ -11,7 +11,7 @@ import os
 import posixpath
 from copy import copy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -89,15 +89,20 @@ class Directory:
 
     Args:
         location: A local path, or a URI such as `s3://bucket/prefix`.
+        filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
 
     Raises:
         SnapshotError: There is no such file system, or it can't be reached.
     """
 
-    def __init__(self, location: str | os.PathLike[str]) -> None:
+    def __init__(self, location: str | os.PathLike[str], filesystem: Any = None) -> None:
         text = os.fspath(location)
         self.scheme = self.query = self.credentials = self.host = ""
-        if "://" in text or text.startswith("file:"):
+        if filesystem is not None:
+            ours = isinstance(filesystem, fs.FileSystem)
+            self.filesystem = filesystem if ours else fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+            self.scheme, self.root, authority = self.filesystem.type_name, text, ""
+        elif "://" in text or text.startswith("file:"):
             parts = urlsplit(text)
             self.scheme, self.query = parts.scheme, parts.query
             self.credentials, _, authority = parts.netloc.rpartition("@")
@@ -112,7 +117,9 @@ class Directory:
                 ) from error
         else:
             self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
-        if self.scheme and self.root.startswith("/"):  # elsewhere a path begins with the bucket
+        if (
+            filesystem is None and self.scheme and self.root.startswith("/")
+        ):  # elsewhere a path begins with the bucket
             self.host = authority
         self.root = self.root.rstrip("/") or "/"
         self.local = isinstance(self.filesystem, fs.LocalFileSystem)

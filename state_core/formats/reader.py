@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from state_core.errors import (
     NotASnapshotError,
@@ -16,6 +17,7 @@ from state_core.errors import (
     UnsupportedFormatError,
 )
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import with_storage_options
 from state_core.formats.keyed.keyed_files import is_timers, open_keyed, open_raw_timers
 from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -43,6 +45,8 @@ def open_snapshot(
     *,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
+    filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
     """Open a savepoint or a retained checkpoint.
 
@@ -50,12 +54,15 @@ def open_snapshot(
         location: Its directory, or its `_metadata` file; a path or a URI.
         allow_external: Directories elsewhere that its handles may lead to.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
+        filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
+        storage_options: Of `s3://`: `AWS_REGION` and the like; see `with_storage_options`.
 
     Raises:
         NotASnapshotError: There is no snapshot there.
         SnapshotError: It can't be read; the subclass says why.
     """
-    directory = snapshot_directory(location)
+    place = with_storage_options(location, storage_options)
+    directory = snapshot_directory(place, filesystem)
     path = directory.full(METADATA_FILE)
     metadata = read_metadata(directory.read(METADATA_FILE), path)
     files = StateFiles(directory, tuple(allow_external))
@@ -73,13 +80,13 @@ def open_snapshot(
     )
 
 
-def snapshot_directory(location: str | os.PathLike[str]) -> Directory:
+def snapshot_directory(location: str | os.PathLike[str], filesystem: Any = None) -> Directory:
     """The directory of a snapshot, of which that or its `_metadata` file is given.
 
     Raises:
         NotASnapshotError: There is no snapshot there.
     """
-    directory = Directory(location)
+    directory = Directory(location, filesystem)
     if directory.is_file(METADATA_FILE):
         return directory
     name = posixpath.basename(directory.root)

@@ -9,6 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from pyarrow import fs
 
 from state_core import KeyGroupRange, open_snapshot
 from state_core.errors import NotFoundError
@@ -89,6 +91,24 @@ def test_other_libraries_take_a_state_as_it_is(count: KeyedState) -> None:
     assert pl.DataFrame(count)["key"].to_list() == table["key"].to_pylist()
     rows = duckdb.sql("SELECT count(*), sum(key_group) FROM count").fetchall()
     assert rows == [(300, pc.sum(table["key_group"]).as_py())]
+
+
+def test_a_snapshot_opens_in_any_file_system_of_arrow_or_fsspec(
+    wordcount: Path, count: KeyedState
+) -> None:
+    """A path within a file system that the caller has opened."""
+    below = fs.SubTreeFileSystem(str(wordcount.parents[1]), fs.LocalFileSystem())
+    path = f"{wordcount.parent.name}/{wordcount.name}"
+    memory = MemoryFileSystem()
+    memory.put(str(wordcount), "/savepoint", recursive=True)
+    for location, filesystem in (
+        (path, below),
+        ("/savepoint", memory),
+        (wordcount, fs.LocalFileSystem()),
+    ):
+        snapshot = open_snapshot(location, filesystem=filesystem)
+        (operator,) = (op for op in snapshot.operators if op.keyed_states)
+        assert operator.keyed_states[0].to_arrow().equals(count.to_arrow())
 
 
 def test_operator_state_is_read_the_same_way() -> None:
