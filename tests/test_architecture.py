@@ -76,7 +76,7 @@ LAYERS = (
     ("pipelines.lake.commits", "pipelines.lake.edit", "pipelines.lake.export"),
     ("pipelines.lake.ingest", "pipelines.lake.bootstrap"),
     ("pipelines.lake.verify",),
-    ("pipelines.lake",),
+    ("pipelines.lake", "pipelines.lake.api"),
     ("pipelines.spark",),
     ("pipelines.runtime", "pipelines.operations"),
     ("pipelines.orchestration",),

@@ -9,6 +9,7 @@
 `verify/`       integrity, legality, compatibility, differences
 `bootstrap/`    a savepoint of tables that someone has
 `commits/`      what running tasks keep in a lake
+`api`           `Lake`: all of it as one object, for Python programs
 ==============  =====================================================================
 
 A new operation on snapshots is a module in `edit/`. Nothing here imports Spark or Dagster.

@@ -1,0 +1,169 @@
+"""The lake as one object: what Python programs use, and what the command does behind its options.
+
+::
+
+    from pipelines.lake.api import Lake
+
+    lake = Lake("s3://bucket/lake", storage_options={"AWS_REGION": "eu-central-1"})
+    lake.import_snapshot("savepoint-5f1e2c-0a1b2c3d4e5f", "orders", snapshot_id="monday")
+    lake.export("orders", "monday", "savepoints/wide", parallelism=12)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from pipelines.engine import Engine, Progress
+from pipelines.lake.catalog.catalog import Lake as Catalog
+from pipelines.lake.catalog.dropping import DropResult, drop_snapshots
+from pipelines.lake.edit.committing import CommitResult, commit_snapshot
+from pipelines.lake.export.exporting import ExportResult, export_snapshot
+from pipelines.lake.ingest.importing import ImportResult, import_snapshot
+from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.lake.verify.diffing import StateDifference, diff_snapshots
+from state_core.files.storage_options import with_storage_options
+
+__all__ = ["Lake"]
+
+
+class Lake(Catalog):
+    """A lake at a path or URI. Nothing is created before the first snapshot.
+
+    Every method raises a `StateError` (see `state_core.errors`) that names what is wrong and what
+    to do, and leaves the lake as it was.
+
+    Args:
+        location: Its directory.
+        storage_options: Of `s3://`: `AWS_REGION` and the like, as deltalake has them.
+    """
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(with_storage_options(location, storage_options))
+
+    def snapshots(self, job: str | None = None) -> list[SnapshotRecord]:
+        """All snapshots, or one job's, the oldest first; none where there is no lake yet."""
+        return self.summaries(job) if self.exists() else []
+
+    def import_snapshot(
+        self,
+        source: str | os.PathLike[str],
+        job: str,
+        *,
+        snapshot_id: str | None = None,
+        engine: Engine | str = "auto",
+        allow_external: Iterable[str] = (),
+        uids: Iterable[str] = (),
+        note: str = "",
+        progress: Progress | None = None,
+    ) -> ImportResult:
+        """Import a savepoint or checkpoint as the job's next snapshot.
+
+        Args:
+            source: Its directory, a path or URI.
+            job: The job; its tables are below that name.
+            snapshot_id: What to call it; by default as Flink did.
+            engine: `auto`, `spark`, `local`, or an engine.
+            allow_external: Directories elsewhere that its handles may lead to.
+            uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+            note: Kept with it.
+            progress: Called with (done, total) after each slice.
+        """
+        return import_snapshot(
+            self, os.fspath(source), job, snapshot_id=snapshot_id, engine=engine,
+            allow_external=allow_external, uids=uids, note=note, progress=progress,
+        )  # fmt: skip
+
+    def export(
+        self,
+        job: str,
+        snapshot_id: str,
+        to: str | os.PathLike[str],
+        *,
+        parallelism: int | None = None,
+        max_parallelism: int | None = None,
+        compression: str | None = None,
+        engine: Engine | str = "auto",
+        progress: Progress | None = None,
+    ) -> ExportResult:
+        """Write a snapshot as a savepoint that Flink restores.
+
+        Args:
+            job: Its job.
+            snapshot_id: Its id.
+            to: A directory that is not there yet.
+            parallelism: Of every operator with state; by default as it was.
+            max_parallelism: Another one gives every key a new key group; by default as it was.
+            compression: `snappy` or `none`; by default as it was.
+            engine: `auto`, `spark`, `local`, or an engine.
+            progress: Called with (done, total) after each slice.
+        """
+        return export_snapshot(
+            self, job, snapshot_id, to, parallelism=parallelism, max_parallelism=max_parallelism,
+            compression=compression, engine=engine, progress=progress,
+        )  # fmt: skip
+
+    def diff(
+        self,
+        job: str,
+        earlier: str,
+        later: str,
+        *,
+        examples: int = 3,
+        engine: Engine | str = "auto",
+        progress: Progress | None = None,
+    ) -> list[StateDifference]:
+        """Compare two snapshots of a job, state by state.
+
+        Args:
+            job: The job.
+            earlier: The id of one.
+            later: The id of the other.
+            examples: How many rows of each kind of difference to show.
+            engine: `auto`, `spark`, `local`, or an engine.
+            progress: Called with (done, total) after each slice.
+        """
+        return diff_snapshots(
+            self, job, earlier, later, examples=examples, engine=engine, progress=progress
+        )
+
+    def commit(
+        self,
+        job: str,
+        snapshot_id: str,
+        parent: str,
+        *,
+        note: str = "",
+        engine: Engine | str = "auto",
+        progress: Progress | None = None,
+    ) -> CommitResult:
+        """Make the current versions of a job's tables, edited by SQL or others, a snapshot.
+
+        Args:
+            job: The job.
+            snapshot_id: What to call the new snapshot.
+            parent: The snapshot whose tables were edited.
+            note: Kept with it; say why.
+            engine: `auto`, `spark`, `local`, or an engine.
+            progress: Called with (done, total) after each slice.
+        """
+        return commit_snapshot(
+            self, job, snapshot_id, parent, note=note, engine=engine, progress=progress
+        )
+
+    def drop(
+        self, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None
+    ) -> DropResult:
+        """Drop the snapshots named, or all but the newest, and free what only they needed.
+
+        Args:
+            job: The job.
+            snapshot_ids: Which to drop.
+            keep: How many of the newest to keep, where no ids are given.
+        """
+        return drop_snapshots(self, job, snapshot_ids=snapshot_ids, keep=keep)
