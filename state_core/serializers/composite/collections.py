@@ -14,18 +14,6 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels import encode, skip
-from state_core.serializers.basic.element_columns import (
-    drop_rows,
-    elements_of,
-    entries_of,
-    list_array,
-    locate,
-    locate_by_program,
-    offsets_of,
-    place_elements,
-    without_null_keys,
-    write_counted,
-)
 from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.columns import (
@@ -36,6 +24,17 @@ from state_core.serializers.framework.columns import (
     U8Array,
     present_rows,
     require_values,
+)
+from state_core.serializers.framework.element_columns import (
+    elements_of,
+    entries_of,
+    list_array,
+    locate,
+    locate_by_program,
+    offsets_of,
+    place_elements,
+    without_null_keys,
+    write_counted,
 )
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
@@ -266,10 +265,7 @@ class MapSerializer(TypeSerializer):
         values = self.value.decode(valued)
         valued.expect_values(values)
         cursor.adopt(entries, first)
-        present = cursor.present
-        if keys.null_count:
-            present = without_null_keys(cursor, first, keys)
-            keys, values, first = drop_rows(keys, values, first, present)
+        present, first, keys, values = without_null_keys(cursor, first, keys, values)
         struct = pa.StructArray.from_arrays([keys, values], fields=list(_entry_fields(self)))
         return list_array(self.arrow_type, first, present, struct)
 

@@ -26,11 +26,15 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
-    arrow_buffer,
-    list_offsets,
-    present_rows,
     require_values,
     validity,
+)
+from state_core.serializers.framework.element_columns import (
+    elements_of,
+    entries_of,
+    list_array,
+    offsets_of,
+    without_null_keys,
 )
 from state_core.serializers.sql.binary.columns import pad, write_states
 from state_core.serializers.sql.binary.slots import OF_THEIR_OWN, Places, SlotFormat, Slots
@@ -157,7 +161,7 @@ class ArrayFormat(SectionFormat):
     def decode(self, cursor: Cursor) -> pa.Array:
         """A list column."""
         first, items = self.decode_items(cursor)
-        return list_column(self.arrow_type, first, cursor.present, items)
+        return list_array(self.arrow_type, first, cursor.present, items)
 
     def decode_items(self, cursor: Cursor) -> tuple[I64Array, pa.Array]:
         """Where each row's elements begin, and the elements of all rows."""
@@ -167,7 +171,7 @@ class ArrayFormat(SectionFormat):
             cursor.data, base, end, cursor.present, width, counts, expected, cursor.inexact
         )
         cursor.check(failed, "an array")
-        first = bounds_of(counts)
+        first = offsets_of(counts)
         total = int(first[-1])
         slots, owner = np.empty(total, np.int64), np.empty(total, np.int64)
         state = np.empty(total, np.uint8)
@@ -196,7 +200,7 @@ class ArrayFormat(SectionFormat):
             sizes *= present
         more = self.element.reserve(items, write_states(items, ALL_PRESENT))
         if more is not None:
-            within = bounds_of(more)
+            within = offsets_of(more)
             sizes += within[first[1:]] - within[first[:-1]]
         return sizes
 
@@ -220,7 +224,7 @@ class ArrayFormat(SectionFormat):
         targets = np.zeros(len(items), np.int64)
         more = self.element.reserve(items, state)
         if more is not None:
-            within = bounds_of(more)
+            within = offsets_of(more)
             behind = base + pad(heads + counts * width)
             targets = behind[owner] + within[:-1] - within[first[:-1]][owner]
         self.element.encode(items, Places(target.out, slots, state, base, owner, targets))
@@ -251,31 +255,22 @@ class MapFormat(SectionFormat):
         second, items = self.items.decode_items(halves[1])
         unlike = np.flatnonzero(np.diff(first) != np.diff(second))
         cursor.check(int(unlike[0]) if unlike.size else -1, "a map of as many values as keys")
-        present = cursor.present
-        if keys.null_count:
-            nulls = bounds_of((present_rows(keys) == 0).astype(np.int64))
-            bad = nulls[first[1:]] > nulls[first[:-1]]
-            cursor.inexact[bad] = 1
-            present = np.where(bad, 0, present if present.size else 1).astype(np.uint8)
-            counts: I64Array = np.diff(first)
-            kept = pa.array(np.flatnonzero(np.repeat(present, counts)))
-            keys, items = keys.take(kept), items.take(kept)
-            first = bounds_of(counts * present.astype(np.int64))
+        present, first, keys, items = without_null_keys(cursor, first, keys, items)
         kind = self.arrow_type
         pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-        return list_column(kind, first, present, pairs)
+        return list_array(kind, first, present, pairs)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Four bytes and both arrays'."""
         require_values(values, present, "map")
-        first, keys, items = pairs_of(values, present)
+        first, keys, items = entries_of(values, present)
         sizes = self.keys.item_sizes(first, keys, present)
         sizes += self.items.item_sizes(first, items, present)
         return sizes + (4 * present.astype(np.int64) if present.size else 4)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Both arrays."""
-        first, keys, items = pairs_of(values, target.present)
+        first, keys, items = entries_of(values, target.present)
         key_sizes = self.keys.item_sizes(first, keys, target.present)
         writing.write_array_heads(key_sizes, target.present, target.out, target.position)
         target.position += 4 * target.present.astype(np.int64) if target.present.size else 4
@@ -315,48 +310,7 @@ class ReferenceFormat(SlotFormat):
         self.section.encode(values, Target(places.out, places.targets.copy(), held))
 
 
-# --------------------------------------------------------------------------- Arrow
-
-
-def bounds_of(counts: I64Array) -> I64Array:
-    """Where each begins if they lie one behind the other, and where the last ends."""
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
-
-
 def _head(counts: I64Array) -> I64Array:
     """Bytes of an array's count and null bits."""
     head: I64Array = 4 + (counts + 31) // 32 * 4
     return head
-
-
-def list_column(kind: pa.DataType, first: I64Array, present: U8Array, items: pa.Array) -> pa.Array:
-    """A list or map column of these elements."""
-    bitmap, nulls = validity(present)
-    buffers = [bitmap, arrow_buffer(first.astype(np.int32))]
-    return pa.Array.from_buffers(kind, len(first) - 1, buffers, nulls, children=[items])
-
-
-def _present_only(values: pa.Array, present: U8Array) -> pa.Array:
-    """The same column without the elements of rows that are not to be written."""
-    counts = np.diff(list_offsets(values))
-    held = present_rows(values)
-    hidden = counts > 0
-    hidden &= (held == 0 if held.size else False) | (present == 0 if present.size else False)
-    if not hidden.any():
-        return values
-    return values.take(pa.array(np.arange(len(values)), mask=hidden))
-
-
-def elements_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array]:
-    """Offsets from 0 and the elements of a list column, of present rows only."""
-    shown = _present_only(values, present)
-    first = list_offsets(shown)
-    return first - first[0], shown.values.slice(int(first[0]), int(first[-1] - first[0]))
-
-
-def pairs_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, pa.Array]:
-    """Offsets from 0, and the keys and values of a map column, of present rows only."""
-    shown = _present_only(values, present)
-    first = list_offsets(shown)
-    start, count = int(first[0]), int(first[-1] - first[0])
-    return first - first[0], shown.keys.slice(start, count), shown.items.slice(start, count)
