@@ -37,10 +37,7 @@ from state_core.serializers.composite.structs import RowSerializerSnapshot, Tupl
 from state_core.serializers.framework import plugins
 from state_core.serializers.framework.base import TypeSerializerSnapshot
 from state_core.serializers.framework.registry import changes, registered_classes
-from state_core.serializers.framework.snapshots import (
-    CompositeTypeSerializerSnapshot,
-    SimpleTypeSerializerSnapshot,
-)
+from state_core.serializers.framework.snapshots import SimpleTypeSerializerSnapshot
 from state_core.serializers.sql.row_data import RowDataSerializerSnapshot
 from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 
@@ -135,31 +132,22 @@ def _known() -> str:
     return f"known are: {', '.join(names)}; {', '.join(_MAPPINGS) or 'no'} mappings"
 
 
-def _of(
-    made: CompositeTypeSerializerSnapshot, nested: Nested, arity: int | None
-) -> TypeSerializerSnapshot:
-    if arity is not None and len(nested) != arity:
-        raise EncodeError(f"{type(made).__name__} of {len(nested)} types; it takes {arity}")
-    made.nested = nested
-    return made
-
-
 def _tuple(name: str, nested: Nested) -> TypeSerializerSnapshot:
     digits = name.removeprefix("Tuple")
     if len(nested) > MAX_TUPLE or (digits and int(digits) != len(nested)):
         raise EncodeError(f"{name} of {len(nested)} types")
-    made = TupleSerializerSnapshot()
+    made = TupleSerializerSnapshot.around(*nested)
     made.tuple_class = f"org.apache.flink.api.java.tuple.Tuple{len(nested)}"
-    return _of(made, nested, None)
+    return made
 
 
 _GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
-    "List": lambda _, nested: _of(ListSerializerSnapshot(), nested, 1),
-    "Map": lambda _, nested: _of(MapSerializerSnapshot(), nested, 2),
-    "Set": lambda _, nested: _of(SetSerializerSnapshot(), nested, 1),
-    "Nullable": lambda _, nested: _of(NullableSerializerSnapshot(), nested, 1),
-    "Either": lambda _, nested: _of(JavaEitherSerializerSnapshot(), nested, 2),
-    "Row": lambda _, nested: _of(RowSerializerSnapshot(), nested, None),
+    "List": lambda _, nested: ListSerializerSnapshot.around(*nested),
+    "Map": lambda _, nested: MapSerializerSnapshot.around(*nested),
+    "Set": lambda _, nested: SetSerializerSnapshot.around(*nested),
+    "Nullable": lambda _, nested: NullableSerializerSnapshot.around(*nested),
+    "Either": lambda _, nested: JavaEitherSerializerSnapshot.around(*nested),
+    "Row": lambda _, nested: RowSerializerSnapshot.around(*nested),
     "Tuple": _tuple,
 }
 

@@ -38,11 +38,11 @@ from state_core.kernels.skip import DELIMITER, WHEN, locate_counted
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries, StateKind
 from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.collections import ListSerializer, MapSerializer
 from state_core.serializers.composite.wrappers import TtlSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import I64Array, U8Array
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["HeapFile"]
 

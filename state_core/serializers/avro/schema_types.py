@@ -20,15 +20,17 @@ from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import FIXED
 from state_core.serializers.basic.numbers import IntSerializer
 from state_core.serializers.basic.text import ByteArraySerializer
-from state_core.serializers.composite.structs import StructSerializer, TupleSerializer
+from state_core.serializers.composite.structs import StructSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     present_rows,
     require_values,
+    written_rows,
 )
 
 __all__ = [
@@ -266,26 +268,17 @@ class AvroEmptyRecord(TypeSerializer):
             raise EncodeError(f"{value!r} where {self.name} has no fields")
 
 
-class AvroRecord(TupleSerializer):
+class AvroRecord(StructSerializer):
     """`record`: its fields in order, each with its name."""
 
     def __init__(self, full_name: str, fields: list[tuple[str, TypeSerializer]]) -> None:
-        StructSerializer.__init__(self, fields)
+        super().__init__(fields)
         self.full_name = full_name
 
     @property
     def name(self) -> str:
         """The schema's name."""
         return f"record {self.full_name}"
-
-    @property
-    def least(self) -> int:
-        """What the fields take at least."""
-        return sum(one.least for _, one in self.fields)
-
-    def hash_code(self, value: Any) -> int:
-        """Not derived: it is Avro's own, and depends on the class."""
-        return TypeSerializer.hash_code(self, value)
 
 
 class AvroOptional(TypeSerializer):
@@ -326,11 +319,8 @@ class AvroOptional(TypeSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Four bytes, and the value's."""
-        held = _held(values, present)
-        sizes = np.full(len(values), 4, np.int64)
-        if present.size:
-            sizes *= present
-        return sizes + self.value.sizes(values, held)
+        held = written_rows(values, present)
+        return fixed_sizes(len(values), 4, present) + self.value.sizes(values, held)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """The index, then the value."""
@@ -340,13 +330,6 @@ class AvroOptional(TypeSerializer):
             index[held == 0] = self.null_index
         _INT.encode(pa.array(index), target)
         self.value.encode(values, target.only(held) if held.size else target)
-
-
-def _held(values: pa.Array, present: U8Array) -> U8Array:
-    held = present_rows(values)
-    if held.size == 0:
-        return present
-    return held if present.size == 0 else held & present
 
 
 class AvroUnion(TypeSerializer):

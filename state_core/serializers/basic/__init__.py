@@ -2,7 +2,7 @@
 
 ====================  ===============================================================
 `numbers`             numbers, booleans, characters
-`text`                strings, byte arrays, and bytes that are carried as they are
+`text`                strings and byte arrays
 `big_numbers`         `BigInteger` and `BigDecimal`
 `times`               dates and times; `fields` and `calendars` under them
 `enums`               enums

@@ -26,6 +26,7 @@ from state_core.serializers.framework.columns import (
     Target,
     U8Array,
     arrow_buffer,
+    fixed_sizes,
     fixed_values,
     present_rows,
     validity,
@@ -146,9 +147,7 @@ class FieldsSerializer(TypeSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """The width of every present row."""
-        if present.size:
-            return present.astype(np.int64) * self.length
-        return np.full(len(values), self.length, np.int64)
+        return fixed_sizes(len(values), self.length, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Number by number."""

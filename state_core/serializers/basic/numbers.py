@@ -27,6 +27,7 @@ from state_core.serializers.framework.columns import (
     Target,
     U8Array,
     arrow_buffer,
+    fixed_sizes,
     fixed_values,
     require_values,
     validity,
@@ -105,9 +106,7 @@ class FixedWidthSerializer(TypeSerializer):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """The width of every present row."""
         require_values(values, present, self.java_name)
-        if present.size:
-            return present.astype(np.int64) * self.length
-        return np.full(len(values), self.length, np.int64)
+        return fixed_sizes(len(values), self.length, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """An Arrow column into big-endian numbers."""
@@ -261,9 +260,7 @@ class CharSerializer(TypeSerializer):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Two bytes every present row."""
         require_values(values, present, self.name)
-        if present.size:
-            return present.astype(np.int64) * 2
-        return np.full(len(values), 2, np.int64)
+        return fixed_sizes(len(values), 2, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Strings of one character into code units."""

@@ -25,9 +25,11 @@ from state_core.serializers.framework.columns import (
     Target,
     U8Array,
     arrow_buffer,
+    decode_bytes,
     present_rows,
     require_values,
     validity,
+    variable_sizes,
     variable_values,
 )
 from state_core.serializers.framework.snapshots import simple_snapshot
@@ -35,7 +37,6 @@ from state_core.serializers.framework.snapshots import simple_snapshot
 __all__ = [
     "ByteArraySerializer",
     "ByteArrayWrapperSerializer",
-    "OpaqueSerializer",
     "StringSerializer",
 ]
 
@@ -145,13 +146,12 @@ class ByteArraySerializer(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Into a binary column."""
-        return _decode_bytes(cursor, decode.read_byte_arrays, "a byte[]")
+        return decode_bytes(cursor, decode.read_byte_arrays, "a byte[]")
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Four bytes more than the array."""
         require_values(values, present, self.name)
-        lengths = _lengths(values) + 4
-        return lengths * present if present.size else lengths
+        return variable_sizes(values, present, head=4)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """From a binary column."""
@@ -170,68 +170,6 @@ class ByteArrayWrapperSerializer(ByteArraySerializer):
         for byte in reversed(value):
             code = to_int32(31 * code + (byte ^ 0x80) - 0x80)
         return code
-
-
-class OpaqueSerializer(TypeSerializer):
-    """A type whose bytes only its own class understands: kept whole, as they are.
-
-    It takes everything up to the end of its entry, so it can stand last in one and nowhere else.
-    """
-
-    arrow_type = pa.binary()
-    self_delimiting = False
-
-    def __init__(self, java_class: str = "unknown") -> None:
-        self.java_class = java_class
-
-    @property
-    def name(self) -> str:
-        """The Java class, marked as not understood."""
-        return f"binary ({self.java_class})"
-
-    def read(self, source: DataInput) -> bytes:
-        """All bytes that are left."""
-        return source.read_rest()
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """The bytes as they are."""
-        if not isinstance(value, bytes):
-            raise EncodeError(f"{value!r} is not bytes, and {self.java_class} is not understood")
-        out.write_bytes(value)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """All bytes up to each row's end."""
-        column = _decode_bytes(cursor, decode.read_units, "bytes")
-        there = True if cursor.present.size == 0 else cursor.present != 0
-        np.copyto(cursor.position, cursor.end, where=there)
-        return column
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """As long as the bytes are."""
-        require_values(values, present, self.name)
-        lengths = _lengths(values)
-        return lengths * present if present.size else lengths
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """The bytes as they are."""
-        offsets, data = variable_values(values)
-        encode.write_units(offsets, data, target.present, target.out, target.position)
-
-
-def _lengths(values: pa.Array) -> I64Array:
-    offsets, _ = variable_values(values)
-    return np.diff(offsets).astype(np.int64)
-
-
-def _decode_bytes(cursor: Cursor, read: Any, what: str) -> pa.Array:
-    offsets = np.empty(cursor.rows + 1, np.int32)
-    data = np.empty(cursor.room(), np.uint8)
-    totals = np.zeros(2, np.int64)
-    failed = read(cursor.data, cursor.position, cursor.end, cursor.present, offsets, data, totals)
-    cursor.check(failed, what)
-    bitmap, nulls = validity(cursor.present)
-    buffers = [bitmap, arrow_buffer(offsets), arrow_buffer(data[: totals[0]])]
-    return pa.Array.from_buffers(pa.binary(), cursor.rows, buffers, nulls)
 
 
 StringSerializerSnapshot = simple_snapshot(

@@ -27,9 +27,10 @@ from state_core.serializers.basic.numbers import (
     LongSerializer,
     ShortSerializer,
 )
-from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.basic.text import StringSerializer
 from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.columns import Cursor
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.snapshots import simple_snapshot
 
 __all__ = ["ConstantSerializer", "StringValueSerializer"]

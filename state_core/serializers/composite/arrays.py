@@ -23,8 +23,8 @@ from state_core.serializers.basic.numbers import (
     LongSerializer,
     ShortSerializer,
 )
-from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
-from state_core.serializers.composite.collections import ListSerializer
+from state_core.serializers.basic.text import StringSerializer
+from state_core.serializers.composite.collections import ListSerializer, ListSerializerSnapshot
 from state_core.serializers.composite.evolution import Rule, evolves, migrate_column, migrate_value
 from state_core.serializers.composite.optionals import NullableSerializer
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot, to_int32
@@ -157,9 +157,8 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
     @classmethod
     def of(cls, component_class: str, component: TypeSerializerSnapshot) -> Self:
         """The snapshot of a new job's serializer."""
-        made = cls()
+        made = cls.around(component)
         made.component_class = component_class
-        made.nested = (component,)
         return made
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
@@ -180,52 +179,36 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
             f"{old.component_class}[]", f"{self.component_class}[]", "the component's class stays"
         )
 
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """An array of it."""
-        (component,) = nested
-        if not component.self_delimiting:
-            return OpaqueSerializer(f"{self.component_class}[]")
-        return GenericArraySerializer(self.component_class, component)
-
-
-class _OfOne(CompositeTypeSerializerSnapshot):
-    """A collection with one nested snapshot."""
-
-    arity = 1
-    nested_names = ("element",)
-    kind: ClassVar[Any]
-
-    @classmethod
-    def of(cls, element: TypeSerializerSnapshot) -> Self:
-        """The snapshot of a new job's serializer."""
-        made = cls()
-        made.nested = (element,)
-        return made
+    @property
+    def opaque_name(self) -> str:
+        """The class of the array."""
+        return f"{self.component_class}[]"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A collection of it."""
-        (element,) = nested
-        if not element.self_delimiting or (self.kind is ListSerializer and element.least == 0):
-            return OpaqueSerializer(self.java_class)
-        made: TypeSerializer = self.kind(element)
-        return made
+        """Return the serializer of an array of this component."""
+        return GenericArraySerializer(self.component_class, *nested)
 
 
 @register
-class SetSerializerSnapshot(_OfOne):
+class SetSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`SetSerializerSnapshot`: the element's snapshot nested."""
 
     java_class = f"{BASE}SetSerializerSnapshot"
-    kind = SetSerializer
+    arity = 1
+    nested_names = ("element",)
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """Return the serializer of a set of these elements."""
+        return SetSerializer(*nested)
 
 
 @register
-class ArrayListSerializerSnapshot(_OfOne):
+class ArrayListSerializerSnapshot(ListSerializerSnapshot):
     """`ArrayListSerializerSnapshot`: a list's bytes under another class."""
 
     java_class = "org.apache.flink.runtime.state.ArrayListSerializerSnapshot"
-    same_bytes = (f"{BASE}ListSerializerSnapshot",)
-    kind = ListSerializer
+    nested_names = ("element",)
+    same_bytes = (ListSerializerSnapshot.java_class,)
 
 
 @register

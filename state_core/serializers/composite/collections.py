@@ -14,7 +14,6 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels import encode, skip
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.columns import (
     ALL_PRESENT,
@@ -36,6 +35,7 @@ from state_core.serializers.framework.element_columns import (
     without_null_keys,
     write_counted,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 
@@ -305,10 +305,9 @@ class ListSerializerSnapshot(CompositeTypeSerializerSnapshot):
     same_bytes = ("org.apache.flink.runtime.state.ArrayListSerializerSnapshot",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A list of it; not where elements may have no bytes, whose count nothing bounds."""
+        """Return the serializer of a list; bytes where an element may take none: no bound then."""
         (element,) = nested
-        known = element.self_delimiting and element.least > 0
-        return ListSerializer(element) if known else _opaque(self)
+        return ListSerializer(element) if element.least else OpaqueSerializer(self.java_class)
 
 
 @register
@@ -319,11 +318,5 @@ class MapSerializerSnapshot(CompositeTypeSerializerSnapshot):
     arity = 2
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A map of them."""
-        key, value = nested
-        known = key.self_delimiting and value.self_delimiting
-        return MapSerializer(key, value) if known else _opaque(self)
-
-
-def _opaque(snapshot: CompositeTypeSerializerSnapshot) -> OpaqueSerializer:
-    return OpaqueSerializer(snapshot.java_class)
+        """Return the serializer of a map of this key and value."""
+        return MapSerializer(*nested)

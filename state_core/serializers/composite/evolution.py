@@ -34,7 +34,6 @@ from state_core.serializers.basic.numbers import (
     LongSerializer,
     ShortSerializer,
 )
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
@@ -55,6 +54,7 @@ from state_core.serializers.framework.compatibility import (
     migrate,
     unknown,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.opaque.decoders import DecodedSerializer
 
 __all__ = [

@@ -16,7 +16,6 @@ from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import EITHER, FIXED
 from state_core.serializers.basic.numbers import BooleanSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.evolution import Rule, evolves, migrate_column, migrate_value
 from state_core.serializers.framework.base import VARIABLE, TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.columns import (
@@ -25,6 +24,7 @@ from state_core.serializers.framework.columns import (
     Target,
     U8Array,
     arrow_buffer,
+    fixed_sizes,
     present_rows,
     require_values,
     validity,
@@ -125,7 +125,7 @@ class NullableSerializer(TypeSerializer):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """The flag, and the value or the padding."""
         held = present_rows(values)
-        there = np.ones(len(values), np.int64) if present.size == 0 else present.astype(np.int64)
+        there = fixed_sizes(len(values), 1, present)
         if held.size == 0:
             return there + self.value.sizes(values, present)
         kept = held if present.size == 0 else held & present
@@ -220,7 +220,7 @@ class EitherSerializer(TypeSerializer):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """The flag, and the value's."""
         require_values(values, present, self.name)
-        there = np.ones(len(values), np.int64) if present.size == 0 else present.astype(np.int64)
+        there = fixed_sizes(len(values), 1, present)
         _, first, second = self.labels
         left, right = self._sides(values, present)
         parts = self.left.sizes(values.field(first), left)
@@ -298,8 +298,7 @@ class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
     @classmethod
     def of(cls, value: TypeSerializerSnapshot, *, padded: bool = False) -> Self:
         """The snapshot of a new job's serializer."""
-        made = cls()
-        made.nested = (value,)
+        made = cls.around(value)
         made.padding = max(0, value.restore_serializer().length) if padded else 0
         return made
 
@@ -321,12 +320,14 @@ class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
             f"{old.padding} bytes of padding", f"{self.padding}", "the padding of null stays"
         )
 
+    @property
+    def opaque_name(self) -> str:
+        """`Nullable<...>`."""
+        return f"Nullable<{self.nested[0].restore_serializer().name}>"
+
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A nullable value."""
-        (value,) = nested
-        if not value.self_delimiting:
-            return OpaqueSerializer(f"Nullable<{value.name}>")
-        return NullableSerializer(value, self.padding)
+        """Return the serializer of a value that may be null."""
+        return NullableSerializer(nested[0], self.padding)
 
 
 @register
@@ -336,14 +337,12 @@ class JavaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
     java_class = f"{RUNTIME}JavaEitherSerializerSnapshot"
     arity = 2
     nested_names = ("left", "right")
+    opaque_name = "org.apache.flink.types.Either"
     same_bytes = (f"{RUNTIME}EitherSerializerSnapshot",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """One of both."""
-        left, right = nested
-        if not (left.self_delimiting and right.self_delimiting):
-            return OpaqueSerializer("org.apache.flink.types.Either")
-        return EitherSerializer(left, right)
+        """Return the serializer of a value of one of two types."""
+        return EitherSerializer(*nested)
 
 
 @register

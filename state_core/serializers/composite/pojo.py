@@ -32,7 +32,9 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     present_rows,
+    written_rows,
 )
 
 __all__ = ["PojoSerializer", "SubclassValue"]
@@ -259,14 +261,12 @@ class PojoSerializer(StructSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """One byte, and unless it is null one a field and the fields that are not."""
-        within = _held(values, present)
-        sizes = np.ones(len(values), np.int64)
-        if present.size:
-            sizes *= present
+        within = written_rows(values, present)
+        sizes = fixed_sizes(len(values), 1, present)
         count = len(self.fields)
         sizes += within * np.int64(count) if within.size else count
         for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            sizes += one.sizes(column, _held(column, within))
+            sizes += one.sizes(column, written_rows(column, within))
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
@@ -311,14 +311,6 @@ def _field_of(values: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
     if index < 0 or values.type.field(index).type != kind:
         return pa.nulls(len(values), kind)
     return values.field(index)
-
-
-def _held(column: pa.Array, present: U8Array) -> U8Array:
-    """Where a value is written: where one is wanted, and it is not null."""
-    held = present_rows(column)
-    if held.size == 0:
-        return present
-    return held if present.size == 0 else held & present
 
 
 def _program(serializer: TypeSerializer | None) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Tuples and rows: fields one behind the other.
+"""Tuples, rows and Java objects: fields one behind the other.
 
 Source: `org.apache.flink.api.java.typeutils.runtime` (`TupleSerializer`, `Tuple0Serializer`,
 `RowSerializer`, `MaskUtils`).
@@ -6,6 +6,7 @@ Source: `org.apache.flink.api.java.typeutils.runtime` (`TupleSerializer`, `Tuple
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -16,7 +17,6 @@ from state_core.errors import CorruptSnapshotError, EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels import decode, encode, skip
 from state_core.kernels.hashing import combine_hashes
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.collections import ListSerializer, MapSerializer
 from state_core.serializers.framework.base import VARIABLE, TypeSerializer, to_int32
 from state_core.serializers.framework.columns import (
@@ -25,22 +25,24 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     present_rows,
     require_values,
     validity,
+    written_rows,
 )
 from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 
-__all__ = ["RowSerializer", "StructSerializer", "TupleSerializer"]
+__all__ = ["ObjectSerializer", "RowSerializer", "StructSerializer", "TupleSerializer"]
 
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
 ROW_KINDS = ("+I", "-U", "+U", "-D")
 
 
 class StructSerializer(TypeSerializer):
-    """What tuples and rows share: named fields in an Arrow struct.
+    """Named fields, one behind the other: an Arrow struct, neither whole nor in part null.
 
     Args:
         fields: Each field's name and serializer.
@@ -50,12 +52,51 @@ class StructSerializer(TypeSerializer):
         self.fields = fields
         self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in fields])
 
+    @property
+    def least(self) -> int:
+        """The sum of the fields' minimum lengths."""
+        return sum(one.least for _, one in self.fields if one.self_delimiting)
+
+    def read(self, source: DataInput) -> Any:
+        """Read one value, as a dict of its fields."""
+        return {name: one.read(source) for name, one in self.fields}
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Write one value: a dict of its fields, or a tuple or list of them in order."""
+        for (_, serializer), one in zip(self.fields, self._by_position(value), strict=True):
+            serializer.write(one, out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """Return the programs of the fields, one behind the other."""
+        programs = [one.skip_program() for _, one in self.fields]
+        if any(one is None for one in programs):
+            return None
+        return tuple(word for one in programs if one is not None for word in one)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Read a struct column, field after field."""
+        columns = [one.decode(cursor) for _, one in self.fields]
+        return self._struct(cursor.present, columns, cursor.rows)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Return the sums of the fields' sizes."""
+        require_values(values, present, self.name)
+        columns = zip(self.fields, self._columns(values), strict=True)
+        parts = [one.sizes(column, present) for (_, one), column in columns]
+        total: I64Array = np.sum(parts, axis=0, dtype=np.int64)
+        return total
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write a struct column, field after field."""
+        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
+            one.encode(column, target)
+
     def _struct(self, present: U8Array, columns: list[pa.Array], rows: int) -> pa.Array:
         bitmap, nulls = validity(present)
         return pa.Array.from_buffers(self.arrow_type, rows, [bitmap], nulls, children=columns)
 
     def _columns(self, values: pa.Array) -> list[pa.Array]:
-        """The field columns of a struct column, by name; a struct may have them in any order."""
+        """Return the field columns by name; a struct may have them in any order."""
         present = {field.name for field in values.type}
         missing = [name for name, _ in self.fields if name not in present]
         if missing:
@@ -63,23 +104,29 @@ class StructSerializer(TypeSerializer):
         return [values.field(name) for name, _ in self.fields]
 
     def _by_position(self, value: Any) -> list[Any]:
-        """A dict, tuple or list as field values in order."""
+        """Return the values of the fields in order, of a dict, tuple or list."""
         if isinstance(value, dict):
-            found = [value.get(name) for name, _ in self.fields]
+            fields = [value.get(name) for name, _ in self.fields]
         elif isinstance(value, tuple | list):
-            found = list(value)
+            fields = list(value)
         else:
             raise EncodeError(f"{value!r} is no {self.name}")
-        if len(found) != len(self.fields):
-            raise EncodeError(f"{value!r} has {len(found)} fields, not {len(self.fields)}")
-        return found
+        if len(fields) != len(self.fields):
+            raise EncodeError(f"{value!r} has {len(fields)} fields, not {len(self.fields)}")
+        return fields
 
 
 class TupleSerializer(StructSerializer):
-    """`Tuple1` to `Tuple25`: the fields and nothing else, so no field and no tuple is null."""
+    """`Tuple1` to `Tuple25`: the fields and nothing else, so no field and no tuple is null.
 
-    def __init__(self, elements: list[TypeSerializer]) -> None:
-        super().__init__([(f"f{index}", one) for index, one in enumerate(elements)])
+    Args:
+        elements: The fields' serializers.
+        names: The fields' names; `f0`, `f1`, ... if there are none.
+    """
+
+    def __init__(self, elements: Sequence[TypeSerializer], names: Sequence[str] = ()) -> None:
+        names = names or [f"f{index}" for index in range(len(elements))]
+        super().__init__(list(zip(names, elements, strict=True)))
         lengths = [one.length for one in elements]
         self.length = sum(lengths) if lengths and min(lengths) > 0 else VARIABLE
 
@@ -88,33 +135,19 @@ class TupleSerializer(StructSerializer):
         """`Tuple2<..., ...>`."""
         return f"Tuple{len(self.fields)}<{', '.join(one.name for _, one in self.fields)}>"
 
-    @property
-    def least(self) -> int:
-        """What the fields take at least."""
-        return sum(one.least for _, one in self.fields)
-
-    def read(self, source: DataInput) -> dict[str, Any]:
-        """One tuple."""
-        return {name: one.read(source) for name, one in self.fields}
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """One tuple."""
-        for (_, serializer), one in zip(self.fields, self._by_position(value), strict=True):
-            serializer.write(one, out)
-
     def hash_code(self, value: Any) -> int:
-        """`31 * h + hash(field)` from the first field on; a null field counts 0."""
+        """Return `31 * h + hash(field)` from the first field on; a null field counts 0."""
         fields = zip(self.fields, self._by_position(value), strict=True)
-        codes = [0 if held is None else one.hash_code(held) for (_, one), held in fields]
+        codes = [0 if field is None else one.hash_code(field) for (_, one), field in fields]
         return to_int32(reduce(lambda code, element: 31 * code + element, codes))
 
     def hash_code_at(self, source: DataInput) -> int:
-        """The same, of the fields' very bytes."""
+        """Return the hash code of the tuple that comes next, from the bytes of its fields."""
         codes = [one.hash_code_at(source) for _, one in self.fields]
         return to_int32(reduce(lambda code, element: 31 * code + element, codes))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """`hash_code` of every row, a column at a time."""
+        """Return the hash code of every row, a column at a time."""
         columns = zip(self.fields, self._columns(values), strict=True)
         codes = [one.hash_codes(column) for (_, one), column in columns]
         total = codes[0]
@@ -122,30 +155,52 @@ class TupleSerializer(StructSerializer):
             combine_hashes(total, element, 31, total)
         return total
 
-    def skip_program(self) -> tuple[int, ...] | None:
-        """The fields' programs."""
-        programs = [one.skip_program() for _, one in self.fields]
-        if any(one is None for one in programs):
-            return None
-        return tuple(word for one in programs if one is not None for word in one)
 
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Field after field, a column each."""
-        columns = [one.decode(cursor) for _, one in self.fields]
-        return self._struct(cursor.present, columns, cursor.rows)
+class ObjectSerializer(TupleSerializer):
+    """A Java object of Flink's own: its fields under their names, none of which may be null.
 
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The sum of the fields'."""
-        require_values(values, present, self.name)
-        columns = zip(self.fields, self._columns(values), strict=True)
-        parts = [one.sizes(column, present) for (_, one), column in columns]
-        total: I64Array = np.sum(parts, axis=0, dtype=np.int64)
-        return total
+    The last field may take everything up to the end; the others are self-delimiting.
 
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Field after field."""
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            one.encode(column, target)
+    Args:
+        java_name: The name of the type.
+        fields: Each field's name and serializer.
+        fixed: Whether the length is known to Flink where all fields' are.
+    """
+
+    def __init__(
+        self,
+        java_name: str,
+        fields: Sequence[tuple[str, TypeSerializer]],
+        *,
+        fixed: bool = False,
+    ) -> None:
+        names, elements = zip(*fields, strict=True)
+        super().__init__(elements, names)
+        self.java_name = java_name
+        self.length = self.length if fixed else VARIABLE
+        self.self_delimiting = elements[-1].self_delimiting
+
+    @property
+    def name(self) -> str:
+        """The name of the type."""
+        return self.java_name
+
+    def hash_code(self, value: Any) -> int:
+        """Return `Objects.hash` of the fields: a tuple's hash that begins with 1."""
+        return to_int32(super().hash_code(value) + self._seed)
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """Return the hash code of the object that comes next, from the bytes of its fields."""
+        return to_int32(super().hash_code_at(source) + self._seed)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """Return the hash code of every row."""
+        codes: I32Array = super().hash_codes(values) + np.int32(self._seed)
+        return codes
+
+    @property
+    def _seed(self) -> int:
+        return to_int32(31 ** len(self.fields))
 
 
 class RowSerializer(StructSerializer):
@@ -261,21 +316,12 @@ class RowSerializer(StructSerializer):
             within.expect_values(columns[-1])
         return self._struct(cursor.present, columns, cursor.rows)
 
-    def _held(self, column: pa.Array, present: U8Array) -> U8Array:
-        """Where the field is written: its row is present and it is not null."""
-        held = present_rows(column)
-        if held.size == 0:
-            return present
-        return held if present.size == 0 else held & present
-
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """The mask and the fields that are not null."""
         require_values(values, present, self.name)
-        sizes = np.full(len(values), self.mask_bytes, np.int64)
-        if present.size:
-            sizes *= present
+        sizes = fixed_sizes(len(values), self.mask_bytes, present)
         for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            sizes += one.sizes(column, self._held(column, present))
+            sizes += one.sizes(column, written_rows(column, present))
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
@@ -328,10 +374,13 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
         """`f0`, `f1`, ..."""
         return f"f{index}"
 
+    @property
+    def opaque_name(self) -> str:
+        """The tuple class."""
+        return self.tuple_class
+
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A tuple of them."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer(self.tuple_class)
+        """Return the serializer of a tuple of these fields."""
         if not nested:
             raise CorruptSnapshotError(f"{self.tuple_class} without fields")
         return TupleSerializer(list(nested))
@@ -342,6 +391,7 @@ class RowSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`RowSerializer$RowSerializerSnapshot`: whether kinds are written, and the fields' nested."""
 
     java_class = f"{RUNTIME}RowSerializer$RowSerializerSnapshot"
+    opaque_name = "org.apache.flink.types.Row"
     outer_version = 4
     outer_versions = range(2, 5)
     versions = range(2, 4)
@@ -370,7 +420,5 @@ class RowSerializerSnapshot(CompositeTypeSerializerSnapshot):
         return f"f{index}"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A row of them."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer("org.apache.flink.types.Row")
+        """Return the serializer of a row of these fields."""
         return RowSerializer(list(nested), with_kind=self.with_kind)

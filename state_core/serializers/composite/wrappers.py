@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels.skip import FIXED
 from state_core.serializers.basic.numbers import LongSerializer
 from state_core.serializers.composite.structs import StructSerializer, TupleSerializer
 from state_core.serializers.framework.base import VARIABLE, TypeSerializer
-from state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
+from state_core.serializers.framework.columns import Cursor, I64Array, Target
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 
@@ -43,50 +42,12 @@ class TtlSerializer(StructSerializer):
         """`TtlValue<...>`."""
         return f"TtlValue<{self.value.name}>"
 
-    @property
-    def least(self) -> int:
-        """The time and what the value takes at least."""
-        return 8 + (self.value.least if self.self_delimiting else 0)
-
-    def read(self, source: DataInput) -> dict[str, Any]:
-        """Time and value."""
-        return {"ttl": source.read_long(), "value": self.value.read(source)}
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """Time and value."""
-        ttl, held = self._by_position(value)
-        LongSerializer().write(ttl, out)
-        self.value.write(held, out)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Eight bytes and the value's program."""
-        body = self.value.skip_program()
-        return None if body is None else (FIXED, 8, *body)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """A column of times and one of values."""
-        columns = [one.decode(cursor) for _, one in self.fields]
-        return self._struct(cursor.present, columns, cursor.rows)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Eight bytes and the value's."""
-        ttl, held = self._columns(values)
-        return LongSerializer().sizes(ttl, present) + self.value.sizes(held, present)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Time, then value."""
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            one.encode(column, target)
-
 
 class TimerSerializer(TupleSerializer):
     """A timer: its time, sign bit flipped so that bytes sort as times do; key; namespace."""
 
     def __init__(self, key: TypeSerializer, namespace: TypeSerializer) -> None:
-        super().__init__([LongSerializer(), key, namespace])
-        names = ("timestamp", "key", "namespace")
-        self.fields = [(name, one) for name, (_, one) in zip(names, self.fields, strict=True)]
-        self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in self.fields])
+        super().__init__([LongSerializer(), key, namespace], ("timestamp", "key", "namespace"))
         self.key = key
         self.namespace = namespace
         self.self_delimiting = key.self_delimiting and namespace.self_delimiting
@@ -98,9 +59,9 @@ class TimerSerializer(TupleSerializer):
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """One timer."""
-        found = super().read(source)
-        found["timestamp"] = _flip(found["timestamp"])
-        return found
+        timer: dict[str, Any] = super().read(source)
+        timer["timestamp"] = _flip(timer["timestamp"])
+        return timer
 
     def write(self, value: Any, out: DataOutput) -> None:
         """One timer."""
@@ -145,9 +106,10 @@ class TtlSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 2
+    delimited = slice(1)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The value with its time."""
+        """Return the serializer of a value with the time of its last access."""
         return TtlSerializer(nested[1])
 
 
@@ -167,8 +129,8 @@ class TimerSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 2
+    delimited = slice(0)  # the backend knows where a timer's key ends, or keeps both as bytes
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A timer of them."""
-        key, namespace = nested
-        return TimerSerializer(key, namespace)
+        """Return the serializer of a timer with this key and namespace."""
+        return TimerSerializer(*nested)

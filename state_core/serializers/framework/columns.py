@@ -17,6 +17,7 @@ import pyarrow as pa
 from state_core.errors import CorruptSnapshotError, EncodeError, UnsupportedFormatError
 from state_core.files.wire import MOST_OF_NO_BYTES
 from state_core.kernels import decode
+from state_core.kernels.compiler import Kernel
 
 __all__ = [
     "Cursor",
@@ -25,12 +26,16 @@ __all__ = [
     "Target",
     "U8Array",
     "arrow_buffer",
+    "decode_bytes",
+    "fixed_sizes",
     "fixed_values",
     "list_offsets",
     "present_rows",
     "require_values",
     "validity",
+    "variable_sizes",
     "variable_values",
+    "written_rows",
 ]
 
 U8Array: TypeAlias = npt.NDArray[np.uint8]
@@ -240,6 +245,14 @@ def present_rows(values: pa.Array) -> U8Array:
     return np.ascontiguousarray(bits[first:])
 
 
+def written_rows(values: pa.Array, present: U8Array) -> U8Array:
+    """Return one byte a row, 0 where it is null or not present; of size 0 if no row is."""
+    valid = present_rows(values)
+    if present.size == 0 or valid.size == 0:
+        return valid if present.size == 0 else present
+    return valid & present
+
+
 def require_values(values: pa.Array, present: U8Array, what: str) -> None:
     """Refuse nulls where a value is to be written.
 
@@ -266,6 +279,35 @@ def fixed_values(values: pa.Array, dtype: Any) -> npt.NDArray[Any]:
     if buffer is None:
         return np.zeros(len(values), dtype)
     return np.frombuffer(buffer, dtype, len(values), values.offset * width)
+
+
+def fixed_sizes(rows: int, size: int, present: U8Array) -> I64Array:
+    """Return the same size for every row, 0 where it is not present."""
+    return present.astype(np.int64) * size if present.size else np.full(rows, size, np.int64)
+
+
+def variable_sizes(values: pa.Array, present: U8Array = ALL_PRESENT, head: int = 0) -> I64Array:
+    """Return the bytes of each row of a string or binary array, 0 where it is not present.
+
+    Args:
+        values: The array.
+        present: As in `Cursor`.
+        head: Bytes that stand before those of each present row, such as its length.
+    """
+    sizes: I64Array = np.diff(variable_values(values)[0]).astype(np.int64) + head
+    return sizes * present if present.size else sizes
+
+
+def decode_bytes(cursor: Cursor, read: Kernel, what: str) -> pa.Array:
+    """Read a binary column with a kernel of `state_core.kernels.decode`."""
+    offsets = np.empty(cursor.rows + 1, np.int32)
+    data = np.empty(cursor.room(), np.uint8)
+    totals = np.zeros(2, np.int64)
+    failed = read(cursor.data, cursor.position, cursor.end, cursor.present, offsets, data, totals)
+    cursor.check(failed, what)
+    bitmap, nulls = validity(cursor.present)
+    buffers = [bitmap, arrow_buffer(offsets), arrow_buffer(data[: totals[0]])]
+    return pa.Array.from_buffers(pa.binary(), cursor.rows, buffers, nulls)
 
 
 def variable_values(values: pa.Array) -> tuple[I32Array, U8Array]:

@@ -22,6 +22,7 @@ from state_core.serializers.framework.columns import (
     list_offsets,
     present_rows,
     validity,
+    written_rows,
 )
 
 __all__ = [
@@ -117,9 +118,7 @@ def entries_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, 
 
 def _without_hidden(values: pa.Array, present: U8Array) -> pa.Array:
     """Drop the elements of rows that are null or not present: Arrow lets these have some."""
-    written = present_rows(values)
-    if present.size:
-        written = written & present if written.size else present
+    written = written_rows(values, present)
     if written.size == 0:
         return values
     hidden = (np.diff(list_offsets(values)) > 0) & (written == 0)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from typing_extensions import Self
 
-from state_core.errors import CorruptSnapshotError
+from state_core.errors import CorruptSnapshotError, EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import (
@@ -26,6 +26,7 @@ from state_core.serializers.framework.compatibility import (
     incompatible,
     worst_of,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     register,
@@ -103,6 +104,9 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         outer_version: The version of the outer payload that is written.
         arity: How many nested snapshots there must be; None for any number.
         nested_names: What each nested serializer is called in a reason's path.
+        delimited: Which nested serializers must be self-delimiting: all, unless others only stand
+            where a value may take everything up to the end of its entry. If one is not, values
+            are carried as bytes.
         same_bytes: Other snapshot classes, by Java name, whose serializers write the same bytes.
         nested: The nested snapshots.
         outer_version_read: The version of the outer payload that was read.
@@ -114,11 +118,28 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     outer_versions: ClassVar[range] = range(1, 2)
     arity: ClassVar[int | None] = None
     nested_names: ClassVar[tuple[str, ...]] = ()
+    delimited: ClassVar[slice] = slice(None)
     same_bytes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         self.nested: tuple[TypeSerializerSnapshot, ...] = ()
         self.outer_version_read = self.outer_version
+
+    @classmethod
+    def around(cls, *nested: TypeSerializerSnapshot) -> Self:
+        """Return the snapshot that a new job's serializer would leave.
+
+        Args:
+            nested: The snapshots of the nested serializers.
+
+        Raises:
+            EncodeError: There must be more of them, or fewer.
+        """
+        if cls.arity is not None and len(nested) != cls.arity:
+            raise EncodeError(f"{cls.__name__} of {len(nested)} types; it takes {cls.arity}")
+        made = cls()
+        made.nested = nested
+        return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Magic, outer version, outer payload, nested snapshots.
@@ -154,8 +175,19 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         """Write what the outer serializer says of itself; nothing by default."""
 
     def restore_serializer(self) -> TypeSerializer:
-        """The outer serializer around the restored nested ones."""
-        return self.compose(tuple(one.restore_serializer() for one in self.nested))
+        """Return the outer serializer around the nested ones.
+
+        Where the end of a nested value is not known but must be, values are carried as bytes.
+        """
+        nested = tuple(one.restore_serializer() for one in self.nested)
+        if all(one.self_delimiting for one in nested[self.delimited]):
+            return self.compose(nested)
+        return OpaqueSerializer(self.opaque_name)
+
+    @property
+    def opaque_name(self) -> str:
+        """The Java class that values are named by where they are carried as bytes."""
+        return self.java_class
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
         """The worst of what the outer serializers and each pair of nested ones say."""

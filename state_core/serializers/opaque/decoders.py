@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from state_core.errors import EncodeError, PluginError, StateError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework import plugins
 from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = [
     "DecodedSerializer",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from state_core.errors import UnknownSerializerError, UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import Compatibility, incompatible, unknown
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,

@@ -17,13 +17,14 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.basic.numbers import IntSerializer, LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.basic.text import StringSerializer
 from state_core.serializers.composite.collections import ListSerializer
 from state_core.serializers.composite.evolution import PositionRule, evolves
-from state_core.serializers.composite.objects import ObjectSerializer
 from state_core.serializers.composite.optionals import NullableSerializer
+from state_core.serializers.composite.structs import ObjectSerializer
 from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -57,10 +58,9 @@ class DeweyNumberSerializer(ListSerializer):
 class EventIdSerializer(ObjectSerializer):
     """`EventId`: its number among the events of a timestamp, and the timestamp."""
 
-    length = 12
-
     def __init__(self) -> None:
-        super().__init__("EventId", [("id", IntSerializer()), ("timestamp", LongSerializer())])
+        fields = [("id", IntSerializer()), ("timestamp", LongSerializer())]
+        super().__init__("EventId", fields, fixed=True)
 
 
 class NodeIdSerializer(NullableSerializer):
@@ -187,12 +187,12 @@ class NodeIdSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`NodeId$NodeIdSerializer$NodeIdSerializerSnapshot`: that of `EventId` nested."""
 
     java_class = f"{BUFFER}NodeId$NodeIdSerializer$NodeIdSerializerSnapshot"
+    opaque_name = "NodeId"
     arity = 1
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A node's id."""
-        known = all(one.self_delimiting for one in nested)
-        return NodeIdSerializer(*nested) if known else OpaqueSerializer("NodeId")
+        """Return the serializer of a node's id."""
+        return NodeIdSerializer(*nested)
 
 
 @register
@@ -202,9 +202,10 @@ class LockableTypeSerializerSnapshot(CompositeTypeSerializerSnapshot):
     java_class = f"{BUFFER}LockableTypeSerializerSnapshot"
     arity = 1
     nested_names = ("element",)
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The element with its count."""
+        """Return the serializer of an element with its count of references."""
         return LockableSerializer(*nested)
 
 
@@ -215,14 +216,12 @@ class SharedBufferEdgeSerializerSnapshot(CompositeTypeSerializerSnapshot):
     java_class = (
         f"{BUFFER}SharedBufferEdge$SharedBufferEdgeSerializer$SharedBufferEdgeSerializerSnapshot"
     )
+    opaque_name = "SharedBufferEdge"
     arity = 2
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """An edge."""
-        known = all(one.self_delimiting for one in nested)
-        return (
-            SharedBufferEdgeSerializer(*nested) if known else OpaqueSerializer("SharedBufferEdge")
-        )
+        """Return the serializer of an edge."""
+        return SharedBufferEdgeSerializer(*nested)
 
 
 @register
@@ -230,13 +229,12 @@ class SharedBufferNodeSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`SharedBufferNodeSerializerSnapshotV2`: that of an edge nested."""
 
     java_class = f"{BUFFER}SharedBufferNodeSerializerSnapshotV2"
+    opaque_name = "SharedBufferNode"
     arity = 1
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A node's edges."""
-        (edge,) = nested
-        known = edge.self_delimiting
-        return SharedBufferNodeSerializer(edge) if known else OpaqueSerializer("SharedBufferNode")
+        """Return the serializer of a node's edges."""
+        return SharedBufferNodeSerializer(*nested)
 
 
 @register
@@ -247,9 +245,10 @@ class SharedBufferNodeListSnapshot(CompositeTypeSerializerSnapshot):
         f"{BUFFER}SharedBufferNode$SharedBufferNodeSerializer$SharedBufferNodeSerializerSnapshot"
     )
     arity = 1
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The list that is nested."""
+        """Return the nested serializer, which is that of a list."""
         return nested[0]
 
 
@@ -258,6 +257,7 @@ class NFAStateSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`NFAStateSerializerSnapshot`: whether the previous timestamp is written; three nested."""
 
     java_class = f"{NFA}NFAStateSerializerSnapshot"
+    opaque_name = "NFAState"
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 3
@@ -283,11 +283,8 @@ class NFAStateSerializerSnapshot(CompositeTypeSerializerSnapshot):
         return migrate(forms[old.with_previous], forms[self.with_previous], rule)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The state of a key."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer("NFAState")
-        version, node_id, event_id = nested
-        return NFAStateSerializer(version, node_id, event_id, with_previous=self.with_previous)
+        """Return the serializer of a key's partial and completed matches."""
+        return NFAStateSerializer(*nested, with_previous=self.with_previous)
 
 
 class _GoneSnapshot(CompositeTypeSerializerSnapshot):
@@ -295,9 +292,10 @@ class _GoneSnapshot(CompositeTypeSerializerSnapshot):
 
     outer_version = 2
     outer_versions = range(1, 3)
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Bytes."""
+        """Return a serializer that carries bytes."""
         return OpaqueSerializer(self.java_class.rpartition("$")[0])
 
 

@@ -13,12 +13,11 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.basic.numbers import IntSerializer, LongSerializer, ShortSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.arrays import SimpleArraySerializer
 from state_core.serializers.composite.collections import ListSerializer
 from state_core.serializers.composite.evolution import PositionRule, evolves
-from state_core.serializers.composite.objects import ObjectSerializer
 from state_core.serializers.composite.optionals import NullableSerializer
+from state_core.serializers.composite.structs import ObjectSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
 from state_core.serializers.framework.registry import register
@@ -74,6 +73,7 @@ class StateSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`TwoPhaseCommitSinkFunction$StateSerializerSnapshot`: transaction and context nested."""
 
     java_class = f"{SINKS}legacy.TwoPhaseCommitSinkFunction$StateSerializerSnapshot"
+    opaque_name = "TwoPhaseCommitSinkFunction.State"
     outer_version = 4
     outer_versions = range(1, 5)
     arity = 2
@@ -99,11 +99,8 @@ class StateSerializerSnapshot(CompositeTypeSerializerSnapshot):
         return migrate(forms[old.with_null], forms[self.with_null], "a flag comes before it")
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A sink's state."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer("TwoPhaseCommitSinkFunction.State")
-        transaction, context = nested
-        return TwoPhaseCommitStateSerializer(transaction, context, with_null=self.with_null)
+        """Return the serializer of a sink's state."""
+        return TwoPhaseCommitStateSerializer(*nested, with_null=self.with_null)
 
 
 @register
@@ -156,14 +153,12 @@ class KafkaTransactionContextSerializer(SimpleArraySerializer):
 class NextTransactionalIdHintSerializer(ObjectSerializer):
     """`NextTransactionalIdHint`: where the next ids begin, and the parallelism they are for."""
 
-    length = 12
-
     def __init__(self) -> None:
         fields: list[tuple[str, TypeSerializer]] = [
             ("next_free_transactional_id", LongSerializer()),
             ("last_parallelism", IntSerializer()),
         ]
-        super().__init__("NextTransactionalIdHint", fields)
+        super().__init__("NextTransactionalIdHint", fields, fixed=True)
 
 
 for _producer in ("FlinkKafkaProducer", "FlinkKafkaProducer011"):

@@ -155,7 +155,8 @@ class StreamElementSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_versions = range(1, 3)
     arity = 1
     nested_names = ("value",)
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Elements with such values."""
+        """Return the serializer of stream elements with such values."""
         return StreamElementSerializer(*nested)

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.basic.values import ConstantSerializer
 from state_core.serializers.composite.arrays import ElementRule, GenericArraySerializer
 from state_core.serializers.composite.evolution import PositionRule, evolves
@@ -30,6 +29,7 @@ from state_core.serializers.composite.structs import TupleSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import I32Array
 from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -208,9 +208,14 @@ class ScalaCaseClassSerializerSnapshot(_NamedSnapshot):
         """`f0`, `f1`, ..."""
         return f"f{index}"
 
+    @property
+    def opaque_name(self) -> str:
+        """The case class."""
+        return self.text
+
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A case class of them; one without fields has no bytes that could be counted."""
-        if not nested or not all(one.self_delimiting for one in nested):
+        """Return the serializer of a case class; bytes for one without fields, which has none."""
+        if not nested:
             return OpaqueSerializer(self.text)
         return CaseClassSerializer(self.text, list(nested))
 
@@ -230,14 +235,12 @@ class TraversableSerializerSnapshot(_NamedSnapshot):
     java_class = f"{SCALA}TraversableSerializerSnapshot"
     arity = 1
     nested_names = ("element",)
+    opaque_name = "scala.collection.TraversableOnce"
     rule = "the collection is built by other code"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A collection of it."""
-        (element,) = nested
-        if not element.self_delimiting:
-            return OpaqueSerializer("scala.collection.TraversableOnce")
-        return TraversableSerializer(self.text, element)
+        """Return the serializer of a collection of these elements."""
+        return TraversableSerializer(self.text, *nested)
 
 
 @register
@@ -249,12 +252,11 @@ class ScalaOptionSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_versions = range(1, 3)
     arity = 1
     nested_names = ("value",)
+    opaque_name = "scala.Option"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A value or none."""
-        (value,) = nested
-        known = value.self_delimiting
-        return OptionSerializer(value) if known else OpaqueSerializer("scala.Option")
+        """Return the serializer of a value that may be absent."""
+        return OptionSerializer(*nested)
 
 
 @register
@@ -264,11 +266,11 @@ class ScalaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
     java_class = f"{SCALA}ScalaEitherSerializerSnapshot"
     arity = 2
     nested_names = ("left", "right")
+    opaque_name = "scala.util.Either"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """One of both."""
-        known = all(one.self_delimiting for one in nested)
-        return EitherSerializer(*nested) if known else OpaqueSerializer("scala.util.Either")
+        """Return the serializer of a value of one of two types."""
+        return EitherSerializer(*nested)
 
 
 @register
@@ -280,9 +282,9 @@ class ScalaTrySerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_versions = range(1, 3)
     arity = 2
     nested_names = ("value", "failure")
+    delimited = slice(1)
+    opaque_name = "scala.util.Try"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A value or an exception."""
-        value, failure = nested
-        known = value.self_delimiting
-        return TrySerializer(value, failure) if known else OpaqueSerializer("scala.util.Try")
+        """Return the serializer of a value or an exception."""
+        return TrySerializer(*nested)

@@ -24,8 +24,10 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     present_rows,
 )
+from state_core.serializers.framework.element_columns import offsets_of
 from state_core.serializers.sql.binary.sections import SectionFormat
 from state_core.serializers.sql.table_data import bytes_hash_codes, locate_sized
 
@@ -84,8 +86,7 @@ class SectionSerializer(TypeSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Four bytes and the section's."""
-        sizes = self.section.sizes(values, present)
-        return sizes + (4 * present.astype(np.int64) if present.size else 4)
+        return self.section.sizes(values, present) + fixed_sizes(len(values), 4, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Sizes, and each section at its place."""
@@ -111,7 +112,7 @@ class RowDataSerializer(SectionSerializer):
         """The same of every row; 0 for null."""
         present = present_rows(values)
         sizes = self.section.sizes(values, present)
-        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+        bounds = offsets_of(sizes)
         out = np.empty(int(bounds[-1]), np.uint8)
         self.section.encode(values, Target(out, bounds[:-1].copy(), present))
         codes = bytes_hash_codes(out, bounds[:-1], bounds[1:])

@@ -15,7 +15,6 @@ from state_core.errors import EncodeError
 from state_core.files.java_stream import JavaArray, JavaObject, JavaValue, read_java_stream
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import REPEAT, WHEN
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.collections import MapSerializer
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.columns import Cursor
@@ -26,6 +25,7 @@ from state_core.serializers.framework.compatibility import (
     migrate,
     unknown,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -196,13 +196,6 @@ class LinkedListSerializerSnapshot(CompositeTypeSerializerSnapshot):
         super().__init__()
         self.with_mask = True
 
-    @classmethod
-    def of(cls, element: TypeSerializerSnapshot) -> LinkedListSerializerSnapshot:
-        """The snapshot of lists of these elements."""
-        made = cls()
-        made.nested = (element,)
-        return made
-
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
         """A boolean since version 3; version 2 always had a mask, version 1 never."""
         self.with_mask = source.read_boolean() if version == 3 else version == 2
@@ -221,10 +214,8 @@ class LinkedListSerializerSnapshot(CompositeTypeSerializerSnapshot):
         return migrate(forms[old.with_mask], forms[self.with_mask], "the null mask changes")
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A list of it."""
-        if not nested[0].self_delimiting:
-            return OpaqueSerializer(self.java_class)
-        return LinkedListSerializer(nested[0], with_mask=self.with_mask)
+        """Return the serializer of a list of these elements."""
+        return LinkedListSerializer(*nested, with_mask=self.with_mask)
 
 
 @register
@@ -319,7 +310,5 @@ class NullAwareMapSerializerSnapshot(CompositeTypeSerializerSnapshot):
     arity = 2
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A map of them."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer(self.java_class)
+        """Return the serializer of a map of this key and value."""
         return NullAwareMapSerializer(*nested)

@@ -31,7 +31,9 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     require_values,
+    variable_sizes,
     variable_values,
 )
 from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
@@ -125,9 +127,7 @@ class StringDataSerializer(TypeSerializer):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Four bytes and the UTF-8."""
         require_values(values, present, self.name)
-        offsets, _ = variable_values(values)
-        lengths = np.diff(offsets).astype(np.int64) + 4
-        return lengths * present if present.size else lengths
+        return variable_sizes(values, present, head=4)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """UTF-8 as it is."""
@@ -231,10 +231,9 @@ class DecimalDataSerializer(TypeSerializer):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Eight bytes, or four and the number's."""
         require_values(values, present, self.name)
-        sizes = np.full(len(values), 8, np.int64)
-        if not self.small:
-            sizes = self._lengths(values, present) + 4
-        return sizes * present if present.size else sizes
+        if self.small:
+            return fixed_sizes(len(values), 8, present)
+        return self._lengths(values, present) + fixed_sizes(len(values), 4, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """The unscaled values."""
@@ -315,14 +314,8 @@ class RawValueDataSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 0
     outer_versions = range(1)
     arity = 1
-
-    @classmethod
-    def of(cls, inner: TypeSerializerSnapshot) -> RawValueDataSerializerSnapshot:
-        """The snapshot of RAW values that `inner`'s serializer writes."""
-        made = cls()
-        made.nested = (inner,)
-        return made
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Its bytes."""
-        return RawValueDataSerializer(nested[0])
+        """Return the serializer of RAW values, which stay bytes."""
+        return RawValueDataSerializer(*nested)

@@ -13,7 +13,6 @@ Source: `org.apache.flink.table.runtime` (`operators.window`, `operators.sink`,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +21,13 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.namespaces import SingletonSerializer, TimeWindowSerializer
-from state_core.serializers.composite.structs import TupleSerializer
+from state_core.serializers.composite.structs import ObjectSerializer
 from state_core.serializers.composite.wrappers import flip_sign
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.columns import Cursor, Target, fixed_values
 from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     register,
@@ -40,7 +39,7 @@ from state_core.serializers.framework.snapshots import (
 )
 
 __all__ = [
-    "NamedFieldsSerializer", "NodeSerializerSnapshot", "RowDataKeySerializerSnapshot",
+    "NodeSerializerSnapshot", "RowDataKeySerializerSnapshot",
     "SortedLongSerializer", "WindowKeySerializerSnapshot",
 ]  # fmt: skip
 
@@ -50,29 +49,6 @@ WINDOW = f"{RUNTIME}operators.window."
 LINKED = f"{RUNTIME}sequencedmultisetstate.linked."
 DATAVIEW = "org.apache.flink.table.dataview."
 LONG = SNAPSHOTS[LongSerializer]
-
-
-class NamedFieldsSerializer(TupleSerializer):
-    """A class of fields one behind the other, under the names that they have in Java.
-
-    Args:
-        type_name: The class.
-        names: The fields' names.
-        elements: Their serializers.
-    """
-
-    def __init__(
-        self, type_name: str, names: Sequence[str], elements: Sequence[TypeSerializer]
-    ) -> None:
-        super().__init__(list(elements))
-        self.type_name = type_name
-        self.fields = list(zip(names, elements, strict=True))
-        self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in self.fields])
-
-    @property
-    def name(self) -> str:
-        """The class."""
-        return self.type_name
 
 
 class SortedLongSerializer(LongSerializer):
@@ -158,10 +134,10 @@ class _NamedFieldsSnapshot(CompositeTypeSerializerSnapshot):
         return self.names[index]
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The fields under their names."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer(self.java_class)
-        return NamedFieldsSerializer(self.type_label, self.names, nested)
+        """Return the serializer of the fields under their names."""
+        return ObjectSerializer(
+            self.type_label, list(zip(self.names, nested, strict=True)), fixed=True
+        )
 
 
 @register
@@ -173,19 +149,10 @@ class WindowKeySerializerSnapshot(_NamedFieldsSnapshot):
     names = ("key",)
     arity = 1
 
-    @classmethod
-    def of(cls, key: TypeSerializerSnapshot) -> WindowKeySerializerSnapshot:
-        """The snapshot of windows with keys of this kind."""
-        made = cls()
-        made.nested = (key,)
-        return made
-
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The window's time, then the key."""
-        if not nested[0].self_delimiting:
-            return OpaqueSerializer(self.java_class)
-        fields = (LongSerializer(), nested[0])
-        return NamedFieldsSerializer(self.type_label, ("window", "key"), fields)
+        """Return the serializer of the window's time and the key."""
+        fields = [("window", LongSerializer()), ("key", nested[0])]
+        return ObjectSerializer(self.type_label, fields, fixed=True)
 
 
 class _SequenceSnapshot(_NamedFieldsSnapshot):
@@ -234,9 +201,7 @@ class NodeSerializerSnapshot(_NamedFieldsSnapshot):
         cls, row: TypeSerializerSnapshot, link: TypeSerializerSnapshot
     ) -> NodeSerializerSnapshot:
         """The snapshot of nodes of such rows; `link` is that of a Long that may be null."""
-        made = cls()
-        made.nested = (row, LONG(), link, link, link, LONG())
-        return made
+        return cls.around(row, LONG(), link, link, link, LONG())
 
 
 @register

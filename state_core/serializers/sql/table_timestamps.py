@@ -22,6 +22,7 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     require_values,
 )
 from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
@@ -112,8 +113,7 @@ class TimestampDataSerializer(TypeSerializer):
         require_values(values, present, self.name)
         if self.small:
             millis_of(values, write_states(values, present))
-        sizes = np.full(len(values), self.length, np.int64)
-        return sizes * present if present.size else sizes
+        return fixed_sizes(len(values), self.length, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Milliseconds and nanoseconds."""

@@ -67,6 +67,9 @@ class VariantSerializer(StructSerializer):
         for one in parts:
             out.write_bytes(one)
 
+    def skip_program(self) -> None:
+        """Return None: both lengths stand before the parts, which no program walks."""
+
     def decode(self, cursor: Cursor) -> pa.Array:
         """Two binary columns."""
         lengths = [cursor.read_int32(f"a {self.name}").astype(np.int64) for _ in self.fields]

@@ -24,9 +24,10 @@ class _TransparentSnapshot(CompositeTypeSerializerSnapshot):
     """The snapshot of a wrapper whose bytes are those of what it wraps."""
 
     arity = 1
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """What is wrapped."""
+        """Return the serializer of what is wrapped."""
         return nested[0]
 
 
@@ -63,8 +64,8 @@ class ExternalSerializerSnapshot(_TransparentSnapshot):
         cls, data_type: bytes, inner: TypeSerializerSnapshot, *, internal_input: bool = False
     ) -> ExternalSerializerSnapshot:
         """The snapshot of a `DataType`, given as its Java stream, over an internal serializer."""
-        made = cls()
-        made.data_type, made.nested, made.internal_input = data_type, (inner,), internal_input
+        made = cls.around(inner)
+        made.data_type, made.internal_input = data_type, internal_input
         return made
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:

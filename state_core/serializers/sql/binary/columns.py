@@ -24,11 +24,11 @@ from state_core.serializers.framework.columns import (
     fixed_values,
     present_rows,
     validity,
-    variable_values,
 )
+from state_core.serializers.framework.element_columns import offsets_of
 
 __all__ = [
-    "binary_column", "decimal_column", "decimal_words", "fixed_column", "lengths_of", "micros_of",
+    "binary_column", "decimal_column", "decimal_words", "fixed_column", "micros_of",
     "millis_of", "pad", "state_validity", "string_column", "timestamp_column", "timestamp_type",
     "write_states",
 ]  # fmt: skip
@@ -133,7 +133,7 @@ def decimal_words(values: pa.Array) -> U64Array:
 
 
 def _bounds(starts: I64Array, ends: I64Array) -> I64Array:
-    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts, dtype=np.int64)))
+    bounds = offsets_of(ends - starts)
     if bounds[-1] > MAX_COLUMN_BYTES:
         raise UnsupportedFormatError(
             f"{bounds[-1]} bytes of values in one batch, and a column holds 2 GiB",
@@ -172,9 +172,3 @@ def string_column(
         text = [one.decode("utf-8", "replace") for one in raw]
         return pa.array(text, pa.string(), mask=state != VALUE)
     return _variable_column(pa.string(), bounds, out, state)
-
-
-def lengths_of(values: pa.Array) -> I64Array:
-    """Bytes of each row of a string or binary column."""
-    offsets, _ = variable_values(values)
-    return np.diff(offsets).astype(np.int64)

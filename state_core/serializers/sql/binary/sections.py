@@ -26,6 +26,7 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     require_values,
     validity,
 )
@@ -122,9 +123,7 @@ class RowFormat(SectionFormat):
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """The fixed part and the longer values."""
         require_values(values, present, "row")
-        sizes = np.full(len(values), self.fixed, np.int64)
-        if present.size:
-            sizes *= present
+        sizes = fixed_sizes(len(values), self.fixed, present)
         for field, column in zip(self.fields, self._columns(values), strict=True):
             more = field.reserve(column, write_states(column, present))
             if more is not None:
@@ -266,14 +265,14 @@ class MapFormat(SectionFormat):
         first, keys, items = entries_of(values, present)
         sizes = self.keys.item_sizes(first, keys, present)
         sizes += self.items.item_sizes(first, items, present)
-        return sizes + (4 * present.astype(np.int64) if present.size else 4)
+        return sizes + fixed_sizes(len(values), 4, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Both arrays."""
         first, keys, items = entries_of(values, target.present)
         key_sizes = self.keys.item_sizes(first, keys, target.present)
         writing.write_array_heads(key_sizes, target.present, target.out, target.position)
-        target.position += 4 * target.present.astype(np.int64) if target.present.size else 4
+        target.position += fixed_sizes(len(values), 4, target.present)
         self.keys.encode_items(first, keys, target)
         self.items.encode_items(first, items, target)
 

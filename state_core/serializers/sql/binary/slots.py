@@ -27,6 +27,7 @@ from state_core.serializers.framework.columns import (
     I64Array,
     U8Array,
     fixed_values,
+    variable_sizes,
     variable_values,
 )
 from state_core.serializers.sql.binary.columns import (
@@ -34,7 +35,6 @@ from state_core.serializers.sql.binary.columns import (
     decimal_column,
     decimal_words,
     fixed_column,
-    lengths_of,
     millis_of,
     pad,
     state_validity,
@@ -333,7 +333,7 @@ class BinaryFormat(SlotFormat):
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array:
         """Its bytes, where they are not in the slot."""
-        sizes = np.where(state == VALUE, lengths_of(values), 0)
+        sizes = np.where(state == VALUE, variable_sizes(values), 0)
         return pad(np.where(sizes > binary_values.MAX_INLINE, sizes, 0) if self.inline else sizes)
 
     def encode(self, values: pa.Array, places: Places) -> None:
@@ -345,7 +345,7 @@ class BinaryFormat(SlotFormat):
                 places.targets, places.out,
             )  # fmt: skip
             return
-        sizes = np.where(places.state == VALUE, lengths_of(values), 0)
+        sizes = np.where(places.state == VALUE, variable_sizes(values), 0)
         writing.write_references(
             sizes, places.state, places.slots, places.base, places.owner, places.targets, places.out
         )
