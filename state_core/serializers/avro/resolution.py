@@ -6,10 +6,11 @@ Source: `org.apache.avro.SchemaCompatibility`, and "Schema Resolution" in Avro's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["Difference", "Schema", "differences", "named_schemas", "same_schema"]
+from state_core.serializers.framework.compatibility import Reason
+
+__all__ = ["Schema", "named_schemas", "resolve_schemas", "same_schema"]
 
 Schema: TypeAlias = "str | list[Any] | dict[str, Any]"
 
@@ -23,16 +24,6 @@ PROMOTIONS = {
     "bytes": {"string"},
 }
 NOT_COMPARED = {"doc", "aliases", "full_name", "namespace", "name"}
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Why a reader can't read what a writer wrote."""
-
-    path: str
-    old: str
-    new: str
-    rule: str
 
 
 def named_schemas(schema: Schema) -> dict[str, dict[str, Any]]:
@@ -93,7 +84,7 @@ def _canonical(schema: Any) -> Any:
     return kept
 
 
-def differences(reader: Schema, writer: Schema) -> list[Difference]:
+def resolve_schemas(reader: Schema, writer: Schema) -> list[Reason]:
     """What keeps a reader from reading what a writer wrote; nothing if it can."""
     reading, writing = named_schemas(reader), named_schemas(writer)
     return _Resolver(reading, writing).compare(reader, writer, "")
@@ -107,7 +98,7 @@ class _Resolver:
         self.writing = writing
         self.under_way: set[tuple[str, str]] = set()
 
-    def compare(self, reader: Any, writer: Any, path: str) -> list[Difference]:
+    def compare(self, reader: Any, writer: Any, path: str) -> list[Reason]:
         """The differences of two schemas."""
         reader, writer = _resolved(reader, self.reading), _resolved(writer, self.writing)
         if isinstance(writer, list):
@@ -115,12 +106,12 @@ class _Resolver:
         if isinstance(reader, list):
             if any(not self.compare(branch, writer, path) for branch in reader):
                 return []
-            return [_difference(path, reader, writer, "no branch of the union can read it")]
+            return [_reason(path, reader, writer, "no branch of the union can read it")]
         new, old = _kind(reader), _kind(writer)
         if new != old:
             if old in PROMOTIONS.get(new, set()):
                 return []
-            return [_difference(path, reader, writer, "Avro promotes no such type")]
+            return [_reason(path, reader, writer, "Avro promotes no such type")]
         if new in PRIMITIVES:
             return []
         if new == "array":
@@ -129,18 +120,18 @@ class _Resolver:
             return self.compare(reader["values"], writer["values"], _join(path, "values"))
         return self._named(reader, writer, new, path)
 
-    def _named(self, reader: Any, writer: Any, kind: str, path: str) -> list[Difference]:
+    def _named(self, reader: Any, writer: Any, kind: str, path: str) -> list[Reason]:
         if not _same_name(reader, writer):
-            return [_difference(path, reader, writer, "the name is another, and no alias says so")]
+            return [_reason(path, reader, writer, "the name is another, and no alias says so")]
         if kind == "fixed":
             if reader["size"] == writer["size"]:
                 return []
-            return [_difference(path, reader, writer, "the size of a fixed never changes")]
+            return [_reason(path, reader, writer, "the size of a fixed never changes")]
         if kind == "enum":
             gone = [one for one in writer["symbols"] if one not in reader["symbols"]]
             if not gone or "default" in reader:
                 return []
-            return [Difference(path, ", ".join(gone), "", "symbols are gone, without a default")]
+            return [Reason(path, ", ".join(gone), "", "symbols are gone, without a default")]
         pair = (reader["full_name"], writer["full_name"])
         if pair in self.under_way:
             return []
@@ -149,7 +140,7 @@ class _Resolver:
         self.under_way.discard(pair)
         return found
 
-    def _field(self, field: dict[str, Any], writer: Any, path: str) -> list[Difference]:
+    def _field(self, field: dict[str, Any], writer: Any, path: str) -> list[Reason]:
         names = [field["name"], *field.get("aliases", [])]
         inner = _join(path, field["name"])
         for name in names:
@@ -159,7 +150,7 @@ class _Resolver:
         if "default" in field:
             return []
         rule = "a new field without a default"
-        return [Difference(inner, "", _shown(field["type"]), rule)]
+        return [Reason(inner, "", _shown(field["type"]), rule)]
 
 
 def _resolved(schema: Any, names: Mapping[str, dict[str, Any]]) -> Any:
@@ -186,8 +177,8 @@ def _same_name(reader: Any, writer: Any) -> bool:
     return str(writer["full_name"]).rpartition(".")[2] in simple
 
 
-def _difference(path: str, reader: Any, writer: Any, rule: str) -> Difference:
-    return Difference(path, _shown(writer), _shown(reader), rule)
+def _reason(path: str, reader: Any, writer: Any, rule: str) -> Reason:
+    return Reason(path, _shown(writer), _shown(reader), rule)
 
 
 def _shown(schema: Any) -> str:

@@ -22,7 +22,12 @@ from typing_extensions import Self
 from state_core.errors import EncodeError, IncompatibleError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.avro.blocks import AvroArray, AvroMap
-from state_core.serializers.avro.resolution import Schema, differences, named_schemas, same_schema
+from state_core.serializers.avro.resolution import (
+    Schema,
+    named_schemas,
+    resolve_schemas,
+    same_schema,
+)
 from state_core.serializers.avro.schema_types import (
     AvroBytes,
     AvroEmptyRecord,
@@ -46,7 +51,6 @@ from state_core.serializers.framework.base import TypeSerializer, TypeSerializer
 from state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
 from state_core.serializers.framework.compatibility import (
     Compatibility,
-    Reason,
     Verdict,
     as_is,
     incompatible,
@@ -333,17 +337,14 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
         new, before = json.loads(self.schema_text), json.loads(old.schema_text)
         if same_schema(new, before):
             return as_is()
-        found = differences(new, before)
-        if not found:
+        reasons = resolve_schemas(new, before)
+        if not reasons:
             rule = "another schema, which Avro resolves"
             if self.runtime_class == GENERIC_RECORD:
                 # `AvroFactory.fromGeneric` reads with the old schema, and writes with the new
                 rule += "; but Flink writes a GenericRecord's fields by position: migrate it here"
             return migrate(old.type_name, self.type_name, rule)
-        return Compatibility(
-            Verdict.INCOMPATIBLE,
-            tuple(Reason(one.path, one.old, one.new, one.rule) for one in found),
-        )
+        return Compatibility(Verdict.INCOMPATIBLE, tuple(reasons))
 
 
 @register

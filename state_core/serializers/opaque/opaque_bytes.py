@@ -13,27 +13,15 @@ from state_core.serializers.framework.base import TypeSerializer, TypeSerializer
 from state_core.serializers.framework.compatibility import Compatibility, incompatible
 from state_core.serializers.framework.registry import register
 from state_core.serializers.opaque.decoders import opaque_serializer
+from state_core.serializers.opaque.optional_map import skip_optional_map
 
 __all__ = [
     "CopyableValueSerializerSnapshot",
     "GenericSerializerSnapshot",
     "KryoSerializerSnapshot",
-    "skip_optional_map",
 ]
 
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
-OPTIONAL_MAP_HEADER = 0x4F2C69A3D70
-
-
-def skip_optional_map(source: DataInput) -> None:
-    """Walk a `LinkedOptionalMap`: every key and value in it is framed by its length."""
-    if source.read_long() != OPTIONAL_MAP_HEADER:
-        raise source.fault("a map of optional entries without its magic number")
-    for _ in range(source.read_count("map entries", 4)):
-        source.read_utf()
-        for _ in range(2):
-            if source.read_boolean():
-                source.read_bytes(source.read_count("bytes of a frame"))
 
 
 class _CarriedSnapshot(TypeSerializerSnapshot):

@@ -21,7 +21,13 @@ from state_core.serializers.framework.registry import (
 )
 from state_core.serializers.opaque.decoders import opaque_serializer
 
-__all__ = ["FramedSnapshot", "OptionalEntry", "read_optional_map", "write_optional_map"]
+__all__ = [
+    "FramedSnapshot",
+    "OptionalEntry",
+    "read_optional_map",
+    "skip_optional_map",
+    "write_optional_map",
+]
 
 HEADER = 0x4F2C69A3D70
 LEAST_ENTRY_BYTES = 4
@@ -114,6 +120,16 @@ def read_optional_map(source: DataInput, what: str) -> tuple[OptionalEntry, ...]
         snapshot = None if value is None else _read_snapshot(value)
         entries[name] = OptionalEntry(name, None if key is None else bytes(key.data), snapshot)
     return tuple(entries.values())
+
+
+def skip_optional_map(source: DataInput) -> None:
+    """Move behind a map whose values need not be understood."""
+    if source.read_long() != HEADER:
+        raise source.fault("a map of optional entries without its magic number")
+    for _ in range(source.read_count("map entries", LEAST_ENTRY_BYTES)):
+        source.read_utf()
+        _read_frame(source)
+        _read_frame(source)
 
 
 def write_optional_map(entries: tuple[OptionalEntry, ...], out: DataOutput) -> None:

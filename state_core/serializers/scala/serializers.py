@@ -4,18 +4,26 @@ A case class is a struct `f0`, `f1`, ... (a snapshot has no names of fields), an
 or null, an `Either` what Java's is, a `Try` the same with what Kryo made of the exception, and any
 collection, maps too, a list of its elements.
 
-Source: `org.apache.flink.api.scala.typeutils`.
+Keys of Scala jobs are assigned to key groups by Scala's hash codes of tuples. In these a number
+hashes as the equal number of another type does: 1 as 1L and 1.0.
+
+Source: `org.apache.flink.api.scala.typeutils`; `scala.util.hashing.MurmurHash3.productHash` and
+`scala.runtime.Statics.anyHash` of Scala 2.12.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import struct
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.basic.numbers import DoubleSerializer, FloatSerializer, LongSerializer
 from state_core.serializers.basic.values import ConstantSerializer
 from state_core.serializers.composite.arrays import ElementRule, GenericArraySerializer
 from state_core.serializers.composite.evolution import PositionRule, evolves
@@ -26,7 +34,7 @@ from state_core.serializers.composite.optionals import (
     NullableSerializer,
 )
 from state_core.serializers.composite.structs import TupleSerializer
-from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.columns import I32Array
 from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
@@ -35,7 +43,6 @@ from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     simple_snapshot,
 )
-from state_core.serializers.scala.hashes import NUMBERS, number_hash, product_hash
 
 __all__ = [
     "CaseClassSerializer",
@@ -46,6 +53,10 @@ __all__ = [
 ]
 
 TUPLE = re.compile(r"scala\.Tuple\d+(\$mc\w+\$sp)?")
+NUMBERS = (LongSerializer, FloatSerializer, DoubleSerializer)
+PRODUCT_SEED = 0xCAFEBABE
+MASK = 0xFFFFFFFF
+LONGS = -(1 << 63), (1 << 63) - 1
 SCALA = "org.apache.flink.api.scala.typeutils."
 
 
@@ -94,6 +105,48 @@ def _field_hash(serializer: TypeSerializer, value: Any) -> int:
     if value is None and not isinstance(serializer, OptionSerializer):
         return 0
     return serializer.hash_code(value)
+
+
+def product_hash(codes: Sequence[int]) -> int:
+    """That of a tuple with fields of these hash codes."""
+    code = PRODUCT_SEED
+    for one in codes:
+        code ^= _rotated(one * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
+        code = _rotated(code, 13) * 5 + 0xE6546B64 & MASK
+    code ^= len(codes)
+    code = (code ^ code >> 16) * 0x85EBCA6B & MASK
+    code = (code ^ code >> 13) * 0xC2B2AE35 & MASK
+    return to_int32(code ^ code >> 16)
+
+
+def number_hash(serializer: TypeSerializer, value: Any) -> int:
+    """That of a Long, Float or Double."""
+    if isinstance(value, int):
+        return _long_hash(value)
+    if math.isfinite(value):
+        whole = min(max(int(value), LONGS[0]), LONGS[1])  # as a cast to long has it
+        if float(whole) == value:
+            return _long_hash(whole)
+    if isinstance(serializer, DoubleSerializer) and _is_float(value):
+        return FloatSerializer().hash_code(value)
+    return serializer.hash_code(value)
+
+
+def _long_hash(value: int) -> int:
+    return value if to_int32(value) == value else LongSerializer().hash_code(value)
+
+
+def _is_float(value: float) -> bool:
+    """Whether a float holds it; NaN equals nothing, and so is a double's."""
+    try:
+        (found,) = struct.unpack(">f", struct.pack(">f", value))
+    except OverflowError:
+        return False
+    return bool(found == value)
+
+
+def _rotated(code: int, by: int) -> int:
+    return (code << by | code >> 32 - by) & MASK
 
 
 class OptionSerializer(NullableSerializer):

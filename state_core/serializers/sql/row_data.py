@@ -34,7 +34,6 @@ from state_core.serializers.sql.section_data import (
 )
 from state_core.serializers.sql.table_data import DecimalDataSerializerSnapshot
 from state_core.serializers.sql.table_timestamps import TimestampDataSerializerSnapshot
-from state_core.serializers.sql.types.logical_type_differences import differences
 from state_core.serializers.sql.types.logical_type_streams import WrittenType, read_logical_type
 from state_core.serializers.sql.types.logical_types import (
     ArrayType,
@@ -47,6 +46,7 @@ from state_core.serializers.sql.types.logical_types import (
     SimpleType,
     StructuredType,
     TimestampType,
+    type_differences,
 )
 from state_core.serializers.sql.types.serializer_streams import java_serializer_of
 
@@ -69,7 +69,7 @@ def _compare(
     found = [
         difference
         for path, before, after in types
-        for difference in differences(before, after, path)
+        for difference in type_differences(before, after, path)
     ]
     if not found:
         return as_is()

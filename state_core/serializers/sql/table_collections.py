@@ -17,7 +17,6 @@ from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import REPEAT, WHEN
 from state_core.serializers.composite.collections import MapSerializer
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.columns import Cursor
 from state_core.serializers.framework.compatibility import (
     Compatibility,
     as_is,
@@ -94,10 +93,6 @@ class LinkedListSerializer(TypeSerializer):
         body = None if self.with_mask else self.element.skip_program()
         return None if body is None else (REPEAT, len(body), *body)
 
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Value by value; what does not come out the same is inexact."""
-        return decode_by_value(self, cursor)
-
 
 class NullAwareMapSerializer(TypeSerializer):
     """`MapView` of Flink's heap: an i32 count, then key and value, each behind a null flag.
@@ -150,28 +145,6 @@ class NullAwareMapSerializer(TypeSerializer):
                 return None
             body += [WHEN, 0, len(one), *one]
         return (REPEAT, len(body), *body)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Value by value; what does not come out the same is inexact."""
-        return decode_by_value(self, cursor)
-
-
-def decode_by_value(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:
-    """Read row by row, and mark those inexact that would be written in another way."""
-    starts = cursor.position.copy()
-    column = TypeSerializer.decode(serializer, cursor)
-    for row, value in enumerate(column.to_pylist()):
-        if cursor.present.size and not cursor.present[row]:
-            continue
-        out = DataOutput()
-        try:
-            serializer.write(value, out)
-        except EncodeError:
-            out = DataOutput()
-        found = cursor.data[int(starts[row]) : int(cursor.position[row])]
-        if out.to_bytes() != found.tobytes():
-            cursor.inexact[row] = 1
-    return column
 
 
 class SortedMapSerializer(MapSerializer):

@@ -12,6 +12,7 @@ Source: `org.apache.flink.table.types.logical`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ from typing_extensions import Self
 __all__ = [
     "ArrayType", "DecimalType", "DistinctType", "IntervalType", "LengthType", "LogicalType",
     "MapType", "MultisetType", "RawType", "RowField", "RowType", "SimpleType", "StructuredType",
-    "TimeType", "TimestampType", "UnknownType",
+    "TimeType", "TimestampType", "TypeDifference", "UnknownType", "type_differences",
 ]  # fmt: skip
 
 MAX_LENGTH = (1 << 31) - 1
@@ -394,3 +395,53 @@ class UnknownType(LogicalType):
     def text(self) -> str:
         """The class."""
         return f"{self.name}({quoted(self.java_class, chr(39))})"
+
+
+@dataclass(frozen=True)
+class TypeDifference:
+    """Where two types part: the path of the field, both types, and whether it is certain."""
+
+    path: str
+    old: str
+    new: str
+    certain: bool
+
+
+def type_differences(
+    old: LogicalType, new: LogicalType, path: str = ""
+) -> Iterator[TypeDifference]:
+    """All places where `new` is not equal to `old`, innermost.
+
+    A RAW type's serializer decides in Java whether it equals another: if only what it holds
+    differs, that is not certain.
+    """
+    if old == new:
+        return
+    parted = False
+    if type(old) is type(new) and old.root == new.root and old.nullable == new.nullable:
+        names = _child_names(old)
+        if names == _child_names(new) and len(old.children) == len(new.children):
+            for name, before, after in zip(names, old.children, new.children, strict=True):
+                inner = f"{path}.{name}" if path else name
+                for one in type_differences(before, after, inner):
+                    parted = True
+                    yield one
+    if not parted:
+        yield TypeDifference(path, str(old), str(new), not _alike(old, new))
+
+
+def _alike(old: LogicalType, new: LogicalType) -> bool:
+    """Whether nothing but what a class of Java's holds could make the difference."""
+    if isinstance(old, RawType) and isinstance(new, RawType):
+        return replace(old, serializer=()) == replace(new, serializer=())
+    if isinstance(old, UnknownType) and isinstance(new, UnknownType):
+        return replace(old, content=()) == replace(new, content=())
+    return False
+
+
+def _child_names(one: LogicalType) -> tuple[str, ...]:
+    if isinstance(one, RowType):
+        return tuple(field.name for field in one.fields)
+    if isinstance(one, StructuredType):
+        return tuple(field.name for field in one.all_fields)
+    return ("key", "value") if isinstance(one, MapType) else ("[]",) * len(one.children)
