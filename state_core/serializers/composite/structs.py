@@ -31,9 +31,11 @@ from state_core.serializers.framework.columns import (
     validity,
     written_rows,
 )
-from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
 from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    FlaggedSnapshot,
+)
 
 __all__ = ["ObjectSerializer", "RowSerializer", "StructSerializer", "TupleSerializer"]
 
@@ -355,6 +357,7 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 2
     outer_versions = range(2, 3)
     versions = range(2, 4)
+    unnamed = "f{}"
 
     def __init__(self) -> None:
         super().__init__()
@@ -370,10 +373,6 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
             self.tuple_class or f"org.apache.flink.api.java.tuple.Tuple{len(self.nested)}"
         )
 
-    def nested_name(self, index: int) -> str:
-        """`f0`, `f1`, ..."""
-        return f"f{index}"
-
     @property
     def opaque_name(self) -> str:
         """The tuple class."""
@@ -387,7 +386,7 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 
 @register
-class RowSerializerSnapshot(CompositeTypeSerializerSnapshot):
+class RowSerializerSnapshot(FlaggedSnapshot):
     """`RowSerializer$RowSerializerSnapshot`: whether kinds are written, and the fields' nested."""
 
     java_class = f"{RUNTIME}RowSerializer$RowSerializerSnapshot"
@@ -395,30 +394,11 @@ class RowSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 4
     outer_versions = range(2, 5)
     versions = range(2, 4)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.with_kind = True
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """A boolean since version 4; version 2 had no kinds, version 3 always."""
-        self.with_kind = source.read_boolean() if version == 4 else version == 3
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Whether kinds are written."""
-        out.write_boolean(self.with_kind)
-
-    def resolve_outer_schema_compatibility(self, old: RowSerializerSnapshot) -> Compatibility:
-        """Rows with and without kinds are written differently."""
-        if self.with_kind == old.with_kind:
-            return as_is()
-        forms = {False: "Row without row kind", True: "Row with row kind"}
-        return migrate(forms[old.with_kind], forms[self.with_kind], "the null mask changes")
-
-    def nested_name(self, index: int) -> str:
-        """`f0`, `f1`, ..."""
-        return f"f{index}"
+    unnamed = "f{}"
+    always = 3
+    forms = ("Row without row kind", "Row with row kind")
+    change = "the null mask changes"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """Return the serializer of a row of these fields."""
-        return RowSerializer(list(nested), with_kind=self.with_kind)
+        return RowSerializer(list(nested), with_kind=self.flag)

@@ -24,6 +24,7 @@ from state_core.serializers.framework.compatibility import (
     Verdict,
     as_is,
     incompatible,
+    migrate,
     worst_of,
 )
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
@@ -35,6 +36,7 @@ from state_core.serializers.framework.registry import (
 
 __all__ = [
     "CompositeTypeSerializerSnapshot",
+    "FlaggedSnapshot",
     "SimpleTypeSerializerSnapshot",
     "WithoutMagicSnapshot",
     "read_nested",
@@ -104,6 +106,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         outer_version: The version of the outer payload that is written.
         arity: How many nested snapshots there must be; None for any number.
         nested_names: What each nested serializer is called in a reason's path.
+        unnamed: What others are called, by their index.
         delimited: Which nested serializers must be self-delimiting: all, unless others only stand
             where a value may take everything up to the end of its entry. If one is not, values
             are carried as bytes.
@@ -118,6 +121,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     outer_versions: ClassVar[range] = range(1, 2)
     arity: ClassVar[int | None] = None
     nested_names: ClassVar[tuple[str, ...]] = ()
+    unnamed: ClassVar[str] = "[{}]"
     delimited: ClassVar[slice] = slice(None)
     same_bytes: ClassVar[tuple[str, ...]] = ()
 
@@ -218,11 +222,49 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
     def nested_name(self, index: int) -> str:
         """The name of a nested serializer in a reason's path."""
-        return self.nested_names[index] if index < len(self.nested_names) else f"[{index}]"
+        named = index < len(self.nested_names)
+        return self.nested_names[index] if named else self.unnamed.format(index)
 
     @abstractmethod
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """The outer serializer around these."""
+
+
+class FlaggedSnapshot(CompositeTypeSerializerSnapshot):
+    """A composite snapshot whose outer payload is one flag, which decides what the bytes have.
+
+    The current outer version writes it. Of the older ones, one always has what the flag stands for,
+    those before that never.
+
+    Attributes:
+        always: The outer version that always has it; 0 if there is none.
+        forms: What bytes without it and bytes with it are called in reasons.
+        change: What a migration between both changes.
+        flag: The flag.
+    """
+
+    always: ClassVar[int] = 0
+    forms: ClassVar[tuple[str, str]]
+    change: ClassVar[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flag = True
+
+    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
+        """Read the flag, or take it from the version."""
+        current = version == self.outer_version
+        self.flag = source.read_boolean() if current else version == self.always
+
+    def write_outer_snapshot(self, out: DataOutput) -> None:
+        """Write the flag."""
+        out.write_boolean(self.flag)
+
+    def resolve_outer_schema_compatibility(self, old: Self) -> Compatibility:
+        """Return as is for the same flag; values are migrated to another."""
+        if self.flag == old.flag:
+            return as_is()
+        return migrate(self.forms[old.flag], self.forms[self.flag], self.change)
 
 
 class WithoutMagicSnapshot(CompositeTypeSerializerSnapshot):

@@ -23,11 +23,11 @@ from state_core.serializers.composite.evolution import PositionRule, evolves
 from state_core.serializers.composite.optionals import NullableSerializer
 from state_core.serializers.composite.structs import ObjectSerializer
 from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
+    FlaggedSnapshot,
     simple_snapshot,
 )
 
@@ -253,7 +253,7 @@ class SharedBufferNodeListSnapshot(CompositeTypeSerializerSnapshot):
 
 
 @register
-class NFAStateSerializerSnapshot(CompositeTypeSerializerSnapshot):
+class NFAStateSerializerSnapshot(FlaggedSnapshot):
     """`NFAStateSerializerSnapshot`: whether the previous timestamp is written; three nested."""
 
     java_class = f"{NFA}NFAStateSerializerSnapshot"
@@ -261,30 +261,12 @@ class NFAStateSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 3
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.with_previous = True
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """A boolean since version 2; before that it was not written."""
-        self.with_previous = version > 1 and source.read_boolean()
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Whether it is written."""
-        out.write_boolean(self.with_previous)
-
-    def resolve_outer_schema_compatibility(self, old: NFAStateSerializerSnapshot) -> Compatibility:
-        """Gaining it, or losing it, migrates."""
-        if self.with_previous == old.with_previous:
-            return as_is()
-        forms = ("without previous timestamps", "with previous timestamps")
-        rule = "each computation state gains or loses a time"
-        return migrate(forms[old.with_previous], forms[self.with_previous], rule)
+    forms = ("without previous timestamps", "with previous timestamps")
+    change = "each computation state gains or loses a time"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """Return the serializer of a key's partial and completed matches."""
-        return NFAStateSerializer(*nested, with_previous=self.with_previous)
+        return NFAStateSerializer(*nested, with_previous=self.flag)
 
 
 class _GoneSnapshot(CompositeTypeSerializerSnapshot):

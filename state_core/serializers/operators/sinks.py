@@ -19,10 +19,9 @@ from state_core.serializers.composite.evolution import PositionRule, evolves
 from state_core.serializers.composite.optionals import NullableSerializer
 from state_core.serializers.composite.structs import ObjectSerializer
 from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
-    CompositeTypeSerializerSnapshot,
+    FlaggedSnapshot,
     simple_snapshot,
 )
 
@@ -69,7 +68,7 @@ evolves(TransactionHolderSerializer)(PositionRule)
 
 
 @register
-class StateSerializerSnapshot(CompositeTypeSerializerSnapshot):
+class StateSerializerSnapshot(FlaggedSnapshot):
     """`TwoPhaseCommitSinkFunction$StateSerializerSnapshot`: transaction and context nested."""
 
     java_class = f"{SINKS}legacy.TwoPhaseCommitSinkFunction$StateSerializerSnapshot"
@@ -77,30 +76,14 @@ class StateSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_version = 4
     outer_versions = range(1, 5)
     arity = 2
+    always = 3
+    forms = ("always an open transaction", "an open transaction or none")
+    change = "a flag comes before it"
     nested_names = ("transaction", "context")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.with_null = True
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """A boolean since version 4; version 3 always had the flag, those before it never."""
-        self.with_null = source.read_boolean() if version == 4 else version == 3
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Whether there is a flag."""
-        out.write_boolean(self.with_null)
-
-    def resolve_outer_schema_compatibility(self, old: StateSerializerSnapshot) -> Compatibility:
-        """Gaining the flag, or losing it, migrates."""
-        if self.with_null == old.with_null:
-            return as_is()
-        forms = ("always an open transaction", "an open transaction or none")
-        return migrate(forms[old.with_null], forms[self.with_null], "a flag comes before it")
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """Return the serializer of a sink's state."""
-        return TwoPhaseCommitStateSerializer(*nested, with_null=self.with_null)
+        return TwoPhaseCommitStateSerializer(*nested, with_null=self.flag)
 
 
 @register

@@ -255,11 +255,8 @@ class ScalaCaseClassSerializerSnapshot(_NamedSnapshot):
     """`ScalaCaseClassSerializerSnapshot`: the class, and the fields' snapshots nested."""
 
     java_class = f"{SCALA}ScalaCaseClassSerializerSnapshot"
+    unnamed = "f{}"
     rule = "the case class is another one"
-
-    def nested_name(self, index: int) -> str:
-        """`f0`, `f1`, ..."""
-        return f"f{index}"
 
     @property
     def opaque_name(self) -> str:

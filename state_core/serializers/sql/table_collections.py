@@ -21,13 +21,13 @@ from state_core.serializers.framework.compatibility import (
     Compatibility,
     as_is,
     incompatible,
-    migrate,
     unknown,
 )
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
+    FlaggedSnapshot,
     read_nested,
     write_nested,
 )
@@ -157,38 +157,20 @@ class SortedMapSerializer(MapSerializer):
 
 
 @register
-class LinkedListSerializerSnapshot(CompositeTypeSerializerSnapshot):
+class LinkedListSerializerSnapshot(FlaggedSnapshot):
     """`LinkedListSerializer$LinkedListSerializerSnapshot`: whether there is a mask of nulls."""
 
     java_class = f"{TYPEUTILS}LinkedListSerializer$LinkedListSerializerSnapshot"
     outer_version = 3
     outer_versions = range(1, 4)
     arity = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.with_mask = True
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """A boolean since version 3; version 2 always had a mask, version 1 never."""
-        self.with_mask = source.read_boolean() if version == 3 else version == 2
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Whether there is a mask."""
-        out.write_boolean(self.with_mask)
-
-    def resolve_outer_schema_compatibility(
-        self, old: LinkedListSerializerSnapshot
-    ) -> Compatibility:
-        """With and without a mask lists are written differently."""
-        if self.with_mask == old.with_mask:
-            return as_is()
-        forms = {False: "LinkedList without null mask", True: "LinkedList with null mask"}
-        return migrate(forms[old.with_mask], forms[self.with_mask], "the null mask changes")
+    always = 2
+    forms = ("LinkedList without null mask", "LinkedList with null mask")
+    change = "the null mask changes"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """Return the serializer of a list of these elements."""
-        return LinkedListSerializer(*nested, with_mask=self.with_mask)
+        return LinkedListSerializer(*nested, with_mask=self.flag)
 
 
 @register

@@ -127,16 +127,11 @@ class _NamedFieldsSnapshot(CompositeTypeSerializerSnapshot):
     """The snapshot of a class with fields of fixed names."""
 
     type_label = ""
-    names: tuple[str, ...] = ()
-
-    def nested_name(self, index: int) -> str:
-        """The field's name."""
-        return self.names[index]
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """Return the serializer of the fields under their names."""
         return ObjectSerializer(
-            self.type_label, list(zip(self.names, nested, strict=True)), fixed=True
+            self.type_label, list(zip(self.nested_names, nested, strict=True)), fixed=True
         )
 
 
@@ -146,7 +141,7 @@ class WindowKeySerializerSnapshot(_NamedFieldsSnapshot):
 
     java_class = f"{TYPEUTILS}WindowKeySerializer$WindowKeySerializerSnapshot"
     type_label = "WindowKey"
-    names = ("key",)
+    nested_names = ("key",)
     arity = 1
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
@@ -173,7 +168,7 @@ class RowSqnInfoSerializerSnapshot(_SequenceSnapshot):
 
     java_class = f"{LINKED}RowSqnInfoSerializer$RowSqnInfoSerializerSnapshot"
     type_label = "RowSqnInfo"
-    names = ("firstSqn", "lastSqn")
+    nested_names = ("firstSqn", "lastSqn")
 
 
 @register
@@ -182,7 +177,7 @@ class MetaSqnInfoSerializerSnapshot(_SequenceSnapshot):
 
     java_class = f"{LINKED}MetaSqnInfoSerializer$MetaSqnInfoSerializerSnapshot"
     type_label = "MetaSqnInfo"
-    names = ("highSqn", "size")
+    nested_names = ("highSqn", "size")
 
 
 @register
@@ -191,7 +186,7 @@ class NodeSerializerSnapshot(_NamedFieldsSnapshot):
 
     java_class = f"{LINKED}NodeSerializer$NodeSerializerSnapshot"
     type_label = "Node"
-    names = ("row", "sqn", "prevSqn", "nextSqn", "nextSqnForRecord", "timestamp")
+    nested_names = ("row", "sqn", "prevSqn", "nextSqn", "nextSqnForRecord", "timestamp")
     outer_version = 0
     outer_versions = range(1)
     arity = 6
