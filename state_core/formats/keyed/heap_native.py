@@ -302,7 +302,7 @@ def _native_value(
     assert layout.value is not None  # noqa: S101 - not of timers
     held = TtlSerializer(layout.value) if layout.with_ttl else layout.value
     if layout.kind is StateKind.LIST:
-        known = held.self_delimiting and held.least > 0
+        known = held.self_delimiting and held.min_length > 0
         return ((ListSerializer(held),), (held,)) if known else ((OpaqueSerializer(held.name),), ())
     user_key = layout.user_key
     if user_key is not None and user_key.self_delimiting and held.self_delimiting:

@@ -96,7 +96,7 @@ class KeyedLayout:
         held = TtlSerializer(self.value) if self.with_ttl else self.value
         if self.kind is not StateKind.LIST:
             return held
-        if not held.self_delimiting or held.least == 0:
+        if not held.self_delimiting or held.min_length == 0:
             return OpaqueSerializer(held.name)
         return DelimitedListSerializer(held)
 

@@ -27,24 +27,24 @@ NOT_COMPARED = {"doc", "aliases", "full_name", "namespace", "name"}
 
 
 def named_schemas(schema: Schema) -> dict[str, dict[str, Any]]:
-    """Every record, enum and fixed of a schema by full name, which each gets as `full_name`.
+    """Return the records, enums and fixeds of a schema by full name, and add `full_name` to each.
 
     References in the schema are replaced by full names.
     """
-    found: dict[str, dict[str, Any]] = {}
-    _name(schema, "", found)
-    return found
+    named: dict[str, dict[str, Any]] = {}
+    _name(schema, "", named)
+    return named
 
 
-def _name(schema: Any, namespace: str, found: dict[str, dict[str, Any]]) -> Any:
-    """Walk a schema, naming what has a name; what should stand in its place."""
+def _name(schema: Any, namespace: str, named: dict[str, dict[str, Any]]) -> Any:
+    """Note the named schemas in a schema, and return it with full names in their references."""
     if isinstance(schema, str):
         if schema in PRIMITIVES or "." in schema or not namespace:
             return schema
         qualified = f"{namespace}.{schema}"
-        return qualified if qualified in found else schema
+        return qualified if qualified in named else schema
     if isinstance(schema, list):
-        schema[:] = [_name(one, namespace, found) for one in schema]
+        schema[:] = [_name(one, namespace, named) for one in schema]
         return schema
     kind = schema.get("type")
     if kind in NAMED:
@@ -52,18 +52,18 @@ def _name(schema: Any, namespace: str, found: dict[str, dict[str, Any]]) -> Any:
         space = name.rpartition(".")[0] if "." in name else str(schema.get("namespace", namespace))
         simple = name.rpartition(".")[2]
         schema["full_name"] = f"{space}.{simple}" if space else simple
-        found[schema["full_name"]] = schema
+        named[schema["full_name"]] = schema
         for field in schema.get("fields", []):
-            field["type"] = _name(field["type"], space, found)
+            field["type"] = _name(field["type"], space, named)
         return schema
     for part in ("type", "items", "values"):
         if part in schema and not (part == "type" and schema[part] in ("array", "map")):
-            schema[part] = _name(schema[part], namespace, found)
+            schema[part] = _name(schema[part], namespace, named)
     return schema
 
 
 def same_schema(one: Schema, other: Schema) -> bool:
-    """Whether two schemas are equal but for documentation and aliases (`Schema.equals`)."""
+    """Return whether two schemas are equal but for documentation and aliases (`Schema.equals`)."""
     named_schemas(one)
     named_schemas(other)
     return bool(_canonical(one) == _canonical(other))
@@ -85,7 +85,7 @@ def _canonical(schema: Any) -> Any:
 
 
 def resolve_schemas(reader: Schema, writer: Schema) -> list[Reason]:
-    """What keeps a reader from reading what a writer wrote; nothing if it can."""
+    """Return why a reader's schema can't read what a writer's schema wrote; nothing if it can."""
     reading, writing = named_schemas(reader), named_schemas(writer)
     return _Resolver(reading, writing).compare(reader, writer, "")
 
@@ -99,7 +99,7 @@ class _Resolver:
         self.under_way: set[tuple[str, str]] = set()
 
     def compare(self, reader: Any, writer: Any, path: str) -> list[Reason]:
-        """The differences of two schemas."""
+        """Return why the reader's schema can't read what the writer's wrote; nothing if it can."""
         reader, writer = _resolved(reader, self.reading), _resolved(writer, self.writing)
         if isinstance(writer, list):
             return [one for branch in writer for one in self.compare(reader, branch, path)]
@@ -136,9 +136,9 @@ class _Resolver:
         if pair in self.under_way:
             return []
         self.under_way.add(pair)
-        found = [one for field in reader["fields"] for one in self._field(field, writer, path)]
+        reasons = [one for field in reader["fields"] for one in self._field(field, writer, path)]
         self.under_way.discard(pair)
-        return found
+        return reasons
 
     def _field(self, field: dict[str, Any], writer: Any, path: str) -> list[Reason]:
         names = [field["name"], *field.get("aliases", [])]
@@ -154,7 +154,7 @@ class _Resolver:
 
 
 def _resolved(schema: Any, names: Mapping[str, dict[str, Any]]) -> Any:
-    """What a reference stands for, and what a wrapper holds."""
+    """Return the schema that a reference or a wrapper stands for."""
     while True:
         if isinstance(schema, str) and schema in names:
             schema = names[schema]

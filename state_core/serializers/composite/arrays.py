@@ -50,7 +50,7 @@ BASE = "org.apache.flink.api.common.typeutils.base."
 
 
 class SimpleArraySerializer(ListSerializer):
-    """An array whose class says what its elements are."""
+    """An array whose class determines the type of its elements."""
 
     java_name: ClassVar[str]
     element_class: ClassVar[type[TypeSerializer]]
@@ -64,7 +64,7 @@ class SimpleArraySerializer(ListSerializer):
         return self.java_name
 
     def hash_code(self, value: Any) -> int:
-        """Not derived: an array's hash is its identity."""
+        """Raise: the hash code of an array is its identity."""
         return TypeSerializer.hash_code(self, value)
 
 
@@ -82,7 +82,7 @@ class GenericArraySerializer(ListSerializer):
         return f"{self.component.name}[]"
 
     def hash_code(self, value: Any) -> int:
-        """Not derived: an array's hash is its identity."""
+        """Raise: the hash code of an array is its identity."""
         return TypeSerializer.hash_code(self, value)
 
 
@@ -99,21 +99,21 @@ class SetSerializer(ListSerializer):
         return f"Set<{self.value.name}>"
 
     def hash_code(self, value: Any) -> int:
-        """The sum of the elements'."""
+        """Return the sum of the elements' hash codes."""
         return to_int32(sum(0 if one is None else self.value.hash_code(one) for one in value))
 
 
 @evolves(GenericArraySerializer, SetSerializer)
 class ElementRule(Rule):
-    """Element by element, as in a list."""
+    """Converts arrays and sets element by element, as a list."""
 
     def column(self, old: ListSerializer, new: ListSerializer, column: Any) -> Any:
-        """The elements as one column."""
+        """Convert the elements as one column."""
         lists = ListSerializer(old.element), ListSerializer(new.element)
         return migrate_column(*lists, column)
 
     def value(self, old: ListSerializer, new: ListSerializer, value: Any) -> list[Any]:
-        """One array or set."""
+        """Convert one array or set."""
         return [migrate_value(old.element, new.element, one) for one in value]
 
 
@@ -144,7 +144,7 @@ _simple_array("String[]", StringSerializer, "StringArray")
 
 @register
 class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`GenericArraySerializerSnapshot`: the component's class, and its snapshot nested."""
+    """`GenericArraySerializerSnapshot`: the component's class, and its snapshot."""
 
     java_class = f"{BASE}GenericArraySerializerSnapshot"
     arity = 1
@@ -156,23 +156,23 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     @classmethod
     def of(cls, component_class: str, component: TypeSerializerSnapshot) -> Self:
-        """The snapshot of a new job's serializer."""
+        """Return the snapshot of a new job's serializer."""
         made = cls.around(component)
         made.component_class = component_class
         return made
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """The component's class."""
+        """Read the component's class."""
         self.component_class = source.read_utf()
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """The component's class."""
+        """Write the component's class."""
         out.write_utf(self.component_class)
 
     def resolve_outer_schema_compatibility(
         self, old: GenericArraySerializerSnapshot
     ) -> Compatibility:
-        """The component's class stays."""
+        """Return as is for the same component class, else incompatible."""
         if self.component_class == old.component_class:
             return as_is()
         return incompatible(
@@ -191,7 +191,7 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class SetSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`SetSerializerSnapshot`: the element's snapshot nested."""
+    """`SetSerializerSnapshot`, with the snapshot of the element."""
 
     java_class = f"{BASE}SetSerializerSnapshot"
     arity = 1
@@ -204,7 +204,7 @@ class SetSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class ArrayListSerializerSnapshot(ListSerializerSnapshot):
-    """`ArrayListSerializerSnapshot`: a list's bytes under another class."""
+    """`ArrayListSerializerSnapshot`: the bytes are those of a list."""
 
     java_class = "org.apache.flink.runtime.state.ArrayListSerializerSnapshot"
     nested_names = ("element",)
@@ -213,6 +213,6 @@ class ArrayListSerializerSnapshot(ListSerializerSnapshot):
 
 @register
 class GenericArraySerializerConfigSnapshot(WithoutMagicSnapshot, GenericArraySerializerSnapshot):
-    """`GenericArraySerializerConfigSnapshot`, which Flink 1.7 wrote in its place."""
+    """`GenericArraySerializerConfigSnapshot`, which Flink 1.7 wrote instead."""
 
     java_class = f"{BASE}GenericArraySerializerConfigSnapshot"

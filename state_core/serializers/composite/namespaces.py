@@ -46,17 +46,17 @@ class SingletonSerializer(TypeSerializer):
         source.read_byte()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """The one value."""
+        """Write the one value."""
         if value is not None:
             raise EncodeError(f"{value!r}, and {self.name} has one value, written as null")
         out.write_byte(0)
 
     def skip_program(self) -> tuple[int, ...]:
-        """One byte."""
+        """Return the program that walks one byte."""
         return (FIXED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A column of nulls."""
+        """Read a column of nulls."""
         failed = decode.read_zeros(
             cursor.data, cursor.position, cursor.end, cursor.present, cursor.inexact
         )
@@ -64,7 +64,7 @@ class SingletonSerializer(TypeSerializer):
         return pa.nulls(cursor.rows, pa.string())
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """One byte every present row."""
+        """Return one byte for every present row."""
         if values.null_count != len(values):
             raise EncodeError(
                 f"a column of {self.name} holds a value that is not null",
@@ -73,7 +73,7 @@ class SingletonSerializer(TypeSerializer):
         return fixed_sizes(len(values), 1, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Zero bytes."""
+        """Write a byte 0 for every present row."""
         rows = target.position
         if target.present.size:
             rows = rows[target.present != 0]

@@ -44,7 +44,7 @@ ROW_KINDS = ("+I", "-U", "+U", "-D")
 
 
 class StructSerializer(TypeSerializer):
-    """Named fields, one behind the other: an Arrow struct, neither whole nor in part null.
+    """Named fields, one behind the other: an Arrow struct that is not null, nor are its fields.
 
     Args:
         fields: Each field's name and serializer.
@@ -55,9 +55,9 @@ class StructSerializer(TypeSerializer):
         self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in fields])
 
     @property
-    def least(self) -> int:
+    def min_length(self) -> int:
         """The sum of the fields' minimum lengths."""
-        return sum(one.least for _, one in self.fields if one.self_delimiting)
+        return sum(one.min_length for _, one in self.fields if one.self_delimiting)
 
     def read(self, source: DataInput) -> Any:
         """Read one value, as a dict of its fields."""
@@ -159,14 +159,14 @@ class TupleSerializer(StructSerializer):
 
 
 class ObjectSerializer(TupleSerializer):
-    """A Java object of Flink's own: its fields under their names, none of which may be null.
+    """One of Flink's own Java objects: its fields under their names, none of which is null.
 
     The last field may take everything up to the end; the others are self-delimiting.
 
     Args:
         java_name: The name of the type.
         fields: Each field's name and serializer.
-        fixed: Whether the length is known to Flink where all fields' are.
+        fixed: Whether Flink gives the type a length where all fields have one.
     """
 
     def __init__(
@@ -228,21 +228,21 @@ class RowSerializer(StructSerializer):
         return f"Row<{', '.join(one.name for _, one in self.fields)}>"
 
     @property
-    def least(self) -> int:
-        """The mask."""
+    def min_length(self) -> int:
+        """The length of the mask."""
         return self.mask_bytes
 
     def read(self, source: DataInput) -> dict[str, Any]:
-        """One row; its kind, where it is not `+I`, is lost."""
+        """Read one row; a kind other than `+I` is lost."""
         mask = source.read_bytes(self.mask_bytes)
-        found = {}
+        row = {}
         for index, (name, one) in enumerate(self.fields, self.leading):
             null = mask[index >> 3] >> (7 - (index & 7)) & 1
-            found[name] = None if null else one.read(source)
-        return found
+            row[name] = None if null else one.read(source)
+        return row
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One row of kind `+I`."""
+        """Write one row of kind `+I`."""
         values = self._by_position(value)
         mask = bytearray(self.mask_bytes)
         for index, one in enumerate(values, self.leading):
@@ -254,20 +254,20 @@ class RowSerializer(StructSerializer):
                 serializer.write(one, out)
 
     def hash_code(self, value: Any) -> int:
-        """`RowUtils.deepHashCodeRow` of a row of kind `+I`, whose fields are no lists or maps.
+        """Return `RowUtils.deepHashCodeRow` of a row of kind `+I`; fields must be no lists or maps.
 
         Each field goes through `Arrays.deepHashCode` of an array of one, which adds 31.
         """
         code = 1
-        for (_, one), held in zip(self.fields, self._by_position(value), strict=True):
+        for (_, one), field in zip(self.fields, self._by_position(value), strict=True):
             if isinstance(one, ListSerializer | MapSerializer):
                 return super().hash_code(value)
-            element = 0 if held is None else 31 + one.hash_code(held)
+            element = 0 if field is None else 31 + one.hash_code(field)
             code = to_int32(31 * code + element)
         return code
 
     def hash_code_at(self, source: DataInput) -> int:
-        """The same, of any kind, which counts 31 times, and of the fields' very bytes."""
+        """Return the hash code of the row that comes next, which may be of any kind."""
         mask = source.read_bytes(self.mask_bytes)
         bits = [mask[index >> 3] >> (7 - (index & 7)) & 1 for index in range(self.bits)]
         kind = bits[0] + 2 * bits[1] if self.with_kind else 0
@@ -279,7 +279,7 @@ class RowSerializer(StructSerializer):
         return to_int32(31 * kind + code)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """The mask and the programs of the fields."""
+        """Return the program that walks the mask and the fields."""
         programs = [one.skip_program() for _, one in self.fields]
         if any(one is None for one in programs):
             return None
@@ -296,7 +296,7 @@ class RowSerializer(StructSerializer):
         return bit
 
     def _check_padding(self, cursor: Cursor) -> None:
-        """Bits behind the mask's are zero wherever Flink wrote them; others are kept as bytes."""
+        """Mark rows inexact whose unused mask bits are not zero, which Flink never writes."""
         unused = (1 << 8 * self.mask_bytes - self.bits) - 1
         if unused and cursor.rows:
             wanted = slice(None) if cursor.present.size == 0 else cursor.present != 0
@@ -304,22 +304,22 @@ class RowSerializer(StructSerializer):
             cursor.inexact[wanted] |= (last & unused != 0).astype(np.uint8)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """The mask's bits a column each, then field after field."""
+        """Read the bits of the mask, then field after field."""
         for index in range(self.leading):
             cursor.inexact |= self._mask_bit(cursor, index)
-        held = [1 - self._mask_bit(cursor, self.leading + i) for i in range(len(self.fields))]
+        valid = [1 - self._mask_bit(cursor, self.leading + i) for i in range(len(self.fields))]
         self._check_padding(cursor)
         width = self.mask_bytes
         cursor.position += cursor.present * np.int64(width) if cursor.present.size else width
         columns = []
-        for (_, one), wanted in zip(self.fields, held, strict=True):
+        for (_, one), wanted in zip(self.fields, valid, strict=True):
             within = cursor.only(wanted)
             columns.append(one.decode(within))
             within.expect_values(columns[-1])
         return self._struct(cursor.present, columns, cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The mask and the fields that are not null."""
+        """Return the size of the mask and of the fields that are not null."""
         require_values(values, present, self.name)
         sizes = fixed_sizes(len(values), self.mask_bytes, present)
         for (_, one), column in zip(self.fields, self._columns(values), strict=True):
@@ -327,7 +327,7 @@ class RowSerializer(StructSerializer):
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """The mask, then field after field."""
+        """Write the mask, then field after field."""
         width = self.mask_bytes
         rows = (
             target.position if target.present.size == 0 else (target.position[target.present != 0])
@@ -336,19 +336,19 @@ class RowSerializer(StructSerializer):
             target.out[rows + byte] = 0
         columns = self._columns(values)
         for index, column in enumerate(columns, self.leading):
-            held = present_rows(column)
-            if held.size:
-                nulls = (held == 0).astype(np.uint8)
+            valid = present_rows(column)
+            if valid.size:
+                nulls = (valid == 0).astype(np.uint8)
                 encode.set_bits(nulls, target.present, index, target.out, target.position)
         target.position += target.present * np.int64(width) if target.present.size else width
         for (_, one), column in zip(self.fields, columns, strict=True):
-            held = present_rows(column)
-            one.encode(column, target.only(held) if held.size else target)
+            valid = present_rows(column)
+            one.encode(column, target.only(valid) if valid.size else target)
 
 
 @register
 class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`TupleSerializerSnapshot`: the tuple class, and the fields' snapshots nested.
+    """`TupleSerializerSnapshot`: the tuple class, and the snapshots of the fields.
 
     The class is not compared: a user's subclass has the bytes of the tuple that it extends.
     """
@@ -364,11 +364,11 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
         self.tuple_class = ""
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """The tuple class."""
+        """Read the tuple class."""
         self.tuple_class = source.read_utf()
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """The tuple class."""
+        """Write the tuple class."""
         out.write_utf(
             self.tuple_class or f"org.apache.flink.api.java.tuple.Tuple{len(self.nested)}"
         )
@@ -387,7 +387,7 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class RowSerializerSnapshot(FlaggedSnapshot):
-    """`RowSerializer$RowSerializerSnapshot`: whether kinds are written, and the fields' nested."""
+    """`RowSerializer$RowSerializerSnapshot`: whether row kinds are written, and the fields."""
 
     java_class = f"{RUNTIME}RowSerializer$RowSerializerSnapshot"
     opaque_name = "org.apache.flink.types.Row"

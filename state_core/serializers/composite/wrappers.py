@@ -28,7 +28,7 @@ SIGN_BIT = -(1 << 63)
 class TtlSerializer(StructSerializer):
     """A value with the time of its last access: i64 milliseconds, then the value.
 
-    How long it lives is in the job's code, not in the snapshot.
+    The time to live itself is in the job's code, not in the snapshot.
     """
 
     def __init__(self, value: TypeSerializer) -> None:
@@ -44,7 +44,7 @@ class TtlSerializer(StructSerializer):
 
 
 class TimerSerializer(TupleSerializer):
-    """A timer: its time, sign bit flipped so that bytes sort as times do; key; namespace."""
+    """A timer: its time, with the sign bit flipped so that bytes sort as times; key; namespace."""
 
     def __init__(self, key: TypeSerializer, namespace: TypeSerializer) -> None:
         super().__init__([LongSerializer(), key, namespace], ("timestamp", "key", "namespace"))
@@ -58,28 +58,28 @@ class TimerSerializer(TupleSerializer):
         return f"Timer<{self.key.name}, {self.namespace.name}>"
 
     def read(self, source: DataInput) -> dict[str, Any]:
-        """One timer."""
+        """Read one timer."""
         timer: dict[str, Any] = super().read(source)
         timer["timestamp"] = _flip(timer["timestamp"])
         return timer
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One timer."""
+        """Write one timer."""
         timestamp, key, namespace = self._by_position(value)
         super().write((_flip(timestamp), key, namespace), out)
 
     def hash_code_at(self, source: DataInput) -> int:
-        """That of the timer, whose time is flipped back."""
+        """Return the hash code of the timer that comes next."""
         return self.hash_code(self.read(source))
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Columns of times, keys and namespaces."""
+        """Read a struct of times, keys and namespaces."""
         times = pa.array(flip_sign(cursor.read_int64("a timer")))
         columns = [times, self.key.decode(cursor), self.namespace.decode(cursor)]
         return self._struct(cursor.present, columns, cursor.rows)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Time, key, namespace."""
+        """Write time, key and namespace."""
         times, keys, namespaces = self._columns(values)
         flipped = pa.array(flip_sign(np.asarray(times.to_numpy(zero_copy_only=False))))
         LongSerializer().encode(flipped, target)
@@ -88,7 +88,7 @@ class TimerSerializer(TupleSerializer):
 
 
 def flip_sign(values: I64Array) -> I64Array:
-    """The sign bit inverted: the order of signed numbers becomes that of unsigned bytes."""
+    """Invert the sign bit, so that unsigned bytes sort as the signed numbers do."""
     flipped: I64Array = values ^ np.int64(SIGN_BIT)
     return flipped
 
@@ -99,7 +99,7 @@ def _flip(value: int) -> int:
 
 @register
 class TtlSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`TtlStateFactory$TtlSerializerSnapshot`: a Long's and the value's snapshot nested."""
+    """`TtlStateFactory$TtlSerializerSnapshot`, with the snapshots of a Long and the value."""
 
     java_class = f"{STATE}ttl.TtlStateFactory$TtlSerializerSnapshot"
     same_bytes = (f"{STATE}v2.ttl.TtlStateFactory$TtlSerializerSnapshot",)
@@ -115,7 +115,7 @@ class TtlSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class AsyncTtlSerializerSnapshot(TtlSerializerSnapshot):
-    """The same of the asynchronous state API (`org.apache.flink.runtime.state.v2`)."""
+    """`TtlSerializerSnapshot` of the asynchronous state API (`...runtime.state.v2`)."""
 
     java_class = f"{STATE}v2.ttl.TtlStateFactory$TtlSerializerSnapshot"
     same_bytes = (TtlSerializerSnapshot.java_class,)
@@ -123,7 +123,7 @@ class AsyncTtlSerializerSnapshot(TtlSerializerSnapshot):
 
 @register
 class TimerSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`TimerSerializerSnapshot`: the snapshots of key and namespace nested."""
+    """`TimerSerializerSnapshot`, with the snapshots of key and namespace."""
 
     java_class = "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot"
     outer_version = 2

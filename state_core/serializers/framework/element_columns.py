@@ -39,14 +39,20 @@ __all__ = [
 
 
 def offsets_of(sizes: I64Array) -> I64Array:
-    """Where each begins if they lie one behind the other, and where the last ends."""
+    """Return where values of these sizes begin, one behind the other, and where the last ends."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
 
 
 def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSerializer) -> Cursor:
-    """The elements of all rows, whose `counts` stand before the cursor; it moves behind them.
+    """Return a cursor over the elements of all rows; this one moves behind them.
 
-    A row with an element of which nobody knows the end is lost: `first` then gives it none.
+    A row with an element whose end can't be known is lost: `first` then gives it no elements.
+
+    Args:
+        cursor: The cursor, which stands at each row's first element.
+        counts: The number of elements of each row.
+        first: The index of each row's first element, and the number of all elements.
+        element: The serializer of an element.
     """
     total = int(first[-1])
     if element.length > 0:
@@ -74,7 +80,7 @@ def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSeria
 def locate_by_program(
     cursor: Cursor, counts: I64Array, first: I64Array, program: tuple[int, ...]
 ) -> Cursor:
-    """The same by the program of `kernels.skip` that walks an element."""
+    """Locate elements as `locate` does, with the program of `kernels.skip` that walks one."""
     total = int(first[-1])
     starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
     failed = skip.locate_counted(
@@ -87,21 +93,21 @@ def locate_by_program(
         cursor.lose(unknown)
         kept = np.ones(cursor.rows, np.int64)
         kept[unknown] = 0
-        held = np.repeat(kept, counts) != 0
-        starts, ends = starts[held], ends[held]
+        located = np.repeat(kept, counts) != 0
+        starts, ends = starts[located], ends[located]
         first[:] = offsets_of(counts * kept)
     return cursor.children(starts, ends)
 
 
 def list_array(kind: pa.DataType, first: I64Array, present: U8Array, items: pa.Array) -> pa.Array:
-    """A list column of these elements."""
+    """Return a list or map column of these elements."""
     bitmap, nulls = validity(present)
     buffers = [bitmap, arrow_buffer(first.astype(np.int32))]
     return pa.Array.from_buffers(kind, len(first) - 1, buffers, nulls, children=[items])
 
 
 def elements_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array]:
-    """Return offsets from 0 and the elements of a list column, those of present rows only."""
+    """Return offsets from 0, and the elements of a list column: those of present rows only."""
     values = _without_hidden(values, present)
     first = list_offsets(values)
     start = int(first[0])
@@ -109,7 +115,7 @@ def elements_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array]
 
 
 def entries_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, pa.Array]:
-    """Return offsets from 0, and keys and values of a map column, those of present rows only."""
+    """Return offsets from 0, and keys and values of a map column: those of present rows only."""
     values = _without_hidden(values, present)
     first = list_offsets(values)
     start, count = int(first[0]), int(first[-1] - first[0])
@@ -142,7 +148,7 @@ def place_elements(target: Target, first: I64Array, sizes: I64Array) -> Target:
 def write_counted(
     target: Target, first: I64Array, elements: pa.Array, element: TypeSerializer
 ) -> None:
-    """Write the counts of lists, and behind each its elements."""
+    """Write the counts of lists, each followed by its elements."""
     element.encode(elements, place_elements(target, first, element.sizes(elements, ALL_PRESENT)))
 
 

@@ -30,9 +30,9 @@ __all__ = ["OpaqueSerializer"]
 
 
 class OpaqueSerializer(TypeSerializer):
-    """A type whose bytes only its own class understands: kept whole, as they are.
+    """A type whose bytes only its own class understands: they are kept as they are.
 
-    It takes everything up to the end of its entry, so it can stand last in one and nowhere else.
+    A value takes everything up to the end of its entry, so it can only stand last in one.
     """
 
     arrow_type = pa.binary()
@@ -47,28 +47,28 @@ class OpaqueSerializer(TypeSerializer):
         return f"binary ({self.java_class})"
 
     def read(self, source: DataInput) -> bytes:
-        """All bytes that are left."""
+        """Read all bytes that are left."""
         return source.read_rest()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """The bytes as they are."""
+        """Write the bytes as they are."""
         if not isinstance(value, bytes):
             raise EncodeError(f"{value!r} is not bytes, and {self.java_class} is not understood")
         out.write_bytes(value)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """All bytes up to each row's end."""
+        """Read all bytes up to the end of each row."""
         column = decode_bytes(cursor, decode.read_units, "bytes")
         there = True if cursor.present.size == 0 else cursor.present != 0
         np.copyto(cursor.position, cursor.end, where=there)
         return column
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """As long as the bytes are."""
+        """Return the lengths of the bytes."""
         require_values(values, present, self.name)
         return variable_sizes(values, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """The bytes as they are."""
+        """Write the bytes as they are."""
         offsets, data = variable_values(values)
         encode.write_units(offsets, data, target.present, target.out, target.position)

@@ -48,13 +48,13 @@ COMPOSITE_MAGIC = 911108
 NESTED_MAGIC = 1333245
 NESTED_VERSION = 1
 FIRST_COMPOSITE_WITH_MAGIC = 3
-LEAST_SNAPSHOT_BYTES = 6
+MIN_SNAPSHOT_BYTES = 6
 
 
 class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
     """A snapshot whose class says everything.
 
-    Version 3 has no payload; version 2 held the serializer's class name.
+    Version 3 has no payload; version 2 had the serializer's class name.
     """
 
     current_version = 3
@@ -62,20 +62,20 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
     serializer_class: ClassVar[type[TypeSerializer]]
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Nothing to read, or a class name in version 2."""
+        """Read nothing, or a class name in version 2."""
         self.check_version(version, source)
         if version == 2:
             source.read_utf()
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """Nothing to write."""
+        """Write nothing."""
 
     def restore_serializer(self) -> TypeSerializer:
-        """The one serializer that this class stands for."""
+        """Return the serializer that this class stands for."""
         return self.serializer_class()
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is for the same serializer; incompatible with any other."""
+        """Return as is for the same serializer, else incompatible."""
         if (
             isinstance(old, SimpleTypeSerializerSnapshot)
             and old.serializer_class is self.serializer_class
@@ -104,9 +104,9 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
     Attributes:
         outer_version: The version of the outer payload that is written.
-        arity: How many nested snapshots there must be; None for any number.
-        nested_names: What each nested serializer is called in a reason's path.
-        unnamed: What others are called, by their index.
+        arity: The number of nested snapshots; None for any number.
+        nested_names: The names of the nested serializers in a reason's path.
+        unnamed: The pattern for the names of others, of their index.
         delimited: Which nested serializers must be self-delimiting: all, unless others only stand
             where a value may take everything up to the end of its entry. If one is not, values
             are carried as bytes.
@@ -146,10 +146,10 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Magic, outer version, outer payload, nested snapshots.
+        """Read magic number, outer version, outer payload and nested snapshots.
 
-        Versions 1 and 2 (before Flink 1.9) had neither magic nor outer version: their outer
-        payload is of the version of the whole.
+        Versions 1 and 2 (before Flink 1.9) had neither magic number nor outer version: the outer
+        payload has the version of the whole.
         """
         self.check_version(version, source)
         outer_version = version
@@ -166,17 +166,17 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
             raise source.fault(f"{self.java_class} with {len(self.nested)} nested serializers")
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The current form of `read_snapshot`."""
+        """Write the current form of what `read_snapshot` reads."""
         out.write_int(COMPOSITE_MAGIC)
         out.write_int(self.outer_version)
         self.write_outer_snapshot(out)
         write_nested(self.nested, out)
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """Read what the outer serializer says of itself; nothing by default."""
+        """Read the payload of the outer serializer; nothing by default."""
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Write what the outer serializer says of itself; nothing by default."""
+        """Write the payload of the outer serializer; nothing by default."""
 
     def restore_serializer(self) -> TypeSerializer:
         """Return the outer serializer around the nested ones.
@@ -190,11 +190,11 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
     @property
     def opaque_name(self) -> str:
-        """The Java class that values are named by where they are carried as bytes."""
+        """The class that values are named by where they are carried as bytes."""
         return self.java_class
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """The worst of what the outer serializers and each pair of nested ones say."""
+        """Return the worst verdict on the outer serializers and each pair of nested ones."""
         followed = type(old) is type(self) or old.java_class in self.same_bytes
         if not followed or not isinstance(old, CompositeTypeSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
@@ -217,30 +217,30 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         return replace(worst, reconfigured=whole)
 
     def resolve_outer_schema_compatibility(self, old: Self) -> Compatibility:
-        """What the outer payloads say; as is by default, where there is none."""
+        """Return the verdict on the outer payloads; as is by default."""
         return as_is()
 
     def nested_name(self, index: int) -> str:
-        """The name of a nested serializer in a reason's path."""
+        """Return the name of a nested serializer in a reason's path."""
         named = index < len(self.nested_names)
         return self.nested_names[index] if named else self.unnamed.format(index)
 
     @abstractmethod
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The outer serializer around these."""
+        """Return the outer serializer around these nested ones."""
 
 
 class FlaggedSnapshot(CompositeTypeSerializerSnapshot):
-    """A composite snapshot whose outer payload is one flag, which decides what the bytes have.
+    """A composite snapshot whose outer payload is one flag, for a part that values may lack.
 
-    The current outer version writes it. Of the older ones, one always has what the flag stands for,
-    those before that never.
+    The current outer version writes the flag. Of the older versions, values of `always` always have
+    the part, and values of others never.
 
     Attributes:
-        always: The outer version that always has it; 0 if there is none.
-        forms: What bytes without it and bytes with it are called in reasons.
-        change: What a migration between both changes.
-        flag: The flag.
+        always: The outer version whose values always have the part; 0 if there is none.
+        forms: The names of values without and with the part, for reasons.
+        change: What a migration between both forms changes.
+        flag: Whether values have the part.
     """
 
     always: ClassVar[int] = 0
@@ -268,7 +268,7 @@ class FlaggedSnapshot(CompositeTypeSerializerSnapshot):
 
 
 class WithoutMagicSnapshot(CompositeTypeSerializerSnapshot):
-    """A composite snapshot of Flink 1.7: the outer payload and the nested ones, and no magic."""
+    """A composite snapshot of Flink 1.7, without magic number and outer version."""
 
     current_version = 2
     versions = range(2, 3)
@@ -276,23 +276,23 @@ class WithoutMagicSnapshot(CompositeTypeSerializerSnapshot):
     outer_versions = range(2, 3)
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """As `read_snapshot` reads version 2."""
+        """Write what `read_snapshot` reads as version 2."""
         self.write_outer_snapshot(out)
         write_nested(self.nested, out)
 
 
 def read_nested(source: DataInput) -> tuple[TypeSerializerSnapshot, ...]:
-    """The block of nested snapshots (`NestedSerializersSnapshotDelegate`)."""
+    """Read the block of nested snapshots (`NestedSerializersSnapshotDelegate`)."""
     if source.read_int() != NESTED_MAGIC:
         raise source.fault("nested serializers without their magic number")
     if source.read_int() != NESTED_VERSION:
         raise CorruptSnapshotError("nested serializers of an unknown version", place=source.place)
-    count = source.read_count("nested serializers", LEAST_SNAPSHOT_BYTES)
+    count = source.read_count("nested serializers", MIN_SNAPSHOT_BYTES)
     return tuple(read_serializer_snapshot(source) for _ in range(count))
 
 
 def write_nested(nested: tuple[TypeSerializerSnapshot, ...], out: DataOutput) -> None:
-    """The reverse of `read_nested`."""
+    """Write the block of nested snapshots: the reverse of `read_nested`."""
     out.write_int(NESTED_MAGIC)
     out.write_int(NESTED_VERSION)
     out.write_int(len(nested))

@@ -32,7 +32,7 @@ class _CarriedSnapshot(TypeSerializerSnapshot):
         self.payload = b""
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Walk the payload and keep it."""
+        """Walk the payload, and keep it as bytes."""
         self.check_version(version, source)
         start = source.position
         self.type_class = source.read_utf()
@@ -43,15 +43,15 @@ class _CarriedSnapshot(TypeSerializerSnapshot):
         """Move behind what follows the class name; nothing by default."""
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The payload as it was."""
+        """Write the payload as it was read."""
         out.write_bytes(self.payload)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Bytes under the type's class name, or what a user's decoder makes of them."""
+        """Return the decoder of the type's class, or else a serializer of bytes."""
         return opaque_serializer(self.type_class)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Another class is refused; what became of the same one is in its code only."""
+        """Return incompatible for another class; for the same one only its Java code could tell."""
         if not isinstance(old, _CarriedSnapshot) or type(old) is not type(self):
             return incompatible(old.type_name, self.type_name, "the serializer is another one")
         if old.type_class != self.type_class:
@@ -68,7 +68,7 @@ class KryoSerializerSnapshot(_CarriedSnapshot):
     versions = range(2, 3)
 
     def walk(self, source: DataInput) -> None:
-        """Registrations, default serializers, default serializer classes."""
+        """Move behind registrations, default serializers and default serializer classes."""
         for _ in range(3):
             skip_optional_map(source)
 
@@ -84,6 +84,6 @@ class GenericSerializerSnapshot(_CarriedSnapshot):
 
 @register
 class CopyableValueSerializerSnapshot(GenericSerializerSnapshot):
-    """`CopyableValueSerializer$CopyableValueSerializerSnapshot`: one that can copy itself, too."""
+    """`CopyableValueSerializer$CopyableValueSerializerSnapshot`: a class that copies itself."""
 
     java_class = f"{RUNTIME}CopyableValueSerializer$CopyableValueSerializerSnapshot"

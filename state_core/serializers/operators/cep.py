@@ -56,7 +56,7 @@ class DeweyNumberSerializer(ListSerializer):
 
 
 class EventIdSerializer(ObjectSerializer):
-    """`EventId`: its number among the events of a timestamp, and the timestamp."""
+    """`EventId`: the number among the events of a timestamp, and the timestamp."""
 
     def __init__(self) -> None:
         fields = [("id", IntSerializer()), ("timestamp", LongSerializer())]
@@ -73,12 +73,12 @@ class NodeIdSerializer(NullableSerializer):
         super().__init__(ObjectSerializer("NodeId", fields), null_flag=False)
 
     def hash_code(self, value: Any) -> int:
-        """`Objects.hash` of both fields."""
+        """Return `Objects.hash` of both fields."""
         return self.value.hash_code(value)
 
 
 class LockableSerializer(ObjectSerializer):
-    """`Lockable`: how many refer to the element, then the element."""
+    """`Lockable`: the number of references to the element, then the element."""
 
     def __init__(self, element: TypeSerializer) -> None:
         fields = [("ref_counter", IntSerializer()), ("element", element)]
@@ -86,14 +86,14 @@ class LockableSerializer(ObjectSerializer):
 
 
 class SharedBufferEdgeSerializer(ObjectSerializer):
-    """`SharedBufferEdge`: the node that it leads to, and the version that may take it."""
+    """`SharedBufferEdge`: the node that it leads to, and the version that may follow it."""
 
     def __init__(self, target: TypeSerializer, version: TypeSerializer) -> None:
         super().__init__("SharedBufferEdge", [("target", target), ("dewey_number", version)])
 
 
 class SharedBufferNodeSerializer(ListSerializer):
-    """`SharedBufferNode`: a count of edges, each behind how many refer to it."""
+    """`SharedBufferNode`: a count, then edges with the number of references to each."""
 
     name = "SharedBufferNode"
 
@@ -101,7 +101,7 @@ class SharedBufferNodeSerializer(ListSerializer):
         super().__init__(LockableSerializer(edge))
 
     def hash_code(self, value: Any) -> int:
-        """`Objects.hash` of the list alone."""
+        """Return `Objects.hash` of the list alone."""
         return to_int32(31 + super().hash_code(value))
 
 
@@ -113,16 +113,16 @@ class _NoTimestampSerializer(TypeSerializer):
     arrow_type = pa.int64()
 
     @property
-    def least(self) -> int:
-        """No bytes."""
+    def min_length(self) -> int:
+        """Zero: there are no bytes."""
         return 0
 
     def read(self, source: DataInput) -> int:
-        """What Flink takes for it."""
+        """Read nothing, and return what Flink takes for it."""
         return NO_TIMESTAMP
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Nothing, if that loses nothing."""
+        """Write nothing, and refuse a value that would be lost."""
         if value != NO_TIMESTAMP:
             raise EncodeError(
                 f"a previous timestamp {value!r}, and this NFAState is written without",
@@ -130,7 +130,7 @@ class _NoTimestampSerializer(TypeSerializer):
             )
 
     def skip_program(self) -> tuple[int, ...]:
-        """Nothing."""
+        """Return the program that walks nothing."""
         return ()
 
 
@@ -138,7 +138,7 @@ class _QueueSerializer(ListSerializer):
     """A `PriorityQueue` of computation states, in the order of its array."""
 
     def hash_code(self, value: Any) -> int:
-        """Not derived: a queue's hash is its identity."""
+        """Raise: the hash code of a queue is its identity."""
         return TypeSerializer.hash_code(self, value)
 
 
@@ -146,9 +146,9 @@ class NFAStateSerializer(ObjectSerializer):
     """`NFAState`: the computation states of partial matches, and of completed ones.
 
     Args:
-        version: That of a run's version.
-        node_id: That of the node of the last event.
-        event_id: That of the first event.
+        version: The serializer of a run's version.
+        node_id: The serializer of the node of the last event.
+        event_id: The serializer of the first event's id.
         with_previous: Whether the time of the previous event is written.
     """
 
@@ -184,7 +184,7 @@ simple_snapshot(f"{BUFFER}EventId$EventIdSerializer$EventIdSerializerSnapshot", 
 
 @register
 class NodeIdSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`NodeId$NodeIdSerializer$NodeIdSerializerSnapshot`: that of `EventId` nested."""
+    """`NodeId$NodeIdSerializer$NodeIdSerializerSnapshot`, with the snapshot of `EventId`."""
 
     java_class = f"{BUFFER}NodeId$NodeIdSerializer$NodeIdSerializerSnapshot"
     opaque_name = "NodeId"
@@ -197,7 +197,7 @@ class NodeIdSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class LockableTypeSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`LockableTypeSerializerSnapshot`: that of the element nested."""
+    """`LockableTypeSerializerSnapshot`, with the snapshot of the element."""
 
     java_class = f"{BUFFER}LockableTypeSerializerSnapshot"
     arity = 1
@@ -211,7 +211,7 @@ class LockableTypeSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class SharedBufferEdgeSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`SharedBufferEdge$...$SharedBufferEdgeSerializerSnapshot`: target and version nested."""
+    """`SharedBufferEdge$...$SharedBufferEdgeSerializerSnapshot`, of target and version."""
 
     java_class = (
         f"{BUFFER}SharedBufferEdge$SharedBufferEdgeSerializer$SharedBufferEdgeSerializerSnapshot"
@@ -226,7 +226,7 @@ class SharedBufferEdgeSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class SharedBufferNodeSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`SharedBufferNodeSerializerSnapshotV2`: that of an edge nested."""
+    """`SharedBufferNodeSerializerSnapshotV2`, with the snapshot of an edge."""
 
     java_class = f"{BUFFER}SharedBufferNodeSerializerSnapshotV2"
     opaque_name = "SharedBufferNode"
@@ -254,7 +254,7 @@ class SharedBufferNodeListSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class NFAStateSerializerSnapshot(FlaggedSnapshot):
-    """`NFAStateSerializerSnapshot`: whether the previous timestamp is written; three nested."""
+    """`NFAStateSerializerSnapshot`: whether the previous timestamp is written, and three others."""
 
     java_class = f"{NFA}NFAStateSerializerSnapshot"
     opaque_name = "NFAState"
@@ -270,7 +270,7 @@ class NFAStateSerializerSnapshot(FlaggedSnapshot):
 
 
 class _GoneSnapshot(CompositeTypeSerializerSnapshot):
-    """Of Flink 1.5; later ones name it in a state that they have emptied, and never write it."""
+    """A snapshot of Flink 1.5, which later versions only name in a state that they have emptied."""
 
     outer_version = 2
     outer_versions = range(1, 3)
@@ -283,7 +283,7 @@ class _GoneSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class MigratedNFASerializerSnapshot(_GoneSnapshot):
-    """`NFA$MigratedNFASerializerSnapshot`: event and buffer nested."""
+    """`NFA$MigratedNFASerializerSnapshot`, with the snapshots of event and buffer."""
 
     java_class = f"{NFA}NFA$MigratedNFASerializerSnapshot"
     arity = 2
@@ -291,7 +291,7 @@ class MigratedNFASerializerSnapshot(_GoneSnapshot):
 
 @register
 class SharedBufferSerializerSnapshot(_GoneSnapshot):
-    """`SharedBuffer$SharedBufferSerializerSnapshot`: key, value and version nested."""
+    """`SharedBuffer$SharedBufferSerializerSnapshot`, with those of key, value and version."""
 
     java_class = f"{NFA}SharedBuffer$SharedBufferSerializerSnapshot"
     arity = 3

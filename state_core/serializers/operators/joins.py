@@ -41,7 +41,7 @@ class UnionSerializer(TypeSerializer):
         return f"TaggedUnion<{self.inputs[ONE].name}, {self.inputs[TWO].name}>"
 
     def read(self, source: DataInput) -> dict[str, Any]:
-        """One element, in the field of its input."""
+        """Read one element, in the field of its input."""
         tag = source.read_byte()
         if tag not in self.inputs:
             raise source.fault(f"an element of input {tag}")
@@ -53,7 +53,7 @@ class UnionSerializer(TypeSerializer):
         }
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One element."""
+        """Write one element."""
         tag = value.get("input") if isinstance(value, dict) else None
         if tag not in (ONE, TWO):
             raise EncodeError(f"{value!r} is of neither input of {self.name}")
@@ -75,7 +75,7 @@ class BufferEntrySerializer(StructSerializer):
 
 @register
 class UnionSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`CoGroupedStreams$UnionSerializerSnapshot`: both inputs' snapshots nested."""
+    """`CoGroupedStreams$UnionSerializerSnapshot`, with the snapshots of both inputs."""
 
     java_class = (
         "org.apache.flink.streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot"
@@ -92,7 +92,7 @@ class UnionSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class BufferEntrySerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`IntervalJoinOperator$BufferEntrySerializerSnapshot`: the element's snapshot nested."""
+    """`IntervalJoinOperator$BufferEntrySerializerSnapshot`, with the snapshot of the element."""
 
     java_class = (
         "org.apache.flink.streaming.api.operators.co"

@@ -43,8 +43,8 @@ class TwoPhaseCommitStateSerializer(ObjectSerializer):
     """`TwoPhaseCommitSinkFunction.State`: the open transaction, those to commit, the context.
 
     Args:
-        transaction: That of a transaction.
-        context: That of the user's context.
+        transaction: The serializer of a transaction.
+        context: The serializer of the user's context.
         with_null: Whether a flag says if there is an open transaction.
     """
 
@@ -69,7 +69,7 @@ evolves(TransactionHolderSerializer)(PositionRule)
 
 @register
 class StateSerializerSnapshot(FlaggedSnapshot):
-    """`TwoPhaseCommitSinkFunction$StateSerializerSnapshot`: transaction and context nested."""
+    """`TwoPhaseCommitSinkFunction$StateSerializerSnapshot`, with those of its parts."""
 
     java_class = f"{SINKS}legacy.TwoPhaseCommitSinkFunction$StateSerializerSnapshot"
     opaque_name = "TwoPhaseCommitSinkFunction.State"
@@ -88,7 +88,7 @@ class StateSerializerSnapshot(FlaggedSnapshot):
 
 @register
 class OldStateSerializerSnapshot(StateSerializerSnapshot):
-    """The same of Flink 1, where the sink is in another package."""
+    """`StateSerializerSnapshot` of Flink 1, where the sink is in another package."""
 
     java_class = f"{SINKS}TwoPhaseCommitSinkFunction$StateSerializerSnapshot"
 
@@ -101,14 +101,14 @@ class UtfSerializer(TypeSerializer):
 
     name = "String"
     arrow_type = pa.string()
-    least = 2
+    min_length = 2
 
     def read(self, source: DataInput) -> str:
-        """One text."""
+        """Read one text."""
         return source.read_utf()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One text."""
+        """Write one text."""
         if not isinstance(value, str):
             raise EncodeError(f"{value!r} is no text")
         out.write_utf(value)
@@ -134,7 +134,7 @@ class KafkaTransactionContextSerializer(SimpleArraySerializer):
 
 
 class NextTransactionalIdHintSerializer(ObjectSerializer):
-    """`NextTransactionalIdHint`: where the next ids begin, and the parallelism they are for."""
+    """`NextTransactionalIdHint`: the next free id, and the last parallelism."""
 
     def __init__(self) -> None:
         fields: list[tuple[str, TypeSerializer]] = [

@@ -78,14 +78,14 @@ class CaseClassSerializer(TupleSerializer):
         return f"{self.case_class}<{', '.join(one.name for _, one in self.fields)}>"
 
     def hash_code(self, value: Any) -> int:
-        """That of a tuple; a case class may have one of its own."""
+        """Return the hash code of a Scala tuple; raise for a case class with its own."""
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, value)
         fields = zip(self.fields, self._by_position(value), strict=True)
-        return product_hash([_field_hash(one, held) for (_, one), held in fields])
+        return product_hash([_field_hash(one, field) for (_, one), field in fields])
 
     def hash_code_at(self, source: DataInput) -> int:
-        """The same, of the fields' very bytes."""
+        """Return the hash code of the case class that comes next, from the bytes of its fields."""
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, None)
         codes = [
@@ -95,7 +95,7 @@ class CaseClassSerializer(TupleSerializer):
         return product_hash(codes)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """`hash_code` of every row."""
+        """Return the hash code of every row."""
         return TypeSerializer.hash_codes(self, values)
 
 
@@ -108,7 +108,7 @@ def _field_hash(serializer: TypeSerializer, value: Any) -> int:
 
 
 def product_hash(codes: Sequence[int]) -> int:
-    """That of a tuple with fields of these hash codes."""
+    """Return the hash code of a Scala tuple with fields of these hash codes."""
     code = PRODUCT_SEED
     for one in codes:
         code ^= _rotated(one * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
@@ -120,7 +120,7 @@ def product_hash(codes: Sequence[int]) -> int:
 
 
 def number_hash(serializer: TypeSerializer, value: Any) -> int:
-    """That of a Long, Float or Double."""
+    """Return the Scala hash code of a Long, Float or Double."""
     if isinstance(value, int):
         return _long_hash(value)
     if math.isfinite(value):
@@ -137,12 +137,12 @@ def _long_hash(value: int) -> int:
 
 
 def _is_float(value: float) -> bool:
-    """Whether a float holds it; NaN equals nothing, and so is a double's."""
+    """Return whether a float holds exactly this value; none holds NaN, which equals nothing."""
     try:
-        (found,) = struct.unpack(">f", struct.pack(">f", value))
+        (rounded,) = struct.unpack(">f", struct.pack(">f", value))
     except OverflowError:
         return False
-    return bool(found == value)
+    return bool(rounded == value)
 
 
 def _rotated(code: int, by: int) -> int:
@@ -150,7 +150,7 @@ def _rotated(code: int, by: int) -> int:
 
 
 class OptionSerializer(NullableSerializer):
-    """`Option`: a flag that is true for a value, then the value; a null inside is as no value.
+    """`Option`: a flag that is true for a value, then the value; a null inside is no value.
 
     The exact bytes of `Some(null)` and `Some(None)` are kept beside the null.
     """
@@ -164,11 +164,11 @@ class OptionSerializer(NullableSerializer):
         return f"Option<{self.value.name}>"
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Not derived, that of `None` neither."""
+        """Raise: not even the hash code of `None` can be derived."""
         return self.hash_code(None)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """Not derived."""
+        """Raise: the hash code can't be derived."""
         self.hash_code(None)
         return super().hash_codes(values)
 
@@ -176,7 +176,7 @@ class OptionSerializer(NullableSerializer):
 class TrySerializer(EitherSerializer):
     """`Try`: a flag that is true for success, then the value or the exception.
 
-    An exception is Kryo's: bytes up to the end of the entry.
+    An exception is written by Kryo: bytes up to the end of the entry.
     """
 
     java_name = "Try"
@@ -209,11 +209,11 @@ class NothingSerializer(TypeSerializer):
     arrow_type = pa.bool_()
 
     def read(self, source: DataInput) -> Any:
-        """Refused."""
+        """Raise: there are no values of this type."""
         raise source.fault("a value of type Nothing")
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Refused."""
+        """Raise: there are no values of this type."""
         raise EncodeError(f"{value!r}, and there are no values of type Nothing")
 
 
@@ -227,7 +227,7 @@ simple_snapshot(f"{SCALA}NothingSerializerSnapshot", NothingSerializer)
 
 
 class _NamedSnapshot(CompositeTypeSerializerSnapshot):
-    """A snapshot with a text of its own, which stays the same."""
+    """A composite snapshot whose outer payload is a text, which must stay the same."""
 
     outer_version = 2
     outer_versions = range(1, 3)
@@ -238,21 +238,21 @@ class _NamedSnapshot(CompositeTypeSerializerSnapshot):
         self.text = ""
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """The text."""
+        """Read the text."""
         self.text = source.read_utf()
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """The text."""
+        """Write the text."""
         out.write_utf(self.text)
 
     def resolve_outer_schema_compatibility(self, old: _NamedSnapshot) -> Compatibility:
-        """It is the same."""
+        """Return as is for the same text, else incompatible."""
         return as_is() if self.text == old.text else incompatible(old.text, self.text, self.rule)
 
 
 @register
 class ScalaCaseClassSerializerSnapshot(_NamedSnapshot):
-    """`ScalaCaseClassSerializerSnapshot`: the class, and the fields' snapshots nested."""
+    """`ScalaCaseClassSerializerSnapshot`: the class, and the snapshots of the fields."""
 
     java_class = f"{SCALA}ScalaCaseClassSerializerSnapshot"
     unnamed = "f{}"
@@ -264,7 +264,7 @@ class ScalaCaseClassSerializerSnapshot(_NamedSnapshot):
         return self.text
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a case class; bytes for one without fields, which has none."""
+        """Return the serializer of a case class; one of bytes if it has no fields."""
         if not nested:
             return OpaqueSerializer(self.text)
         return CaseClassSerializer(self.text, list(nested))
@@ -272,7 +272,7 @@ class ScalaCaseClassSerializerSnapshot(_NamedSnapshot):
 
 @register
 class Tuple2CaseClassSerializerSnapshot(ScalaCaseClassSerializerSnapshot):
-    """`Tuple2CaseClassSerializerSnapshot`: of `scala.Tuple2` and its specialized subclasses."""
+    """`Tuple2CaseClassSerializerSnapshot`, for `scala.Tuple2` and its specialized subclasses."""
 
     java_class = f"{SCALA}Tuple2CaseClassSerializerSnapshot"
     arity = 2
@@ -280,7 +280,7 @@ class Tuple2CaseClassSerializerSnapshot(ScalaCaseClassSerializerSnapshot):
 
 @register
 class TraversableSerializerSnapshot(_NamedSnapshot):
-    """`TraversableSerializerSnapshot`: the code that builds the collection; the element nested."""
+    """`TraversableSerializerSnapshot`: the code that builds the collection, and the element."""
 
     java_class = f"{SCALA}TraversableSerializerSnapshot"
     arity = 1
@@ -295,7 +295,7 @@ class TraversableSerializerSnapshot(_NamedSnapshot):
 
 @register
 class ScalaOptionSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ScalaOptionSerializerSnapshot`: the value's snapshot nested."""
+    """`ScalaOptionSerializerSnapshot`, with the snapshot of the value."""
 
     java_class = f"{SCALA}ScalaOptionSerializerSnapshot"
     outer_version = 2
@@ -311,7 +311,7 @@ class ScalaOptionSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class ScalaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ScalaEitherSerializerSnapshot`: both sides' snapshots nested."""
+    """`ScalaEitherSerializerSnapshot`, with the snapshots of both sides."""
 
     java_class = f"{SCALA}ScalaEitherSerializerSnapshot"
     arity = 2
@@ -325,7 +325,7 @@ class ScalaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class ScalaTrySerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ScalaTrySerializerSnapshot`: the value's and the exception's snapshots nested."""
+    """`ScalaTrySerializerSnapshot`, with the snapshots of the value and the exception."""
 
     java_class = f"{SCALA}ScalaTrySerializerSnapshot"
     outer_version = 2

@@ -60,29 +60,29 @@ class SortedLongSerializer(LongSerializer):
         return "SortedLong"
 
     def read(self, source: DataInput) -> Any:
-        """One number."""
+        """Read one number."""
         return source.read_long() ^ -(1 << 63)
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One number."""
+        """Write one number."""
         if not isinstance(value, int) or not -(1 << 63) <= value < 1 << 63:
             raise EncodeError(f"{value!r} is no Long")
         out.write_long(value ^ -(1 << 63))
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Numbers with the sign bit flipped back."""
+        """Read numbers, and flip the sign bit back."""
         column = super().decode(cursor)
         numbers = flip_sign(fixed_values(column, np.int64))
         buffers = [column.buffers()[0], pa.py_buffer(numbers)]
         return pa.Array.from_buffers(pa.int64(), len(column), buffers, column.null_count)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Numbers with the sign bit flipped."""
+        """Write numbers with the sign bit flipped."""
         super().encode(pa.array(flip_sign(fixed_values(values, np.int64))), target)
 
 
 class NullSerializer(SingletonSerializer):
-    """A view's value that is not there: one byte."""
+    """The absent value of a view: one byte."""
 
     name = "Null"
     length = 1
@@ -124,7 +124,7 @@ for _name, _serializer in (
 
 
 class _NamedFieldsSnapshot(CompositeTypeSerializerSnapshot):
-    """The snapshot of a class with fields of fixed names."""
+    """The snapshot of a class whose fields have fixed names."""
 
     type_label = ""
 
@@ -137,7 +137,7 @@ class _NamedFieldsSnapshot(CompositeTypeSerializerSnapshot):
 
 @register
 class WindowKeySerializerSnapshot(_NamedFieldsSnapshot):
-    """`WindowKeySerializer$WindowKeySerializerSnapshot`: the key's snapshot nested."""
+    """`WindowKeySerializer$WindowKeySerializerSnapshot`, with the snapshot of the key."""
 
     java_class = f"{TYPEUTILS}WindowKeySerializer$WindowKeySerializerSnapshot"
     type_label = "WindowKey"
@@ -151,7 +151,7 @@ class WindowKeySerializerSnapshot(_NamedFieldsSnapshot):
 
 
 class _SequenceSnapshot(_NamedFieldsSnapshot):
-    """Two numbers of the sequenced multiset."""
+    """A snapshot of two numbers of the sequenced multiset."""
 
     outer_version = 0
     outer_versions = range(1)
@@ -195,7 +195,7 @@ class NodeSerializerSnapshot(_NamedFieldsSnapshot):
     def of(
         cls, row: TypeSerializerSnapshot, link: TypeSerializerSnapshot
     ) -> NodeSerializerSnapshot:
-        """The snapshot of nodes of such rows; `link` is that of a Long that may be null."""
+        """Return the snapshot of nodes of such rows; `link` is that of a Long that may be null."""
         return cls.around(row, LONG(), link, link, link, LONG())
 
 
@@ -216,20 +216,20 @@ class RowDataKeySerializerSnapshot(TypeSerializerSnapshot):
     def of(
         cls, equaliser: bytes, hash_function: bytes, row: TypeSerializerSnapshot
     ) -> RowDataKeySerializerSnapshot:
-        """The snapshot of such rows, with the generated code as Java streams."""
+        """Return the snapshot of such rows, with the generated code as Java streams."""
         made = cls()
         made.equaliser, made.hash_function, made.row = equaliser, hash_function, row
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Two framed streams, which are carried, and a snapshot."""
+        """Read two framed streams, which stay bytes, and a snapshot."""
         self.check_version(version, source)
         self.equaliser = source.read_bytes(source.read_count("bytes of a frame"))
         self.hash_function = source.read_bytes(source.read_count("bytes of a frame"))
         self.row = read_serializer_snapshot(source)
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The frames as they were."""
+        """Write the frames as they were read."""
         for frame in (self.equaliser, self.hash_function):
             out.write_int(len(frame))
             out.write_bytes(frame)
@@ -237,13 +237,13 @@ class RowDataKeySerializerSnapshot(TypeSerializerSnapshot):
             write_serializer_snapshot(self.row, out)
 
     def restore_serializer(self) -> TypeSerializer:
-        """The row's."""
+        """Return the serializer of the row."""
         return (
             OpaqueSerializer(self.java_class) if self.row is None else self.row.restore_serializer()
         )
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is for its like: Flink 2.3 compares the old row's snapshot with itself."""
+        """Return as is for the same class: Flink 2.3 compares the old snapshot with itself."""
         if not isinstance(old, RowDataKeySerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
         return as_is()

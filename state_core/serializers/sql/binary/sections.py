@@ -47,7 +47,7 @@ EMPTY_ROW = pa.struct([pa.field("empty", pa.bool_())])
 
 
 class SectionFormat(ABC):
-    """The form of a value that lies in one piece.
+    """The form of a value that is one section.
 
     Attributes:
         arrow_type: The type of the column.
@@ -57,15 +57,15 @@ class SectionFormat(ABC):
 
     @abstractmethod
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A column of the sections from `cursor.position` to `cursor.end`; it does not move."""
+        """Read the sections from `cursor.position` to `cursor.end`; the cursor does not move."""
 
     @abstractmethod
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Bytes of each section, 0 where it is not present."""
+        """Return the bytes of each section, 0 where it is not present."""
 
     @abstractmethod
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Write each present section at the target, which is left behind it."""
+        """Write each present section at the target, which moves behind it."""
 
 
 class RowFormat(SectionFormat):
@@ -87,7 +87,7 @@ class RowFormat(SectionFormat):
             self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in pairs])
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A struct column."""
+        """Read a struct column."""
         base, end, present = cursor.position, cursor.end, cursor.present
         expected = np.empty(cursor.rows, np.int64)
         failed = reading.open_rows(
@@ -113,15 +113,15 @@ class RowFormat(SectionFormat):
         )
 
     def _columns(self, values: pa.Array) -> list[pa.Array]:
-        """The fields' columns, by name."""
-        found = {one.name for one in values.type}
+        """Return the columns of the fields, by name."""
+        present = {one.name for one in values.type}
         for name in self.names:
-            if name not in found:
+            if name not in present:
                 raise EncodeError(f"field {name!r} of a row is missing from the column")
         return [values.field(name) for name in self.names]
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The fixed part and the longer values."""
+        """Return the size of the fixed part and of the longer values."""
         require_values(values, present, "row")
         sizes = fixed_sizes(len(values), self.fixed, present)
         for field, column in zip(self.fields, self._columns(values), strict=True):
@@ -131,7 +131,7 @@ class RowFormat(SectionFormat):
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Rows of kind `+I`, laid out as `BinaryRowWriter` does."""
+        """Write rows of kind `+I`, laid out as `BinaryRowWriter` does."""
         sizes = self.sizes(values, target.present)
         base = target.position.copy()
         writing.zero_ranges(target.out, base, sizes)
@@ -158,12 +158,12 @@ class ArrayFormat(SectionFormat):
         self.arrow_type = pa.list_(element.arrow_type)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A list column."""
+        """Read a list column."""
         first, items = self.decode_items(cursor)
         return list_array(self.arrow_type, first, cursor.present, items)
 
     def decode_items(self, cursor: Cursor) -> tuple[I64Array, pa.Array]:
-        """Where each row's elements begin, and the elements of all rows."""
+        """Return where each row's elements begin, and the elements of all rows."""
         counts, expected = np.empty(cursor.rows, np.int64), np.empty(cursor.rows, np.int64)
         base, end, width = cursor.position, cursor.end, self.element.width
         failed = reading.open_arrays(
@@ -187,13 +187,13 @@ class ArrayFormat(SectionFormat):
         return first, items
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Head, slots, and the longer values."""
+        """Return the size of head, slots and longer values."""
         require_values(values, present, "array")
         first, items = elements_of(values, present)
         return self.item_sizes(first, items, present)
 
     def item_sizes(self, first: I64Array, items: pa.Array, present: U8Array) -> I64Array:
-        """The sizes of arrays whose elements are given."""
+        """Return the sizes of arrays of these elements."""
         sizes = pad(_head(np.diff(first)) + np.diff(first) * self.element.width)
         if present.size:
             sizes *= present
@@ -204,12 +204,12 @@ class ArrayFormat(SectionFormat):
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Arrays laid out as `BinaryArrayWriter` does."""
+        """Write arrays, laid out as `BinaryArrayWriter` does."""
         first, items = elements_of(values, target.present)
         self.encode_items(first, items, target)
 
     def encode_items(self, first: I64Array, items: pa.Array, target: Target) -> None:
-        """Arrays whose elements are given."""
+        """Write arrays of these elements."""
         sizes = self.item_sizes(first, items, target.present)
         counts, width = np.diff(first), self.element.width
         base = target.position.copy()
@@ -239,7 +239,7 @@ class MapFormat(SectionFormat):
         self.arrow_type = pa.map_(key.arrow_type, value.arrow_type)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A map column; a map with a null key is null there, and inexact."""
+        """Read a map column; a map with a null key is null in it, and inexact."""
         rows = cursor.rows
         starts, middles = np.empty(rows, np.int64), np.empty(rows, np.int64)
         failed = reading.split_maps(
@@ -260,7 +260,7 @@ class MapFormat(SectionFormat):
         return list_array(kind, first, present, pairs)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes and both arrays'."""
+        """Return four bytes and those of both arrays."""
         require_values(values, present, "map")
         first, keys, items = entries_of(values, present)
         sizes = self.keys.item_sizes(first, keys, present)
@@ -268,7 +268,7 @@ class MapFormat(SectionFormat):
         return sizes + fixed_sizes(len(values), 4, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Both arrays."""
+        """Write the array of keys, then the array of values."""
         first, keys, items = entries_of(values, target.present)
         key_sizes = self.keys.item_sizes(first, keys, target.present)
         writing.write_array_heads(key_sizes, target.present, target.out, target.position)
@@ -278,38 +278,38 @@ class MapFormat(SectionFormat):
 
 
 class ReferenceFormat(SlotFormat):
-    """A slot that says where a section lies."""
+    """A slot that refers to a section."""
 
     def __init__(self, section: SectionFormat) -> None:
         self.section = section
         self.arrow_type = section.arrow_type
 
     def decode(self, slots: Slots) -> pa.Array:
-        """The column of the sections."""
+        """Read the column of the sections."""
         starts, ends = slots.locate(inline=False, what="a nested value")
-        held = (slots.state == VALUE).astype(np.uint8)
-        present = ALL_PRESENT if held.all() else held
+        valid = (slots.state == VALUE).astype(np.uint8)
+        present = ALL_PRESENT if valid.all() else valid
         return self.section.decode(
             Cursor(slots.data, starts, ends, slots.place, present, slots.inexact)
         )
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array:
-        """The section's size."""
+        """Return the size of each section."""
         return pad(self.section.sizes(values, (state == VALUE).astype(np.uint8)))
 
     def encode(self, values: pa.Array, places: Places) -> None:
-        """The section at its target."""
-        held = (places.state == VALUE).astype(np.uint8)
-        sizes = self.section.sizes(values, held)
+        """Write the section at its target."""
+        valid = (places.state == VALUE).astype(np.uint8)
+        sizes = self.section.sizes(values, valid)
         # what pads a map, whose size is no multiple of 8
         writing.zero_ranges(places.out, places.targets + sizes, pad(sizes) - sizes)
         writing.write_references(
             sizes, places.state, places.slots, places.base, places.owner, places.targets, places.out
         )
-        self.section.encode(values, Target(places.out, places.targets.copy(), held))
+        self.section.encode(values, Target(places.out, places.targets.copy(), valid))
 
 
 def _head(counts: I64Array) -> I64Array:
-    """Bytes of an array's count and null bits."""
+    """Return the bytes of an array's count and null bits."""
     head: I64Array = 4 + (counts + 31) // 32 * 4
     return head

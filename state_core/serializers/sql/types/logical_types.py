@@ -28,7 +28,7 @@ MAX_LENGTH = (1 << 31) - 1
 
 
 def quoted(text: str, mark: str) -> str:
-    """Text between marks, which are doubled where they occur in it."""
+    """Return text between marks, which are doubled where they occur in it."""
     return f"{mark}{text.replace(mark, mark * 2)}{mark}"
 
 
@@ -54,14 +54,14 @@ class LogicalType:
 
     @property
     def children(self) -> tuple[LogicalType, ...]:
-        """The types that it is made of."""
+        """The types that this type is made of."""
         return ()
 
     def __str__(self) -> str:
         return self.text if self.nullable else f"{self.text} NOT NULL"
 
     def not_null(self) -> Self:
-        """The same type without NULL."""
+        """Return the same type without NULL."""
         return replace(self, nullable=False)
 
 
@@ -89,7 +89,7 @@ class SimpleType(LogicalType):
 
     @property
     def root(self) -> str:
-        """As given."""
+        """The name as given."""
         return self.name
 
     @property
@@ -107,7 +107,7 @@ class LengthType(LogicalType):
 
     @property
     def root(self) -> str:
-        """As given."""
+        """The name as given."""
         return self.name
 
     @property
@@ -155,9 +155,9 @@ class TimestampType(LogicalType):
     """TIMESTAMP, with or without a time zone.
 
     Attributes:
-        precision: Digits of the second.
+        precision: The digits of the second.
         name: The root.
-        kind: Whether it is a time attribute; no part of the type's identity.
+        kind: Whether it is a time attribute, which is no part of the type's identity.
     """
 
     precision: int = 6
@@ -166,7 +166,7 @@ class TimestampType(LogicalType):
 
     @property
     def root(self) -> str:
-        """As given."""
+        """The name as given."""
         return self.name
 
     @property
@@ -180,9 +180,9 @@ class IntervalType(LogicalType):
     """INTERVAL of months, or of days and seconds.
 
     Attributes:
-        resolution: From which unit to which: `DAY_TO_SECOND`.
-        precision: Digits of the years, or of the days.
-        fraction: Digits of the second; None for months.
+        resolution: The units: `DAY_TO_SECOND`.
+        precision: The digits of the years, or of the days.
+        fraction: The digits of the second; None for months.
     """
 
     resolution: str
@@ -191,7 +191,7 @@ class IntervalType(LogicalType):
 
     @property
     def root(self) -> str:
-        """Months count for themselves."""
+        """The root, which differs for months and for days."""
         return "INTERVAL_YEAR_MONTH" if self.fraction is None else "INTERVAL_DAY_TIME"
 
     @property
@@ -294,11 +294,11 @@ class RowType(LogicalType):
 
 @dataclass(frozen=True)
 class DistinctType(LogicalType):
-    """A type of a user's that is stored as another one.
+    """A user's type that is stored as another one.
 
     Attributes:
         identifier: Catalog, database and name, or the name alone.
-        source: What it is stored as.
+        source: The type that values are stored as.
     """
 
     root: ClassVar[str] = "DISTINCT_TYPE"
@@ -314,13 +314,13 @@ class DistinctType(LogicalType):
 
     @property
     def children(self) -> tuple[LogicalType, ...]:
-        """The type that it is stored as."""
+        """The type that values are stored as."""
         return (self.source,)
 
 
 @dataclass(frozen=True)
 class StructuredType(LogicalType):
-    """A class of a user's with attributes, stored as a row of them.
+    """A user's class with attributes, stored as a row of them.
 
     Attributes:
         class_name: The Java class; empty for a type of a catalog.
@@ -342,7 +342,7 @@ class StructuredType(LogicalType):
 
     @property
     def all_fields(self) -> tuple[RowField, ...]:
-        """The attributes that a value has: the parent's first."""
+        """The attributes that a value has, those of the parent first."""
         return (*(self.parent.all_fields if self.parent else ()), *self.fields)
 
     @property
@@ -361,11 +361,11 @@ class StructuredType(LogicalType):
 
 @dataclass(frozen=True)
 class RawType(LogicalType):
-    """RAW: whatever a serializer of Java's writes.
+    """RAW: whatever a Java serializer writes.
 
     Attributes:
         class_name: The Java class of the value.
-        serializer: The serializer's class and all that it holds, as nested tuples.
+        serializer: The class and the content of the serializer, as nested tuples.
     """
 
     root: ClassVar[str] = "RAW"
@@ -388,18 +388,18 @@ class UnknownType(LogicalType):
 
     @property
     def root(self) -> str:
-        """As the stream says."""
+        """The root that the stream names."""
         return self.name
 
     @property
     def text(self) -> str:
-        """The class."""
+        """The name and the class."""
         return f"{self.name}({quoted(self.java_class, chr(39))})"
 
 
 @dataclass(frozen=True)
 class TypeDifference:
-    """Where two types part: the path of the field, both types, and whether it is certain."""
+    """A difference of two types: the path of the field, both types, and whether it is certain."""
 
     path: str
     old: str
@@ -410,10 +410,10 @@ class TypeDifference:
 def type_differences(
     old: LogicalType, new: LogicalType, path: str = ""
 ) -> Iterator[TypeDifference]:
-    """All places where `new` is not equal to `old`, innermost.
+    """Yield the innermost places where `new` is not equal to `old`.
 
-    A RAW type's serializer decides in Java whether it equals another: if only what it holds
-    differs, that is not certain.
+    Whether two serializers of one RAW type are equal is decided in Java: if they only differ in
+    their content, the difference is not certain.
     """
     if old == new:
         return
@@ -431,7 +431,7 @@ def type_differences(
 
 
 def _alike(old: LogicalType, new: LogicalType) -> bool:
-    """Whether nothing but what a class of Java's holds could make the difference."""
+    """Return whether only the content of a Java object could make the difference."""
     if isinstance(old, RawType) and isinstance(new, RawType):
         return replace(old, serializer=()) == replace(new, serializer=())
     if isinstance(old, UnknownType) and isinstance(new, UnknownType):
