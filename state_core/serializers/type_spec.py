@@ -100,7 +100,7 @@ def _tokens(text: str) -> list[str]:
 def _parse(tokens: list[str]) -> tuple[TypeSerializerSnapshot, list[str]]:
     """Parse one type at the front of the tokens, and return it with the rest."""
     if not tokens:
-        raise EncodeError("a type ends too early")
+        raise EncodeError("the type ends too early")
     name, rest = _ALIASES.get(tokens[0], tokens[0]), tokens[1:]
     if not rest or rest[0] != "<":
         return _named(name, ()), rest
@@ -129,13 +129,13 @@ def _named(name: str, nested: Nested) -> TypeSerializerSnapshot:
 
 def _known() -> str:
     names = [*simple_types(), *(f"{name}<...>" for name in _GENERIC)]
-    return f"known are: {', '.join(names)}; {', '.join(_MAPPINGS) or 'no'} mappings"
+    return f"known types: {', '.join(names)}; mappings: {', '.join(_MAPPINGS)}"
 
 
 def _tuple(name: str, nested: Nested) -> TypeSerializerSnapshot:
     digits = name.removeprefix("Tuple")
     if len(nested) > MAX_TUPLE or (digits and int(digits) != len(nested)):
-        raise EncodeError(f"{name} of {len(nested)} types")
+        raise EncodeError(f"{name} is given {len(nested)} types")
     made = TupleSerializerSnapshot.around(*nested)
     made.tuple_class = f"org.apache.flink.api.java.tuple.Tuple{len(nested)}"
     return made
@@ -193,7 +193,7 @@ def _subclasses(
 def _enum(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     constants = spec.get("constants")
     if not isinstance(constants, list) or not constants:
-        raise EncodeError("an enum without its `constants`")
+        raise EncodeError("an enum needs its `constants`, a list of names")
     return EnumSerializerSnapshot.of(str(spec["enum"]), [str(one) for one in constants])
 
 
@@ -204,7 +204,7 @@ def _array(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
 def _row_data(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     types = spec["row_data"]
     if not isinstance(types, list):
-        raise EncodeError("`row_data` wants a list of SQL types, such as [BIGINT, STRING]")
+        raise EncodeError("`row_data` must be a list of SQL types, such as [BIGINT, STRING]")
     return RowDataSerializerSnapshot.of(*(parse_logical_type(str(one)) for one in types))
 
 
@@ -215,7 +215,7 @@ def _fields(spec: Mapping[str, Any], name: str) -> dict[str, TypeSerializerSnaps
 def _held(spec: Mapping[str, Any], name: str) -> dict[str, TypeSpec]:
     mapping = spec.get(name)
     if not isinstance(mapping, Mapping):
-        raise EncodeError(f"{name!r} of a type is not a mapping of names to types")
+        raise EncodeError(f"{name!r} of a type must be a mapping of names to types")
     return {str(field): one for field, one in mapping.items()}
 
 
@@ -232,7 +232,7 @@ def _generic(name: str) -> Callable[[Mapping[str, Any]], TypeSerializerSnapshot]
         content = spec[name.lower()]
         parts = content if isinstance(content, list) else [content]
         if not parts:
-            raise EncodeError(f"a {name.lower()} of no types")
+            raise EncodeError(f"a {name.lower()} needs at least one type")
         return _GENERIC[name](name, tuple(parse_type(one) for one in parts))
 
     return build
@@ -251,5 +251,5 @@ _MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {
 def _parse_mapping(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     kinds = [name for name in _MAPPINGS if name in spec]
     if len(kinds) != 1:
-        raise EncodeError(f"a type of {sorted(spec)}", remedy=_known())
+        raise EncodeError(f"{sorted(spec)} must name one kind of type", remedy=_known())
     return _MAPPINGS[kinds[0]](spec)

@@ -95,7 +95,7 @@ def _problem(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> 
     older = TypeSerializerSnapshot.resolve_new_serializer
     silent = not _decides(snapshot_class) and snapshot_class.resolve_new_serializer is older
     if silent and not _is_ours(snapshot_class):
-        return "lacks resolve_schema_compatibility, which says what may follow what"
+        return "lacks resolve_schema_compatibility, which decides what may follow what"
     return _taken(snapshot_class, replace=replace) or _unmade(snapshot_class)
 
 
@@ -109,7 +109,7 @@ def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> st
             if _is_ours(other_class)
             else f"which {other_class.__qualname__} has already"
         )
-        return f"claims {name}, {whose}; to take its place say replace=True"
+        return f"claims {name}, {whose}; to replace it pass replace=True"
     serializer: type[TypeSerializer] | None = getattr(snapshot_class, "serializer_class", None)
     if serializer is None or _is_ours(snapshot_class):
         return ""
@@ -134,7 +134,7 @@ def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:
     try:
         made = snapshot_class()
     except TypeError:
-        return "needs arguments to be made, and a snapshot is restored by name alone"
+        return "can't be made without arguments, and a snapshot is restored by name alone"
     if _is_ours(snapshot_class) or not hasattr(snapshot_class, "serializer_class"):
         return ""
     try:

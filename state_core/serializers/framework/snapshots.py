@@ -140,7 +140,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
             EncodeError: There must be more of them, or fewer.
         """
         if cls.arity is not None and len(nested) != cls.arity:
-            raise EncodeError(f"{cls.__name__} of {len(nested)} types; it takes {cls.arity}")
+            raise EncodeError(f"{cls.__name__} takes {cls.arity} nested types, not {len(nested)}")
         made = cls()
         made.nested = nested
         return made

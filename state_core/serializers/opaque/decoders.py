@@ -84,7 +84,7 @@ def register_decoder(java_class: str, decoder: Decoder, *, replace: bool = False
     elif not isinstance(getattr(decoder, "arrow_type", None), pa.DataType):
         problem = f"{kind.__qualname__} has no `arrow_type`"
     elif not replace and other is not None and type(other).__qualname__ != kind.__qualname__:
-        problem = f"{type(other).__qualname__} decodes it already; to replace it say replace=True"
+        problem = f"{type(other).__qualname__} decodes it already; to replace it pass replace=True"
     if problem:
         raise EncodeError(problem, place=f"decoder of {java_class}")
     _decoders[java_class] = decoder
@@ -155,8 +155,9 @@ class DecodedSerializer(TypeSerializer):
             size = self.decoder.length(source.data[source.position :])
         if not 0 < size <= source.remaining:
             raise source.fault(
-                f"a {self.java_class} of {size} bytes, says its decoder; {source.remaining} left",
-                remedy="mend the decoder's `length`, or leave the decoder out",
+                f"the decoder of {self.java_class} returned length {size};"
+                f" {source.remaining} bytes left",
+                remedy="correct the decoder's `length`, or remove the decoder",
             )
         return size
 
@@ -171,18 +172,18 @@ class DecodedSerializer(TypeSerializer):
                 f"{type(self.decoder).__qualname__}.{method} failed for a {self.java_class}"
                 f" ({type(error).__name__}: {error})",
                 place=place,
-                remedy="mend it, or have it give None for what it does not understand",
+                remedy="correct it, or return None for bytes that it does not understand",
             ) from error
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one value, by the decoder's `encode`."""
         shown = repr(value)[:SHOWN]
         if value is None:
-            raise EncodeError(f"a null {self.java_class}, of which the exact bytes are not kept")
+            raise EncodeError(f"null, and the exact bytes of this {self.java_class} are not kept")
         if type(self.decoder).encode is Decoder.encode:
             raise EncodeError(
                 f"{shown} can't be written: the decoder of {self.java_class} has no `encode`",
-                remedy="give it one, or leave the value as it was",
+                remedy="add an `encode`, or leave the value as it was",
             )
         with self._errors("encode", shown):
             out.write_bytes(self.decoder.encode(value))
@@ -194,9 +195,9 @@ class DecodedSerializer(TypeSerializer):
                 pa.array([value], self.arrow_type)
             except _NO_VALUE as error:  # noqa: PERF203 - there is a mistake, so it ends here
                 raise PluginError(
-                    f"{type(self.decoder).__qualname__}.decode gave {repr(value)[:SHOWN]} for a"
+                    f"{type(self.decoder).__qualname__}.decode returned {repr(value)[:SHOWN]} for a"
                     f" {self.java_class}, which is no {self.arrow_type}",
                     place=cursor.place(int(cursor.position[row])),
-                    remedy="mend the decoder's `arrow_type` or `decode`",
+                    remedy="correct the decoder's `arrow_type` or `decode`",
                 ) from error
         return pa.array(values, self.arrow_type)

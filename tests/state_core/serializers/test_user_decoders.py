@@ -219,7 +219,7 @@ class TestColumns:
         ("how", "why"),
         [
             ("raises", "decode failed .*KeyError: 'id'"),
-            ("lies", "decode gave 'no car' .* is no struct"),
+            ("lies", "decode returned 'no car' .* is no struct"),
         ],
     )
     def test_mistakes_of_a_decoder(self, how: str, why: str) -> None:
@@ -231,7 +231,7 @@ class TestColumns:
     def test_lengths_that_can_not_be(self, size: int) -> None:
         """They would never end, or read what is another's."""
         decoder = type("L", (Writing,), {"length": lambda *_: size})()
-        with pytest.raises(StateError, match=f"of {size} bytes, says its decoder; 9 left"):
+        with pytest.raises(StateError, match=f"returned length {size}; 9 bytes left"):
             decode(DecodedSerializer(CAR, decoder), [car_bytes(3)])
 
     def test_an_edit_needs_encode(self) -> None:
