@@ -28,7 +28,7 @@ from state_core.formats.operator_state.operator_states import encode_operator_fi
 from state_core.model.handles import DistributionMode, OperatorHandle
 from state_core.model.redistribution import (
     ElementSlice,
-    OperatorPart,
+    StateShare,
     plan_key_groups,
     plan_operator_state,
 )
@@ -49,9 +49,9 @@ def planned(entries: int) -> Plan:
     share, rest = divmod(entries, BEFORE)
     before = [
         {
-            SPLIT: OperatorPart(DistributionMode.SPLIT_DISTRIBUTE, share + (index < rest)),
-            UNION: OperatorPart(DistributionMode.UNION, share + (index < rest)),
-            "rules": OperatorPart(DistributionMode.BROADCAST, 1),
+            SPLIT: StateShare(DistributionMode.SPLIT_DISTRIBUTE, share + (index < rest)),
+            UNION: StateShare(DistributionMode.UNION, share + (index < rest)),
+            "rules": StateShare(DistributionMode.BROADCAST, 1),
         }
         for index in range(BEFORE)
     ]

@@ -9,6 +9,5 @@
 `cli/`             the `statelake` command
 `engine`           where slices of work run: in this process, or on Spark
 `shown`            values as people, and JSON, read them
-`flink_conf`       Flink's configuration, where it says how a snapshot is written
 =================  ==================================================================
 """

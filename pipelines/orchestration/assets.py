@@ -3,7 +3,6 @@
 import dagster as dg
 from pydantic import Field
 
-from pipelines.flink_conf import compression_of
 from pipelines.lake.commits.checkpoint_migrating import REFUSED, changelog_of, migrate_records
 from pipelines.lake.commits.checkpoint_records import open_log
 from pipelines.lake.edit.changes import read_changes
@@ -21,6 +20,7 @@ from pipelines.orchestration.metadata import (
 )
 from pipelines.orchestration.partitions import checkpoint_log_partitions, snapshot_partitions
 from pipelines.orchestration.resources import Locations
+from state_core.files.compression import configured_compression
 from state_core.formats import open_snapshot
 
 __all__ = [
@@ -112,7 +112,7 @@ def exported_savepoint(
         target,
         parallelism=config.parallelism,
         max_parallelism=config.max_parallelism,
-        compression=compression_of(config.flink_conf, config.compression),
+        compression=configured_compression(config.flink_conf, config.compression),
         metadata_version=config.metadata_version,
         engine="spark",
     )

@@ -3,7 +3,6 @@
 import dagster as dg
 from pydantic import Field
 
-from pipelines.flink_conf import compression_of
 from pipelines.lake.commits.commit_measures import CommitReports, total
 from pipelines.lake.verify.legality import load_runnable
 from pipelines.operations.verified_savepoints import (
@@ -22,6 +21,7 @@ from pipelines.orchestration.resources import Locations
 from pipelines.runtime import RunOptions, run_job
 from state_core.checks.legality import check_job
 from state_core.commit.records.clocks import now_millis
+from state_core.files.compression import configured_compression
 from state_core.files.filesystem import Directory
 from state_core.formats.rewriting.recompression import recompress_snapshot
 
@@ -60,7 +60,7 @@ class CompressionConfig(dg.Config):
 @dg.op
 def compress(context: dg.OpExecutionContext, config: CompressionConfig) -> str:
     """Write a savepoint again with another compression: its path."""
-    wanted = compression_of(config.flink_conf, config.compression) or "snappy"
+    wanted = configured_compression(config.flink_conf, config.compression) or "snappy"
     done = recompress_snapshot(config.savepoint, config.to, wanted)
     context.add_output_metadata(compression_metadata(done))
     return done.path

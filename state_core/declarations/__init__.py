@@ -1,4 +1,4 @@
-"""State that is declared before it is used: kinds, types, builders, and jobs of them.
+"""Declarations of state, made before it is used: kinds, types, builders, and jobs.
 
 ==================  ===============================================================
 `states`            the six kinds of declarations
@@ -7,7 +7,7 @@
 `builders`          `StateDeclarations`: how they are made
 `jobs`              operators with their inputs and states; what `legality` checks
 `json_forms`        all of it as JSON, and back
-`findings`          what was found against a rule, and where
+`findings`          violations of rules, with their place
 ==================  ===============================================================
 
 Spec: FLIP-433, "State Access on DataStream API V2".

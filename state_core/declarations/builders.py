@@ -1,4 +1,4 @@
-"""How states are declared: builders, and shortcuts to them.
+"""Builders of declarations, and shortcuts to them.
 
 ::
 
@@ -12,7 +12,7 @@
     )
     RULES = StateDeclarations.map_state_builder("rules", str, Rule).broadcast().build()
 
-A builder is a value: each of its methods gives another one.
+A builder is a value: each of its methods returns another one.
 
 Source: `org.apache.flink.api.common.state.StateDeclarations` (FLIP-433). The functions of reducing
 and aggregating states are given where Flink 2.3 wants them, after the type; the aggregating
@@ -52,10 +52,10 @@ Function: TypeAlias = "Callable[..., Any] | FunctionReference | str"
 
 @dataclass(frozen=True)
 class StateDeclarationBuilder(Generic[Declared]):
-    """On the way to a declaration.
+    """A builder of a declaration.
 
     Attributes:
-        declared: The declaration as it would be by now.
+        declared: The declaration as built so far.
     """
 
     declared: Declared
@@ -64,68 +64,68 @@ class StateDeclarationBuilder(Generic[Declared]):
         """Let values expire; a duration alone takes Flink's defaults.
 
         Raises:
-            DeclarationError: The state is not of mode `NONE`.
+            DeclarationError: The mode of the state is not `NONE`.
         """
         if isinstance(ttl, timedelta):
             ttl = StateTtlConfig(ttl // timedelta(milliseconds=1))
         return replace(self, declared=replace(self.declared, ttl=ttl))
 
     def build(self) -> Declared:
-        """The declaration."""
+        """Return the declaration."""
         return self.declared
 
 
 @dataclass(frozen=True)
 class ListStateDeclarationBuilder(StateDeclarationBuilder[ListStateDeclaration]):
-    """On the way to a list's."""
+    """A builder of a list state's declaration."""
 
     def redistribute_by(self, strategy: RedistributionStrategy) -> ListStateDeclarationBuilder:
-        """Let it move, and say how."""
+        """Let the list be redistributed, with this strategy."""
         mode = RedistributionMode.REDISTRIBUTABLE
         made = replace(self.declared, mode=mode, redistribution_strategy=strategy)
         return replace(self, declared=made)
 
     def redistribute_with_mode(self, mode: RedistributionMode) -> ListStateDeclarationBuilder:
-        """Say whether it moves; by `SPLIT` if nothing else is said."""
+        """Set whether the list is redistributed; the strategy is `SPLIT` unless set otherwise."""
         return replace(self, declared=replace(self.declared, mode=mode))
 
 
 @dataclass(frozen=True)
 class MapStateDeclarationBuilder(StateDeclarationBuilder[MapStateDeclaration]):
-    """On the way to a map's."""
+    """A builder of a map state's declaration."""
 
     def broadcast(self) -> StateDeclarationBuilder[BroadcastStateDeclaration]:
         """Make it a broadcast state, of which every partition has the same copy."""
-        held = self.declared
+        state = self.declared
         return StateDeclarationBuilder(
-            BroadcastStateDeclaration(held.name, held.key_type, held.value_type, ttl=held.ttl)
+            BroadcastStateDeclaration(state.name, state.key_type, state.value_type, ttl=state.ttl)
         )
 
     def build_broadcast(self) -> BroadcastStateDeclaration:
-        """The same at once, as Flink 2.3 calls it."""
+        """Return the declaration of a broadcast state: Flink 2.3's name for both steps."""
         return self.broadcast().build()
 
 
 class StateDeclarations:
-    """Declare states; types are written, or Python's hints: see `type_descriptors`."""
+    """Factories of declarations; a type is text or a Python type hint: see `type_descriptors`."""
 
     @staticmethod
     def value_state_builder(
         name: str, type_: TypeLike
     ) -> StateDeclarationBuilder[ValueStateDeclaration]:
-        """A value."""
+        """Return a builder of a value state."""
         return StateDeclarationBuilder(ValueStateDeclaration(name, _type(name, type_)))
 
     @staticmethod
     def list_state_builder(name: str, type_: TypeLike) -> ListStateDeclarationBuilder:
-        """A list of elements of that type."""
+        """Return a builder of a list state with elements of this type."""
         return ListStateDeclarationBuilder(ListStateDeclaration(name, _type(name, type_)))
 
     @staticmethod
     def map_state_builder(
         name: str, key_type: TypeLike, value_type: TypeLike
     ) -> MapStateDeclarationBuilder:
-        """A map."""
+        """Return a builder of a map state."""
         key, value = _type(name, key_type, "key"), _type(name, value_type, "value")
         return MapStateDeclarationBuilder(MapStateDeclaration(name, key, value))
 
@@ -133,7 +133,7 @@ class StateDeclarations:
     def reducing_state_builder(
         name: str, type_: TypeLike, function: Function
     ) -> StateDeclarationBuilder[ReducingStateDeclaration]:
-        """A value that a function of two values grows."""
+        """Return a builder of a reducing state, whose function combines two values."""
         reference = FunctionReference.of(function, f"state {name!r}")
         return StateDeclarationBuilder(
             ReducingStateDeclaration(name, _type(name, type_), reference)
@@ -148,26 +148,29 @@ class StateDeclarations:
         in_type: TypeLike | None = None,
         out_type: TypeLike | None = None,
     ) -> StateDeclarationBuilder[AggregatingStateDeclaration]:
-        """An accumulator that an `AggregateFunction` grows.
+        """Return a builder of an aggregating state, whose accumulator an `AggregateFunction` fills.
 
         Args:
-            name: The state's.
-            function: The class, or `module:name` of one, or of an instance.
-            accumulator_type: Of what is stored; by default what `create_accumulator` returns.
-            in_type: Of what is added; by default what `add` takes.
-            out_type: Of what is read; by default what `get_result` returns.
+            name: The name of the state.
+            function: The class, or `module:name` of a class or an instance.
+            accumulator_type: The type that is stored; by default what `create_accumulator` returns.
+            in_type: The type of added values; by default what `add` takes.
+            out_type: The type of the result; by default what `get_result` returns.
+
+        Raises:
+            DeclarationError: The type of the accumulator is not known.
         """
         reference = FunctionReference.of(function, f"state {name!r}")
-        found = _types_of(function)
-        stored = found.get("accumulator") if accumulator_type is None else accumulator_type
+        hinted = _types_of(function)
+        stored = hinted.get("accumulator") if accumulator_type is None else accumulator_type
         if stored is None:
             raise DeclarationError(
                 f"{reference} does not say the type of its accumulator",
                 place=f"state {name!r}",
-                remedy="give accumulator_type, or a hint of what create_accumulator returns",
+                remedy="pass accumulator_type, or annotate what create_accumulator returns",
             )
-        wanted = found.get("in") if in_type is None else in_type
-        given = found.get("out") if out_type is None else out_type
+        wanted = hinted.get("in") if in_type is None else in_type
+        given = hinted.get("out") if out_type is None else out_type
         return StateDeclarationBuilder(
             AggregatingStateDeclaration(
                 name,
@@ -182,41 +185,41 @@ class StateDeclarations:
     def broadcast_state_builder(
         name: str, key_type: TypeLike, value_type: TypeLike
     ) -> StateDeclarationBuilder[BroadcastStateDeclaration]:
-        """A map of which every partition has the same copy."""
+        """Return a builder of a broadcast state, of which every partition has a copy."""
         return StateDeclarations.map_state_builder(name, key_type, value_type).broadcast()
 
     @staticmethod
     def value_state(name: str, type_: TypeLike) -> ValueStateDeclaration:
-        """A value."""
+        """Return the declaration of a value state."""
         return StateDeclarations.value_state_builder(name, type_).build()
 
     @staticmethod
     def list_state(name: str, type_: TypeLike) -> ListStateDeclaration:
-        """A list of mode `NONE`; use `list_state_builder` for one that moves."""
+        """Return the declaration of a list state that is not redistributed."""
         return StateDeclarations.list_state_builder(name, type_).build()
 
     @staticmethod
     def map_state(name: str, key_type: TypeLike, value_type: TypeLike) -> MapStateDeclaration:
-        """A map."""
+        """Return the declaration of a map state."""
         return StateDeclarations.map_state_builder(name, key_type, value_type).build()
 
     @staticmethod
     def reducing_state(name: str, type_: TypeLike, function: Function) -> ReducingStateDeclaration:
-        """A value that a function of two values grows."""
+        """Return the declaration of a reducing state, whose function combines two values."""
         return StateDeclarations.reducing_state_builder(name, type_, function).build()
 
     @staticmethod
     def aggregating_state(
         name: str, function: Function, accumulator_type: TypeLike | None = None
     ) -> AggregatingStateDeclaration:
-        """An accumulator that an `AggregateFunction` grows."""
+        """Return the declaration of an aggregating state."""
         return StateDeclarations.aggregating_state_builder(name, function, accumulator_type).build()
 
     @staticmethod
     def broadcast_state(
         name: str, key_type: TypeLike, value_type: TypeLike
     ) -> BroadcastStateDeclaration:
-        """A map of which every partition has the same copy."""
+        """Return the declaration of a broadcast state."""
         return StateDeclarations.broadcast_state_builder(name, key_type, value_type).build()
 
 
@@ -225,8 +228,8 @@ def _type(name: str, given: TypeLike, what: str = "") -> TypeDescriptor:
 
 
 def _types_of(function: Any) -> dict[str, Any]:
-    """What the hints of an aggregate function's methods say."""
-    found: dict[str, Any] = {}
+    """Return the types in the hints of an aggregate function's methods."""
+    types: dict[str, Any] = {}
     places = {"accumulator": "create_accumulator", "in": "add", "out": "get_result"}
     for role, name in places.items():
         try:
@@ -235,8 +238,8 @@ def _types_of(function: Any) -> dict[str, Any]:
             continue
         returned = hints.pop("return", None)
         if role == "in":
-            found[role] = next(iter(hints.values()), None)
+            types[role] = next(iter(hints.values()), None)
         else:
-            found[role] = returned
+            types[role] = returned
     # `Any` says nothing
-    return {role: one for role, one in found.items() if one is not Any}
+    return {role: one for role, one in types.items() if one is not Any}

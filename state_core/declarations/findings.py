@@ -1,4 +1,4 @@
-"""What checks of a job have found: faults and warnings, as data."""
+"""Findings of checks of a job: faults and warnings, as data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Finding", "Severity"]
 
 
 class Severity(Enum):
-    """Whether something stops a job, or only deserves a look."""
+    """Whether a finding stops the job, or is only a warning."""
 
     FAULT = "fault"
     WARNING = "warning"
@@ -17,14 +17,14 @@ class Severity(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to be said of a job, as data.
+    """One finding about a job.
 
     Attributes:
-        severity: How bad it is.
+        severity: Whether it stops the job.
         rule: A short name of the rule, for programs: `mode`.
         operator: The operator's uid.
-        problem: What is wrong, as a sentence without a period.
-        remedy: What would be right; may be empty.
+        problem: The problem, as a sentence without a period.
+        remedy: What to do; may be empty.
         function: The function's name, if it is known.
         state: The state's name; empty for the operator as a whole.
         streams: The operator's inputs: `B + NK`; empty if they do not matter.
@@ -46,13 +46,13 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """Where it is: operator, function, state."""
+        """The operator, function and state, for messages."""
         function = f" ({self.function})" if self.function else ""
         state = f", state {self.state!r}" if self.state else ""
         return f"operator {self.operator!r}{function}{state}"
 
-    def plain(self) -> dict[str, str]:
-        """As JSON has it."""
+    def as_json(self) -> dict[str, str]:
+        """Return the finding as JSON has it."""
         return {**asdict(self), "severity": self.severity.value}
 
     def __str__(self) -> str:

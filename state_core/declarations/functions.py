@@ -1,7 +1,8 @@
 """Functions of reducing and aggregating states, by name.
 
-A declaration travels as JSON, and JSON never runs: it holds `module:qualname`, and only `resolve`,
-where the state is used, imports that. So a function lives in a module, under a name.
+A declaration can be sent as JSON, which is never executed: it names a function as
+`module:qualname`, and only `resolve`, where the state is used, imports that. So a function must
+have a name in a module.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ _REMEDY = "define it in a module that can be imported, at its top level, and nam
 
 @runtime_checkable
 class AggregateFunction(Protocol):
-    """What an aggregating state does with values; a class without arguments, or an instance."""
+    """The function of an aggregating state: a class without arguments, or an instance."""
 
     def create_accumulator(self) -> Any:
-        """What a new key begins with."""
+        """Return the accumulator that a new key begins with."""
 
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The accumulator with one more value in it."""
+        """Return the accumulator with one more value in it."""
 
     def get_result(self, accumulator: Any) -> Any:
-        """What the state says when it is read."""
+        """Return the result that reading the state gives."""
 
     def merge(self, a: Any, b: Any) -> Any:
-        """Two accumulators as one."""
+        """Return two accumulators combined into one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionReference:
-    """A function, or a class, by where it is defined.
+    """A function or class by the module that defines it, and its name there.
 
     Attributes:
         module: The module's name.
@@ -54,35 +55,35 @@ class FunctionReference:
     def of(
         cls, given: FunctionReference | Callable[..., Any] | str, place: str
     ) -> FunctionReference:
-        """The reference of a function, or of `module:qualname`.
+        """Return the reference of a function, or of `module:qualname`.
 
         Raises:
-            DeclarationError: It can't be found again by a name.
+            DeclarationError: The function can't be found again by its name.
         """
         if isinstance(given, FunctionReference):
             return given
         if isinstance(given, str):
-            found = _TEXT.fullmatch(given)
-            if found is None:
+            match = _TEXT.fullmatch(given)
+            if match is None:
                 raise DeclarationError(
                     f"{given!r} names no function", place=place, remedy="write module:qualname"
                 )
-            return cls(found[1], found[2])
+            return cls(match[1], match[2])
         module, qualname = getattr(given, "__module__", ""), getattr(given, "__qualname__", "")
         shown = qualname or repr(given)[:80]
         if not qualname or _TEXT.fullmatch(f"{module}:{qualname}") is None:
             raise DeclarationError(f"{shown} has no name", place=place, remedy=_REMEDY)
-        if module == "__main__" or _found(sys.modules.get(module), qualname) != given:
+        if module == "__main__" or _member(sys.modules.get(module), qualname) != given:
             raise DeclarationError(
                 f"{shown} of {module} can't be found by its name", place=place, remedy=_REMEDY
             )
         return cls(module, qualname)
 
     def resolve(self) -> Any:
-        """What it names; its module is imported, which runs the module's code.
+        """Import the module, which runs its code, and return what the reference names.
 
         Raises:
-            DeclarationError: It is not there.
+            DeclarationError: The module can't be imported, or has no such name.
         """
         try:
             module = importlib.import_module(self.module)
@@ -92,51 +93,51 @@ class FunctionReference:
             raise DeclarationError(
                 f"the module can't be imported ({type(error).__name__}: {error})", place=str(self)
             ) from error
-        found = _found(module, self.qualname)
-        if found is None:
+        member = _member(module, self.qualname)
+        if member is None:
             raise DeclarationError("the module has no such name", place=str(self))
-        return found
+        return member
 
     def reduce_function(self) -> Callable[[Any, Any], Any]:
-        """What it names, to be called with two values.
+        """Return the function, to be called with two values.
 
         Raises:
-            DeclarationError: It is not there, or can't be called.
+            DeclarationError: It can't be imported, or can't be called.
         """
-        found = self.resolve()
-        if not callable(found):
-            raise DeclarationError("this can't be called", place=str(self))
-        called: Callable[[Any, Any], Any] = found
+        function = self.resolve()
+        if not callable(function):
+            raise DeclarationError("it is not callable", place=str(self))
+        called: Callable[[Any, Any], Any] = function
         return called
 
     def aggregate_function(self) -> AggregateFunction:
-        """What it names, as an instance.
+        """Return an instance of the aggregate function.
 
         Raises:
-            DeclarationError: It is not there, or lacks a method.
+            DeclarationError: It can't be imported, or lacks a method.
         """
-        found = self.resolve()
-        if isinstance(found, type):
+        function = self.resolve()
+        if isinstance(function, type):
             try:
-                found = found()
+                function = function()
             except Exception as error:
                 raise DeclarationError(
                     f"it can't be made without arguments ({error})", place=str(self)
                 ) from error
-        if not isinstance(found, AggregateFunction):
+        if not isinstance(function, AggregateFunction):
             raise DeclarationError(
                 "this is no aggregate function",
                 place=str(self),
                 remedy="it wants create_accumulator, add, get_result and merge",
             )
-        return found
+        return function
 
     def __str__(self) -> str:
         return f"{self.module}:{self.qualname}"
 
 
-def _found(module: Any, qualname: str) -> Any:
-    found = module
+def _member(module: Any, qualname: str) -> Any:
+    member = module
     for name in qualname.split("."):
-        found = getattr(found, name, None)
-    return found
+        member = getattr(member, name, None)
+    return member

@@ -1,4 +1,4 @@
-"""What a job declares: operators, their inputs, and the states that their functions use."""
+"""Declarations of jobs: operators, their inputs, and the states that their functions use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USES_STATES = "uses_states"
 
 
 class StreamKind(Enum):
-    """How the records of an input are partitioned."""
+    """The way in which the records of an input are partitioned."""
 
     GLOBAL = "Global"
     NON_KEYED = "Non-Keyed"
@@ -34,12 +34,12 @@ class StreamKind(Enum):
 
     @property
     def short(self) -> str:
-        """As tables have it: `NK`."""
+        """The abbreviation in tables: `NK`."""
         return {"Non-Keyed": "NK"}.get(self.value, self.value[0])
 
 
 class Side(Enum):
-    """Which input's record is being processed."""
+    """The input whose record is being processed."""
 
     ONLY = "the only input"
     FIRST = "the first input"
@@ -47,25 +47,25 @@ class Side(Enum):
 
 
 def sides_of(inputs: tuple[StreamKind, ...]) -> tuple[Side, ...]:
-    """The sides of a function with these inputs, in their order."""
+    """Return the sides of a function with these inputs, in their order."""
     return (Side.ONLY,) if len(inputs) == 1 else (Side.FIRST, Side.SECOND)
 
 
 @dataclass(frozen=True)
 class OperatorDeclaration:
-    """One process function in its place; whether it is legal is `checks.legality`'s to say.
+    """One process function in a job; `checks.legality` decides whether it is legal.
 
     Attributes:
-        uid: By which its state is found in a savepoint.
-        function: Its name, for people.
+        uid: The uid of the operator, by which its state is found in a savepoint.
+        function: The function's name, for people.
         inputs: The kinds of its one or two inputs, the broadcast one first.
-        states: What it uses, whichever side is processed.
-        first_states: What only the processing of the first input uses.
-        second_states: What only the processing of the second input uses.
-        key_type: The key's, where an input is keyed; None if it is not known.
-        parallelism: Of the run that is to restore; None if it is not known.
+        states: The states that it uses, whichever side is processed.
+        first_states: The states that only the processing of the first input uses.
+        second_states: The states that only the processing of the second input uses.
+        key_type: The type of the key, where an input is keyed; None if it is not known.
+        parallelism: The parallelism of the run to restore; None if it is not known.
         max_parallelism: The number of its key groups; None if that is not set.
-        outputs: How many streams it gives; a function of two outputs has one input.
+        outputs: The number of output streams; a function of two outputs has one input.
     """
 
     uid: str
@@ -82,28 +82,30 @@ class OperatorDeclaration:
     def __post_init__(self) -> None:
         if not isinstance(self.uid, str) or not self.uid:
             raise DeclarationError(
-                f"function {self.function!r} without a uid",
-                remedy="give it one: its state is found by it",
+                f"function {self.function!r} has no uid",
+                remedy="set one: its state is found by it",
             )
         if self.parallelism is not None and self.parallelism < 1:
-            raise DeclarationError(f"a parallelism of {self.parallelism}", place=self.label)
+            raise DeclarationError(
+                f"the parallelism {self.parallelism} is less than 1", place=self.label
+            )
         groups = self.max_parallelism
         if groups is not None and not 1 <= groups <= MAX_PARALLELISM_LIMIT:
             raise DeclarationError(
-                f"a maximum parallelism of {groups}",
+                f"the max parallelism {groups} is out of range",
                 place=self.label,
-                remedy=f"it lies between 1 and {MAX_PARALLELISM_LIMIT}",
+                remedy=f"set it between 1 and {MAX_PARALLELISM_LIMIT}",
             )
         if not 1 <= self.outputs <= TWO or (self.outputs == TWO and len(self.inputs) == TWO):
             raise DeclarationError(
-                f"{self.outputs} outputs of {len(self.inputs)} inputs",
+                f"{self.outputs} outputs and {len(self.inputs)} inputs",
                 place=self.label,
                 remedy="a process function has one input and one or two outputs, or two and one",
             )
 
     @property
     def label(self) -> str:
-        """What it is called in messages."""
+        """The name in messages."""
         return f"operator {self.uid!r}"
 
     @property
@@ -115,12 +117,12 @@ class OperatorDeclaration:
 
     @property
     def alone(self) -> bool:
-        """Whether it has one partition, as an input is global."""
+        """Whether an input is global, so that there is one partition."""
         return StreamKind.GLOBAL in self.inputs
 
     @property
     def streams(self) -> str:
-        """Its inputs, as tables have them: `B + NK`; alone, in full."""
+        """Its inputs, abbreviated as in tables: `B + NK`; a single one in full."""
         if len(self.inputs) == 1:
             return self.inputs[0].value
         return " + ".join(one.short for one in self.inputs) or "no input"
@@ -128,7 +130,7 @@ class OperatorDeclaration:
 
 @dataclass(frozen=True)
 class JobDeclaration:
-    """A job, as far as its state goes.
+    """The state that a job declares.
 
     Attributes:
         name: Its name.
@@ -152,19 +154,19 @@ def declare_operator(
     max_parallelism: int | None = None,
     outputs: int = 1,
 ) -> OperatorDeclaration:
-    """An operator as users say it: with sets of states, a function for its name, any type.
+    """Declare an operator from what users have: sets of states, a function, any type.
 
     Args:
-        uid: By which its state is found.
+        uid: The uid, by which its state is found.
         function: A process function, its class, or its name.
         inputs: The kinds of its one or two inputs, the broadcast one first.
-        states: What it uses; by default what the function's `uses_states` gives, if it has one.
-        first_states: What only the processing of the first input uses.
-        second_states: What only the processing of the second input uses.
-        key: The key's type, where an input is keyed.
-        parallelism: Of the run that is to restore.
+        states: The states that it uses; by default those of the function's `uses_states`, if any.
+        first_states: The states that only the processing of the first input uses.
+        second_states: The states that only the processing of the second input uses.
+        key: The type of the key, where an input is keyed.
+        parallelism: The parallelism of the run to restore.
         max_parallelism: The number of its key groups.
-        outputs: How many streams it gives.
+        outputs: The number of output streams.
 
     Raises:
         DeclarationError: The key's type can't be understood, or the uid is missing.
@@ -188,7 +190,7 @@ def declare_operator(
 
 
 def _in_order(states: Iterable[StateDeclaration]) -> tuple[StateDeclaration, ...]:
-    """Without repetition, by name: sets have no order, and reports should have one."""
+    """Return states without repetition, by name: sets have no order, and reports need one."""
     return tuple(sorted(dict.fromkeys(states), key=lambda one: (one.name, one.kind)))
 
 

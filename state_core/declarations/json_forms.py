@@ -1,8 +1,8 @@
-"""Declarations as JSON, and back: text that travels, is kept, and never runs.
+"""Declarations as JSON, and back: text that can be stored and sent, and is never executed.
 
 A declaration is an object of its fields, with its `kind` and `redistribution_mode`; a type is what
-`type_spec` says, a function `module:qualname`. What reads it refuses what it does not know, and
-says where::
+`type_spec` describes, a function `module:qualname`. Reading refuses what is not known, and names
+its place::
 
     {"kind": "list", "name": "offsets", "redistribution_mode": "REDISTRIBUTABLE",
      "redistribution_strategy": "UNION", "type": "Tuple2<String, Long>"}
@@ -35,7 +35,7 @@ Value = TypeVar("Value")
 
 
 def to_json(declared: StateDeclaration | JobDeclaration) -> str:
-    """A declaration, or a whole job's, as JSON text; equal ones give the same text."""
+    """Return a declaration of a state or a job as JSON text; equal ones give the same text."""
     plain = _plain(declared)
     if isinstance(declared, JobDeclaration):
         plain = {VERSION_NAME: VERSION, **plain}
@@ -43,28 +43,28 @@ def to_json(declared: StateDeclaration | JobDeclaration) -> str:
 
 
 def from_json(text: str) -> StateDeclaration:
-    """The declaration of a state.
+    """Read the declaration of a state.
 
     Raises:
-        DeclarationError: The text is no JSON, or no declaration; it names the place.
+        DeclarationError: Malformed JSON or an invalid declaration; the message names the place.
     """
     return _state(_parsed(text), "")
 
 
 def job_from_json(text: str) -> JobDeclaration:
-    """The declaration of a job.
+    """Read the declaration of a job.
 
     Raises:
-        DeclarationError: The text is no JSON, or no declaration; it names the place.
+        DeclarationError: Malformed JSON or an invalid declaration; the message names the place.
     """
-    held = _object(_parsed(text), "")
-    version = held.get(VERSION_NAME)
+    content = _object(_parsed(text), "")
+    version = content.get(VERSION_NAME)
     if version != VERSION:
         raise DeclarationError(
-            f"version {version!r} of a job's declaration; {VERSION} can be read",
+            f"version {version!r} of a job's declaration is not {VERSION}, which can be read",
             place=f"$.{VERSION_NAME}",
         )
-    return _dataclass(JobDeclaration, held, "", known=(VERSION_NAME,))
+    return _dataclass(JobDeclaration, content, "", known=(VERSION_NAME,))
 
 
 def _plain(value: Any) -> Any:
@@ -78,21 +78,21 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if not is_dataclass(value):
         return value
-    held = {
+    content = {
         _RENAMED.get(one.name, one.name): _plain(getattr(value, one.name))
         for one in fields(value)
         if one.default is MISSING or getattr(value, one.name) not in (None, ())
     }
     if isinstance(value, StateDeclaration):
-        held |= {KIND: value.kind, MODE: value.redistribution_mode.value}
-    return held
+        content |= {KIND: value.kind, MODE: value.redistribution_mode.value}
+    return content
 
 
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DeclarationError(f"no JSON ({error})") from error
+        raise DeclarationError(f"malformed JSON ({error})") from error
 
 
 def _object(data: Any, path: str) -> dict[str, Any]:
@@ -102,41 +102,41 @@ def _object(data: Any, path: str) -> dict[str, Any]:
 
 
 def _state(data: Any, path: str) -> StateDeclaration:
-    held = _object(data, path)
-    kind = held.get(KIND)
-    found = KINDS.get(kind) if isinstance(kind, str) else None
-    if found is None:
+    content = _object(data, path)
+    kind = content.get(KIND)
+    state_class = KINDS.get(kind) if isinstance(kind, str) else None
+    if state_class is None:
         raise DeclarationError(
             f"{_shown(kind)} is no kind of state",
             place=f"${path}.{KIND}",
             remedy=f"one of {', '.join(KINDS)}",
         )
-    own = {_RENAMED.get(one.name, one.name) for one in fields(found)}
-    made = _dataclass(found, held, path, known=(KIND,) if MODE in own else (KIND, MODE))
+    own = {_RENAMED.get(one.name, one.name) for one in fields(state_class)}
+    made = _dataclass(state_class, content, path, known=(KIND,) if MODE in own else (KIND, MODE))
     mode = made.redistribution_mode.value
-    if held.get(MODE, mode) != mode:
+    if content.get(MODE, mode) != mode:
         raise DeclarationError(
-            f"a {kind} state is {mode}, not {_shown(held[MODE])}", place=f"${path}.{MODE}"
+            f"a {kind} state is {mode}, not {_shown(content[MODE])}", place=f"${path}.{MODE}"
         )
     return made
 
 
 def _dataclass(
-    cls: type[Value], held: Mapping[str, Any], path: str, *, known: tuple[str, ...] = ()
+    cls: type[Value], content: Mapping[str, Any], path: str, *, known: tuple[str, ...] = ()
 ) -> Value:
     hints = get_type_hints(cls)
     wanted = {_RENAMED.get(one.name, one.name): one for one in fields(cls)}  # type: ignore[arg-type]
-    unknown = [name for name in held if name not in wanted and name not in known]
+    unknown = [name for name in content if name not in wanted and name not in known]
     if unknown:
         raise DeclarationError(
-            f"there is no {_shown(unknown[0])} here",
+            f"{_shown(unknown[0])} is not known here",
             place=f"${path}",
             remedy=f"known are: {', '.join(sorted({*wanted, *known}))}",
         )
     values = {}
     for name, one in wanted.items():
-        if name in held:
-            values[one.name] = _value(hints[one.name], held[name], f"{path}.{name}")
+        if name in content:
+            values[one.name] = _value(hints[one.name], content[name], f"{path}.{name}")
         elif one.default is MISSING:
             raise DeclarationError(f"{name!r} is missing", place=f"${path}")
     try:

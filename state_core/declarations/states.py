@@ -6,8 +6,8 @@ Each is a name, types, and how the state is redistributed when the parallelism c
 kind          modes                               where it lies
 ============  ==================================  ===============================================
 value         `NONE`                              with its partition: in keyed state
-list          `NONE`, `REDISTRIBUTABLE`           in keyed state; in operator state that is split
-                                                  or united
+list          `NONE`, `REDISTRIBUTABLE`           in keyed state; in operator state: a split or a
+                                                  union list
 map           `NONE`                              in keyed state
 reducing      `NONE`                              in keyed state
 aggregating   `NONE`                              in keyed state
@@ -15,7 +15,7 @@ broadcast     `IDENTICAL`                         in broadcast state
 ============  ==================================  ===============================================
 
 Flink 2.3 also lets a list be declared `IDENTICAL`, and then treats it as keyed state; here it is
-refused, as there is nothing that would keep such lists identical.
+refused, as nothing would keep such lists identical.
 
 Source: `org.apache.flink.api.common.state.StateDeclaration` and its kinds (FLIP-433).
 """
@@ -60,21 +60,21 @@ class RedistributionMode(Enum):
 
 
 class RedistributionStrategy(Enum):
-    """How a list moves: its elements dealt out evenly, or all of them to everyone."""
+    """How a list moves: its elements are split evenly, or every partition gets all (union)."""
 
     SPLIT = "SPLIT"
     UNION = "UNION"
 
 
 class UpdateType(Enum):
-    """What makes a value live on: `StateTtlConfig.UpdateType`."""
+    """The access that renews a value's time to live: `StateTtlConfig.UpdateType`."""
 
     ON_CREATE_AND_WRITE = "OnCreateAndWrite"
     ON_READ_AND_WRITE = "OnReadAndWrite"
 
 
 class StateVisibility(Enum):
-    """Whether an expired value may still be seen: `StateTtlConfig.StateVisibility`."""
+    """Whether an expired value may still be returned: `StateTtlConfig.StateVisibility`."""
 
     NEVER_RETURN_EXPIRED = "NeverReturnExpired"
     RETURN_EXPIRED_IF_NOT_CLEANED_UP = "ReturnExpiredIfNotCleanedUp"
@@ -82,12 +82,12 @@ class StateVisibility(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateTtlConfig:
-    """Time to live of a state's values, in processing time.
+    """The time to live of a state's values, in processing time.
 
     Attributes:
-        millis: How long.
-        update_type: What makes a value live on.
-        visibility: Whether an expired value may still be seen.
+        millis: The time to live, in milliseconds.
+        update_type: The access that renews it.
+        visibility: Whether an expired value may still be returned.
     """
 
     millis: int
@@ -96,16 +96,18 @@ class StateTtlConfig:
 
     def __post_init__(self) -> None:
         if isinstance(self.millis, bool) or not isinstance(self.millis, int) or self.millis <= 0:
-            raise DeclarationError(f"a time to live of {self.millis!r} ms", remedy="give it time")
+            raise DeclarationError(
+                f"the time to live {self.millis!r} ms is not a positive number", remedy="set one"
+            )
 
 
 @dataclass(frozen=True)
 class StateDeclaration:
-    """What all declarations have; `uses_states` of a process function gives a set of them.
+    """The base of declarations; `uses_states` of a process function returns a set of them.
 
     Attributes:
-        name: Unique within the function's operator.
-        ttl: Time to live of its values, of keyed state only.
+        name: The name, unique within the function's operator.
+        ttl: The time to live of its values; only for keyed state.
     """
 
     kind: ClassVar[str] = ""
@@ -114,17 +116,21 @@ class StateDeclaration:
 
     def __post_init__(self) -> None:
         if not self.kind:
-            raise DeclarationError("a declaration of no kind", remedy=f"use one of {list(KINDS)}")
+            raise DeclarationError(
+                "the base class declares no state", remedy=f"use a class of {list(KINDS)}"
+            )
         if not isinstance(self.name, str) or not self.name:
-            raise DeclarationError(f"{self.kind} state without a name")
+            raise DeclarationError(f"a {self.kind} state has no name")
         if len(encode_modified_utf8(self.name)) > MAX_NAME_BYTES:
-            raise DeclarationError(f"a name of more than {MAX_NAME_BYTES} bytes", place=self.place)
+            raise DeclarationError(
+                f"the name has more than {MAX_NAME_BYTES} bytes", place=self.place
+            )
         if self.name.startswith(TIMER_PREFIX):
-            raise DeclarationError("the name is that of timers, which are not declared",
+            raise DeclarationError("the name is reserved for timers, which are not declared",
                                    place=self.place)  # fmt: skip
         if self.ttl is not None and self.redistribution_mode is not RedistributionMode.NONE:
             raise DeclarationError(
-                f"{self.redistribution_mode.value} state with time to live",
+                f"{self.redistribution_mode.value} state can't have a time to live",
                 place=self.place,
                 remedy="only state of mode NONE, which lies in keyed state, can have it",
             )
@@ -136,7 +142,7 @@ class StateDeclaration:
 
     @property
     def place(self) -> str:
-        """What it is called in messages."""
+        """The name of the state in messages."""
         return f"state {self.name[:80]!r}"
 
     def __str__(self) -> str:
@@ -145,10 +151,10 @@ class StateDeclaration:
 
 @dataclass(frozen=True)
 class ValueStateDeclaration(StateDeclaration):
-    """One value.
+    """A value state.
 
     Attributes:
-        type: Of the value.
+        type: The type of the value.
     """
 
     kind: ClassVar[str] = "value"
@@ -157,10 +163,10 @@ class ValueStateDeclaration(StateDeclaration):
 
 @dataclass(frozen=True)
 class ListStateDeclaration(StateDeclaration):
-    """A list.
+    """A list state.
 
     Attributes:
-        type: Of its elements.
+        type: The type of its elements.
         mode: `NONE` or `REDISTRIBUTABLE`.
         redistribution_strategy: How it moves, if it does; `SPLIT` if it does not.
     """
@@ -176,8 +182,8 @@ class ListStateDeclaration(StateDeclaration):
             raise DeclarationError(
                 "a list can't be IDENTICAL",
                 place=self.place,
-                remedy="REDISTRIBUTABLE by UNION gives all elements to everyone once, on restore;"
-                " a broadcast state stays the same everywhere",
+                remedy="REDISTRIBUTABLE by UNION gives every partition all elements once, on"
+                " restore; a broadcast state stays the same everywhere",
             )
         if self.mode is RedistributionMode.NONE:
             # of no meaning then: two such declarations are the same
@@ -185,17 +191,17 @@ class ListStateDeclaration(StateDeclaration):
 
     @property
     def redistribution_mode(self) -> RedistributionMode:
-        """Whether it moves."""
+        """Whether the list is redistributed."""
         return self.mode
 
 
 @dataclass(frozen=True)
 class MapStateDeclaration(StateDeclaration):
-    """A map.
+    """A map state.
 
     Attributes:
-        key_type: Of its keys.
-        value_type: Of its values.
+        key_type: The type of its keys.
+        value_type: The type of its values.
     """
 
     kind: ClassVar[str] = "map"
@@ -205,10 +211,10 @@ class MapStateDeclaration(StateDeclaration):
 
 @dataclass(frozen=True)
 class ReducingStateDeclaration(StateDeclaration):
-    """One value, into which a function of two values puts each that is added.
+    """A reducing state: a function of two values combines the stored value with each added one.
 
     Attributes:
-        type: Of the value.
+        type: The type of the value.
         function: The function, by name.
     """
 
@@ -219,13 +225,13 @@ class ReducingStateDeclaration(StateDeclaration):
 
 @dataclass(frozen=True)
 class AggregatingStateDeclaration(StateDeclaration):
-    """An accumulator, into which an aggregate function puts each value that is added.
+    """An aggregating state: an aggregate function adds each value to a stored accumulator.
 
     Attributes:
-        accumulator_type: Of what is stored.
+        accumulator_type: The type of the stored accumulator.
         function: The `AggregateFunction`, by name.
-        in_type: Of what is added, if that is known; nothing is stored in it.
-        out_type: Of what is read, likewise.
+        in_type: The type of the values that are added, if known; none of them is stored.
+        out_type: The type of the result that is read, if known.
     """
 
     kind: ClassVar[str] = "aggregating"
@@ -237,11 +243,11 @@ class AggregatingStateDeclaration(StateDeclaration):
 
 @dataclass(frozen=True)
 class BroadcastStateDeclaration(StateDeclaration):
-    """A map of which every partition has the same copy.
+    """A broadcast state: a map of which every partition has the same copy.
 
     Attributes:
-        key_type: Of its keys.
-        value_type: Of its values.
+        key_type: The type of its keys.
+        value_type: The type of its values.
     """
 
     kind: ClassVar[str] = "broadcast"

@@ -1,4 +1,4 @@
-"""Types of declared states: written down, or taken from Python's type hints.
+"""Types of declared states: as text, or from Python's type hints.
 
 A `TypeDescriptor` holds a type of the language of `state_core.serializers.type_spec`, which stands
 one to one for a serializer. What Python's hints become:
@@ -74,7 +74,7 @@ class TypeDescriptor:
 
     Attributes:
         text: The type as canonical JSON, by which descriptors are compared.
-        python_type: The hint that it was taken from, if it was; not part of what it is.
+        python_type: The type hint that it was made from, if any; not compared.
     """
 
     text: str
@@ -82,11 +82,11 @@ class TypeDescriptor:
 
     @classmethod
     def of(cls, given: TypeLike, place: str = "") -> TypeDescriptor:
-        """The descriptor of a written type, a Python type hint, or a descriptor.
+        """Return the descriptor of a type as text, a Python type hint, or a descriptor.
 
         Args:
-            given: Any of them.
-            place: For messages.
+            given: The type, in any of these forms.
+            place: The place, for messages.
 
         Raises:
             DeclarationError: It can't be understood; the message says what can.
@@ -110,7 +110,7 @@ class TypeDescriptor:
 
     @property
     def spec(self) -> TypeSpec:
-        """The type in the written language."""
+        """The type as text or a mapping, as in `type_spec`."""
         spec: TypeSpec = json.loads(self.text)
         return spec
 
@@ -120,11 +120,11 @@ class TypeDescriptor:
         return self.snapshot().type_name
 
     def snapshot(self) -> TypeSerializerSnapshot:
-        """The snapshot that a new job's serializer would leave."""
+        """Return the snapshot that a new job's serializer would leave."""
         return parse_type(self.spec)
 
     def serializer(self) -> TypeSerializer:
-        """The serializer of its values."""
+        """Return the serializer of its values."""
         return self.snapshot().restore_serializer()
 
     def __str__(self) -> str:
@@ -132,7 +132,7 @@ class TypeDescriptor:
 
 
 def _canonical(spec: TypeSpec, snapshot: TypeSerializerSnapshot, place: str) -> str:
-    """One text for one type: `Tuple<Long,int>` is `Tuple2<Long, Integer>`."""
+    """Return the canonical text of a type: that of `Tuple<Long,int>` is `Tuple2<Long, Integer>`."""
     if isinstance(spec, str):
         name = snapshot.type_name
         try:
@@ -144,11 +144,11 @@ def _canonical(spec: TypeSpec, snapshot: TypeSerializerSnapshot, place: str) -> 
         # fields of POJOs are sorted by Flink, too
         return json.dumps(spec, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise DeclarationError(f"a type that is no JSON: {error}", place=place) from error
+        raise DeclarationError(f"a type that is not JSON: {error}", place=place) from error
 
 
 def _spec_of(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
-    """A hint in the written language; `within` are the classes that it is part of."""
+    """Return a hint as in `type_spec`; `within` are the classes that it is part of."""
     if isinstance(hint, TypeDescriptor):
         return hint.spec
     if isinstance(hint, str | Mapping):
@@ -182,8 +182,8 @@ def _spec_of_generic(
         return _composed("Set", [nested(arguments[0])])
     if origin is dict:
         value = arguments[1]
-        held = _optional(value, place) if _is_optional(value) else value
-        return _composed("Map", [nested(arguments[0]), nested(held)])
+        plain_value = _optional(value, place) if _is_optional(value) else value
+        return _composed("Map", [nested(arguments[0]), nested(plain_value)])
     if origin is tuple and arguments:
         return _composed(f"Tuple{len(arguments)}", [nested(one) for one in arguments])
     raise DeclarationError(f"{_shown(hint)} is no type of a state", place=place, remedy=_KNOWN)
@@ -201,8 +201,8 @@ def _spec_of_class(hint: type, place: str, within: tuple[Any, ...]) -> TypeSpec:
     inner = (*within, hint)
     if issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = _hints_of(hint, place)
-        held = [_spec_of(hints.get(one, Any), place, inner) for one in hint._fields]
-        return _composed(f"Tuple{len(held)}", held)
+        elements = [_spec_of(hints.get(one, Any), place, inner) for one in hint._fields]
+        return _composed(f"Tuple{len(elements)}", elements)
     if not is_dataclass(hint):
         raise DeclarationError(f"{_shown(hint)} is no type of a state", place=place, remedy=_KNOWN)
     hints = _hints_of(hint, place)
@@ -217,7 +217,7 @@ def _spec_of_class(hint: type, place: str, within: tuple[Any, ...]) -> TypeSpec:
 
 
 def _pojo_field(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
-    """A field that may be null is boxed, any other is a primitive where Java has one."""
+    """Return the type of a POJO's field: boxed if it may be null, else a primitive."""
     if _is_optional(hint):
         return _spec_of(_optional(hint, place), place, within)
     spec = _spec_of(hint, place, within)
@@ -226,7 +226,7 @@ def _pojo_field(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
 
 
 def _composed(name: str, nested: list[TypeSpec]) -> TypeSpec:
-    """A generic type: as text where all its parts are text."""
+    """Return a generic type: as text where all its parts are text."""
     if all(isinstance(one, str) for one in nested):
         return f"{name}<{', '.join(map(str, nested))}>"
     return {name.rstrip("0123456789").lower(): nested if len(nested) > 1 else nested[0]}
@@ -237,15 +237,15 @@ def _is_optional(hint: Any) -> bool:
 
 
 def _optional(hint: Any, place: str) -> Any:
-    """The type that may be null."""
-    held = [one for one in get_args(hint) if one is not type(None)]
-    if len(held) != 1 or not _is_optional(hint):
+    """Return the type that may be null."""
+    others = [one for one in get_args(hint) if one is not type(None)]
+    if len(others) != 1 or not _is_optional(hint):
         raise DeclarationError(
             f"{_shown(hint)} is more than one type",
             place=place,
             remedy="one type and None is Optional; two are written 'Either<..., ...>'",
         )
-    return held[0]
+    return others[0]
 
 
 def _hints_of(hint: type, place: str) -> dict[str, Any]:

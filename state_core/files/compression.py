@@ -17,7 +17,7 @@ description of the Snappy project.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -26,12 +26,13 @@ import cramjam
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from state_core.errors import CorruptSnapshotError, EncodeError, StateError, UnsupportedFormatError
 from state_core.files.filesystem import ByteSource
 from state_core.kernels import frames
 
 __all__ = [
     "CODECS",
+    "COMPRESSION_KEY",
     "IDENTIFIER",
     "Codec",
     "PlainStream",
@@ -40,9 +41,11 @@ __all__ = [
     "codec_named",
     "compress_pieces",
     "compress_snappy",
+    "configured_compression",
     "open_stream",
 ]
 
+COMPRESSION_KEY = "execution.checkpointing.snapshot-compression"
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 READ_BLOCK = 1 << 20
 RUN_CONTENT = 1 << 21
@@ -304,3 +307,33 @@ def codec_named(name: str) -> Codec:
             f"no codec {name!r}", remedy=f"choose one of: {', '.join(CODECS)}, none"
         )
     return CODECS[name]
+
+
+def configured_compression(conf: Mapping[str, str], compression: str | None = None) -> str | None:
+    """Return the compression that Flink's configuration asks for: `snappy` or `none`.
+
+    Args:
+        conf: Flink's configuration; only `COMPRESSION_KEY` has a meaning here.
+        compression: The compression chosen otherwise, which must not contradict; it is returned
+            where the configuration does not mention any.
+
+    Raises:
+        EncodeError: Another key, a value that is no boolean, or a contradiction.
+    """
+    unknown = sorted(set(conf) - {COMPRESSION_KEY})
+    if unknown:
+        raise EncodeError(
+            f"{unknown[0]!r} has no meaning for a snapshot that is written here",
+            remedy=f"the only key that has: {COMPRESSION_KEY}=true|false",
+        )
+    if COMPRESSION_KEY not in conf:
+        return compression
+    configured = {"true": "snappy", "false": "none"}.get(str(conf[COMPRESSION_KEY]).lower())
+    if configured is None:
+        raise EncodeError(f"{COMPRESSION_KEY} is {conf[COMPRESSION_KEY]!r}: true or false")
+    if compression not in (None, configured):
+        raise EncodeError(
+            f"{COMPRESSION_KEY}={conf[COMPRESSION_KEY]} and compression {compression!r}",
+            remedy="say one of them",
+        )
+    return configured

@@ -1,8 +1,8 @@
 """What a snapshot is, once it is read: plain values that no format and no engine knows.
 
 =================  ==================================================================
-`snapshot`         `Snapshot`, `Operator`, `KeyedState`: what users hold in their hands
-`operator_state`   the same for state without a key
+`snapshot`         `Snapshot`, `Operator`, `KeyedState`: what users work with
+`operator_state`   operator state: state without a key
 `handles`          where state lies: the handles of `_metadata`
 `key_groups`       hashes, key groups, and their ranges per subtask
 `operator_ids`     from a uid to an operator's id

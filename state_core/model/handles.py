@@ -56,7 +56,7 @@ class KeyGroupRange:
         return isinstance(key_group, int) and self.first <= key_group <= self.last
 
     def intersection(self, other: KeyGroupRange) -> KeyGroupRange:
-        """What both hold."""
+        """Return the key groups that both have."""
         return KeyGroupRange(max(self.first, other.first), min(self.last, other.last))
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class InlineHandle:
 
     @property
     def size(self) -> int:
-        """Bytes of state."""
+        """The size of the state in bytes."""
         return len(self.data)
 
 
@@ -126,7 +126,7 @@ class SegmentHandle:
 
 @dataclass(frozen=True, slots=True)
 class EmptySegmentHandle:
-    """`EmptySegmentFileStateHandle`: a merged file that holds nothing for this one."""
+    """`EmptySegmentFileStateHandle`: a merged file in which this subtask has no segment."""
 
     size: int = 0
 
@@ -141,7 +141,7 @@ class NestedKeyGroupsHandle:
 
     @property
     def size(self) -> int:
-        """Bytes of state."""
+        """The size of the state in bytes."""
         return 0 if self.stream is None else self.stream.size
 
 
@@ -155,7 +155,7 @@ StreamHandle: TypeAlias = (
 
 
 class KeyGroupsKind(Enum):
-    """Which of the three tags a key-groups handle had; it decides how its bytes are read."""
+    """The tag of a key-groups handle, which decides how its bytes are read."""
 
     LEGACY = 3
     SAVEPOINT = 7
@@ -167,11 +167,11 @@ class KeyGroupsHandle:
     """`KeyGroupsStateHandle` and `KeyGroupsSavepointStateHandle`.
 
     Attributes:
-        kind: `SAVEPOINT` is the unified format always; the others depend on the backend.
+        kind: `SAVEPOINT` is always the unified format; that of the others depends on the backend.
         first: The first key group.
-        offsets: Where each key group begins in the stream; in the unified format 0 means empty.
+        offsets: The start of each key group in the stream; in the unified format 0 means empty.
         stream: The bytes.
-        handle_id: Present with `NATIVE`.
+        handle_id: The id of the handle, for kind `NATIVE`.
     """
 
     kind: KeyGroupsKind
@@ -182,7 +182,7 @@ class KeyGroupsHandle:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """The key groups held."""
+        """The key groups in it."""
         return KeyGroupRange(self.first, self.first + len(self.offsets) - 1)
 
 
@@ -202,13 +202,13 @@ class IncrementalHandle:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """The key groups held; the files may hold others, which do not count."""
+        """The key groups in it; the files may have others, which do not count."""
         return KeyGroupRange(self.first, self.first + self.count - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangelogHandle:
-    """`ChangelogStateBackendHandle`: a materialized snapshot and the changes since."""
+    """`ChangelogStateBackendHandle`: a materialized snapshot, and the changes since then."""
 
     first: int
     count: int
@@ -221,7 +221,7 @@ class ChangelogHandle:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """The key groups held."""
+        """The key groups in it."""
         return KeyGroupRange(self.first, self.first + self.count - 1)
 
 
@@ -238,7 +238,7 @@ class ChangelogByteHandle:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """The key groups held."""
+        """The key groups in it."""
         return KeyGroupRange(self.first, self.first + self.count - 1)
 
 
@@ -256,7 +256,7 @@ class ChangelogFileHandle:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """The key groups held."""
+        """The key groups in it."""
         return KeyGroupRange(self.first, self.first + self.count - 1)
 
 
@@ -267,7 +267,7 @@ KeyedHandle: TypeAlias = (
 
 
 def keyed_bytes(handle: KeyedHandle) -> int:
-    """The size of the state behind a keyed handle."""
+    """Return the size of the state behind a keyed handle."""
     if isinstance(handle, KeyGroupsHandle):
         return 0 if handle.stream is None else handle.stream.size
     if isinstance(handle, IncrementalHandle):
@@ -294,7 +294,7 @@ class DistributionMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """One named state of an operator handle: its mode, and where each element begins."""
+    """One named state of an operator handle: its mode, and the start of each element."""
 
     mode: DistributionMode
     offsets: tuple[int, ...]
@@ -325,13 +325,13 @@ class MergedChannelPart:
 
 @dataclass(frozen=True, slots=True)
 class ChannelHandle:
-    """In-flight network buffers of an unaligned checkpoint: carried, never looked into.
+    """In-flight network buffers of an unaligned checkpoint: kept as bytes.
 
     Attributes:
         kind: 1 input channel, 2 result subpartition, 3 and 4 their merged forms.
-        subtask: The subtask whose buffers they are.
-        parts: One for the simple forms, any number for the merged ones.
-        size: The stream's size as the handle says it.
+        subtask: The subtask that the buffers belong to.
+        parts: One part for the simple forms, any number for the merged ones.
+        size: The stream's size, as the handle gives it.
         stream: The bytes.
     """
 

@@ -32,19 +32,19 @@ DEFAULT_LOWER_BOUND = 1 << 7
 def key_groups_of_hashes(
     codes: npt.NDArray[np.int32], max_parallelism: int
 ) -> npt.NDArray[np.int32]:
-    """The key group of each Java hash code (`computeKeyGroupForKeyHash`)."""
+    """Return the key group of each Java hash code (`computeKeyGroupForKeyHash`)."""
     groups = np.empty(len(codes), np.int32)
     assign_key_groups(codes, max_parallelism, groups)
     return groups
 
 
 def subtask_of(key_group: int, max_parallelism: int, parallelism: int) -> int:
-    """The subtask that owns a key group (`computeOperatorIndexForKeyGroup`)."""
+    """Return the subtask that owns a key group (`computeOperatorIndexForKeyGroup`)."""
     return key_group * parallelism // max_parallelism
 
 
 def key_group_ranges(max_parallelism: int, parallelism: int) -> list[KeyGroupRange]:
-    """Every subtask's key groups (`computeKeyGroupRangeForOperatorIndex`).
+    """Return the key groups of every subtask (`computeKeyGroupRangeForOperatorIndex`).
 
     Raises:
         KeyGroupError: The parallelism is not between 1 and the max parallelism.
@@ -60,10 +60,10 @@ def key_group_ranges(max_parallelism: int, parallelism: int) -> list[KeyGroupRan
 
 
 def check_parallelism(max_parallelism: int, parallelism: int) -> None:
-    """Refuse what Flink would refuse.
+    """Refuse a max parallelism and parallelism that Flink would refuse.
 
     Raises:
-        KeyGroupError: Out of `1 <= parallelism <= max parallelism <= 32768`.
+        KeyGroupError: Not `1 <= parallelism <= max parallelism <= 32768`.
     """
     if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
         raise KeyGroupError(
@@ -78,12 +78,12 @@ def check_parallelism(max_parallelism: int, parallelism: int) -> None:
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """What Flink takes where a job sets none (`computeDefaultMaxParallelism`)."""
+    """Return the max parallelism of a job that sets none (`computeDefaultMaxParallelism`)."""
     wanted = parallelism + parallelism // 2
     power = 1 << (wanted - 1).bit_length() if wanted > 1 else 1
     return min(max(power, DEFAULT_LOWER_BOUND), MAX_PARALLELISM_LIMIT)
 
 
 def prefix_bytes(max_parallelism: int) -> int:
-    """Bytes of the key-group prefix (`CompositeKeySerializationUtils`): 1 up to 128, else 2."""
+    """Return the bytes of the key-group prefix: 1 up to a max parallelism of 128, else 2."""
     return 1 if max_parallelism <= 128 else 2

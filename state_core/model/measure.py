@@ -25,12 +25,12 @@ I64Array: TypeAlias = npt.NDArray[np.int64]
 
 
 class Measure:
-    """Sums over entries.
+    """Counts, bytes and fingerprints of entries, by state and key group.
 
     Args:
-        states: Names of states, by the ids that entries have.
-        key_groups: The key groups that are looked at.
-        fingerprints: Whether content is hashed too.
+        states: The names of the states, by the ids that entries have.
+        key_groups: The key groups to measure.
+        fingerprints: Whether to hash the content as well.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Measure:
         self._counts, self._sizes = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
 
     def add(self, entries: Entries) -> None:
-        """Take entries into account."""
+        """Add entries to the sums."""
         groups = entries.group_of - self.key_groups.first
         slot = entries.state_of.astype(np.int64) * len(self.key_groups) + groups
         if self.fingerprints:
@@ -61,19 +61,19 @@ class Measure:
         return slice(start + within.first, start + within.last + 1)
 
     def counts(self, name: str) -> I64Array:
-        """A state's entries in each key group."""
+        """Return the number of a state's entries in each key group."""
         return self._counts[self._cells(name, self.key_groups)]
 
     def sizes(self, name: str) -> I64Array:
-        """The bytes of their keys and values."""
+        """Return the bytes of a state's keys and values in each key group."""
         return self._sizes[self._cells(name, self.key_groups)]
 
     def rows(self, names: Iterable[str], within: KeyGroupRange) -> int:
-        """How many entries some states have in some key groups."""
+        """Return the number of entries of some states in some key groups."""
         return sum(int(self._counts[self._cells(name, within)].sum()) for name in names)
 
     def fingerprint(self, names: Iterable[str], within: KeyGroupRange) -> bytes:
-        """The content of some states in some key groups: equal bytes mean equal entries."""
+        """Return a fingerprint of some states in some key groups: equal for equal entries."""
         digest = blake2b(digest_size=16)
         for name in sorted(names):
             cells = self._cells(name, within)
@@ -87,13 +87,13 @@ class Measure:
 def measure_operator(
     operator: Operator, *, threads: int | None = None
 ) -> dict[str, tuple[I64Array, I64Array]]:
-    """Entries and bytes of each state of an operator in each key group.
+    """Return entries and bytes of each state of an operator in each key group.
 
-    Walks all entries, a window at a time, and decodes none.
+    All entries are read, a window at a time, and none is decoded.
 
     Args:
         operator: The operator.
-        threads: How many; as many as there are cores by default.
+        threads: The number of threads; by default that of the cores.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.
@@ -108,11 +108,11 @@ def measure_operator(
         for one in plan_slices(operator.keyed_files)
     ]
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        for found in pool.map(lambda job: _measure_slice(*job), jobs):
-            inside = slice(found.key_groups.first, found.key_groups.last + 1)
-            for name in found.states:
-                totals[name][0][inside] += found.counts(name)
-                totals[name][1][inside] += found.sizes(name)
+        for measured in pool.map(lambda job: _measure_slice(*job), jobs):
+            inside = slice(measured.key_groups.first, measured.key_groups.last + 1)
+            for name in measured.states:
+                totals[name][0][inside] += measured.counts(name)
+                totals[name][1][inside] += measured.sizes(name)
     return totals
 
 

@@ -17,7 +17,7 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 
 def operator_id_of_uid(uid: str) -> str:
-    """The operator id of a uid, as 32 hex digits."""
+    """Return the operator id of a uid, as 32 hex digits."""
     data = uid.encode("utf-8")
     h1 = h2 = 0
     blocks = len(data) // 16

@@ -1,7 +1,7 @@
-"""Operator (non-keyed) state in the neutral model: lists that are split or united, and broadcasts.
+"""Operator (non-keyed) state in the neutral model: split and union lists, and broadcast states.
 
 A list state belongs to subtasks, element by element. A broadcast state is one map of which every
-subtask keeps a copy: it is shown once, and `disagreeing` names the subtasks whose copy differs.
+subtask keeps a copy: it is shown once, and `disagreeing` returns the subtasks whose copy differs.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
 
 
 class NonKeyedPart(Protocol):
-    """What one subtask holds of one operator state, in whatever format."""
+    """One subtask's part of an operator state, in any format."""
 
     @property
     def subtask(self) -> int:
-        """Its index."""
+        """The index of the subtask."""
 
     @property
     def elements(self) -> int:
-        """The elements of a list; 1 for a broadcast state."""
+        """The number of elements of a list; 1 for a broadcast state."""
 
     @property
     def size(self) -> int:
-        """The bytes of the file that holds them, as stored."""
+        """The size of the file that they lie in, as stored."""
 
     def decode(self) -> pa.RecordBatch:
-        """Its elements or entries as typed columns."""
+        """Return the elements or entries as typed columns."""
 
     def encoded(self) -> list[bytes]:
-        """Each element's bytes; a broadcast state is one."""
+        """Yield the bytes of each element; a broadcast state is one element."""
 
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
-        """The entries of a broadcast state as bytes, in no order."""
+        """Return the entries of a broadcast state as bytes, in no order."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class NonKeyedState:
         name: Its name.
         mode: How it is redistributed when the job runs at another parallelism.
         schema: The columns that it decodes to: `subtask, position, value` of a list, `key, value`
-            of a broadcast state, and the exact bytes of what a column can't hold.
-        value_type: Java types, as Java writes them: of elements, or of a broadcast's values.
-        key_type: The same, of a broadcast's keys; empty for lists.
+            of a broadcast state, and the exact bytes of values that a column can't hold.
+        value_type: The Java type of the elements, or of a broadcast state's values.
+        key_type: The Java type of a broadcast state's keys; empty for lists.
         meta_info: Its meta info, as Flink wrote it.
-        parts: Where it lies, by subtask.
+        parts: Its parts, by subtask.
     """
 
     name: str
@@ -89,14 +89,14 @@ class NonKeyedState:
 
     @property
     def elements(self) -> int:
-        """The elements of all subtasks; of a broadcast state, its copies."""
+        """The number of elements of all subtasks, or of copies of a broadcast state."""
         return sum(part.elements for part in self.parts)
 
     def batches(self, *, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The content, a subtask at a time; of a broadcast state, one copy.
 
         Raises:
-            CorruptSnapshotError: The bytes are not what the header says they are.
+            CorruptSnapshotError: The bytes are not what the header describes.
         """
         for part in self.parts[:1] if self.broadcast else self.parts:
             batch = part.decode()
@@ -123,7 +123,7 @@ class NonKeyedState:
         return self.to_batch_reader(columns=columns).read_all()
 
     def disagreeing(self) -> list[int]:
-        """The subtasks whose copy of a broadcast state is not the first one's."""
+        """Return the subtasks whose copy of a broadcast state differs from the first one."""
         if not self.broadcast or len(self.parts) < 2:
             return []
         first = self.parts[0].contents()

@@ -12,7 +12,7 @@ element, in one of three modes:
 ===================  ================================================================
 
 At an unchanged parallelism split and broadcast state stay where they are, unless some subtasks have
-no copy of a broadcast state: then it is dealt out, and who has one keeps it too.
+no copy of a broadcast state: then all get one, beside the one that they may have.
 
 Source: `org.apache.flink.runtime.checkpoint.StateAssignmentOperation`,
 `RoundRobinOperatorStateRepartitioner`, `KeyGroupRangeAssignment`.
@@ -32,7 +32,7 @@ from state_core.model.key_groups import key_group_ranges
 
 __all__ = [
     "ElementSlice",
-    "OperatorPart",
+    "StateShare",
     "SubtaskPlan",
     "plan_key_groups",
     "plan_operator_state",
@@ -46,15 +46,15 @@ FIRST_BUCKETS, LOAD_FACTOR, LONG_CHAIN, TREE_BUCKETS = 16, 0.75, 8, 64
 
 @dataclass(frozen=True)
 class SubtaskPlan:
-    """What one subtask gets.
+    """The key groups that one subtask gets.
 
     Attributes:
-        subtask: Its index.
+        subtask: The index of the subtask.
         first: Its first key group.
         last: Its last key group; before the first if it gets none.
-        entries: In them.
-        state_bytes: In them.
-        moved_bytes: Of these, how many come from a subtask of another index.
+        entries: The number of entries in them.
+        state_bytes: The bytes of these entries.
+        moved_bytes: The part of these bytes that comes from a subtask of another index.
     """
 
     subtask: int
@@ -74,10 +74,10 @@ def plan_key_groups(
     """Plan how key groups are spread over subtasks.
 
     Args:
-        entries: Entries of each key group; as many as the max parallelism.
-        sizes: Their bytes.
-        parallelism: The new one.
-        before: The parallelism that they come from, if they keep their numbers.
+        entries: The number of entries of each key group; as many as the max parallelism.
+        sizes: The bytes of each key group.
+        parallelism: The new parallelism.
+        before: The old parallelism, if key groups keep their numbers.
 
     Raises:
         KeyGroupError: The parallelism is out of range.
@@ -105,22 +105,22 @@ def plan_key_groups(
 
 
 def skew_of(sizes: npt.ArrayLike) -> float:
-    """The largest over the mean: 1 is even, n is all in one of n."""
+    """Return the largest size over the mean: 1 is even, n means all in one of n."""
     values = np.asarray(sizes, np.float64)
     mean = values.mean() if values.size else 0.0
     return float(values.max() / mean) if mean else 1.0
 
 
 def spread_evenly(totals: npt.NDArray[np.int64], groups: int) -> npt.NDArray[np.int64]:
-    """What another number of key groups holds if keys hash evenly: an estimate."""
+    """Estimate the content of another number of key groups, if keys hash evenly."""
     whole = int(totals.sum())
     bounds = np.arange(groups + 1, dtype=np.int64) * whole // groups
     return np.diff(bounds)
 
 
 @dataclass(frozen=True)
-class OperatorPart:
-    """What one old subtask holds of one named operator state."""
+class StateShare:
+    """An old subtask's share of one named operator state: its mode, and the number of elements."""
 
     mode: DistributionMode
     elements: int
@@ -128,7 +128,7 @@ class OperatorPart:
 
 @dataclass(frozen=True)
 class ElementSlice:
-    """Elements `first` to `last` (excluded) of what an old subtask holds of a state."""
+    """The elements from `first` to `last` (excluded) of an old subtask's share of a state."""
 
     subtask: int
     first: int
@@ -139,17 +139,17 @@ class ElementSlice:
 
 
 def plan_operator_state(
-    before: Sequence[Mapping[str, OperatorPart]], parallelism: int
+    before: Sequence[Mapping[str, StateShare]], parallelism: int
 ) -> list[dict[str, list[ElementSlice]]]:
     """Plan where every element of every operator state goes.
 
     Args:
-        before: Per old subtask, its states by name, in the order of its handle in `_metadata`.
-        parallelism: The new one.
+        before: The states of each old subtask by name, in the order of its handle in `_metadata`.
+        parallelism: The new parallelism.
 
     Returns:
-        Per new subtask and state, slices of what old subtasks hold; in the old subtasks' order,
-        while Flink, which merges files in the order of a hash map, promises none between them.
+        For each new subtask and state, slices of old subtasks' shares, in the order of the old
+        subtasks. Flink promises no order: it merges files in the order of a hash map.
     """
     names = list(dict.fromkeys(name for subtask in before for name in subtask))
     parts = {
@@ -158,68 +158,68 @@ def plan_operator_state(
     }
     plan: list[dict[str, list[ElementSlice]]] = [{} for _ in range(parallelism)]
     if parallelism == len(before):
-        for name, held in parts.items():
-            _keep(plan, name, held)
+        for name, shares in parts.items():
+            _keep(plan, name, shares)
         return plan
     start = 0
     for name in _split_order(before):
         start = _split(plan, name, parts[name], start)
-    for name, held in parts.items():
-        mode = held[0][1].mode
+    for name, shares in parts.items():
+        mode = shares[0][1].mode
         if mode is DistributionMode.UNION:
-            _unite(plan, name, held)
+            _union(plan, name, shares)
         elif mode is DistributionMode.BROADCAST:
-            _broadcast(plan, name, held)
+            _broadcast(plan, name, shares)
     return plan
 
 
-def _whole(held: tuple[int, OperatorPart]) -> ElementSlice:
-    return ElementSlice(held[0], 0, held[1].elements)
+def _whole(share: tuple[int, StateShare]) -> ElementSlice:
+    return ElementSlice(share[0], 0, share[1].elements)
 
 
 def _keep(
-    plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
+    plan: list[dict[str, list[ElementSlice]]], name: str, shares: list[tuple[int, StateShare]]
 ) -> None:
-    """An unchanged parallelism: only union state, and broadcast state that some lack, moves."""
-    mode = held[0][1].mode
+    """Plan an unchanged parallelism: only union state and incomplete broadcast state move."""
+    mode = shares[0][1].mode
     if mode is DistributionMode.UNION:
-        _unite(plan, name, held)
+        _union(plan, name, shares)
         return
-    partly = mode is DistributionMode.BROADCAST and len(held) < len(plan)
+    partly = mode is DistributionMode.BROADCAST and len(shares) < len(plan)
     if partly:
-        _broadcast(plan, name, held)
-    for one in held:
+        _broadcast(plan, name, shares)
+    for one in shares:
         mine, given = _whole(one), plan[one[0]].get(name, [])
         # who has a copy keeps it beside the one that it is given
         others = [other for other in given if other.subtask != mine.subtask]
         plan[one[0]][name] = sorted([mine, *others], key=lambda part: part.subtask)
 
 
-def _unite(
-    plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
+def _union(
+    plan: list[dict[str, list[ElementSlice]]], name: str, shares: list[tuple[int, StateShare]]
 ) -> None:
-    everything = [_whole(one) for one in held]  # one list for all: they may be thousands
+    everything = [_whole(one) for one in shares]  # one list for all: they may be thousands
     for subtask in plan:
         subtask[name] = everything
 
 
 def _broadcast(
-    plan: list[dict[str, list[ElementSlice]]], name: str, held: list[tuple[int, OperatorPart]]
+    plan: list[dict[str, list[ElementSlice]]], name: str, shares: list[tuple[int, StateShare]]
 ) -> None:
     for index, subtask in enumerate(plan):
-        subtask[name] = [_whole(held[index % len(held)])]
+        subtask[name] = [_whole(shares[index % len(shares)])]
 
 
 def _split(
     plan: list[dict[str, list[ElementSlice]]],
     name: str,
-    held: list[tuple[int, OperatorPart]],
+    shares: list[tuple[int, StateShare]],
     start: int,
 ) -> int:
-    """Cut one state's elements into contiguous parts, and say where the next one starts."""
+    """Cut one state's elements into contiguous parts, and return where the next state starts."""
     count = len(plan)
-    base, odd = divmod(sum(part.elements for _, part in held), count)
-    sources = [(index, part.elements) for index, part in held]
+    base, odd = divmod(sum(part.elements for _, part in shares), count)
+    sources = [(index, part.elements) for index, part in shares]
     at = offset = 0
     for step in range(count):
         wanted = base + (step < odd)
@@ -237,12 +237,12 @@ def _split(
     return (start + odd) % count
 
 
-def _split_order(before: Sequence[Mapping[str, OperatorPart]]) -> list[str]:
-    """Split states in the order in which Flink takes them: that of its hash maps.
+def _split_order(before: Sequence[Mapping[str, StateShare]]) -> list[str]:
+    """Return split states in the order in which Flink takes them: that of its hash maps.
 
-    A handle's names are put into one map, made for so many, and then, handle by handle, grouped in
-    another. Buckets of so many names that Java makes trees of them are not modelled: that takes
-    eight in one of 64 buckets.
+    The names of a handle are put into one map, made for their number, and then, handle by handle,
+    grouped in another. Buckets with so many names that Java makes trees of them are not modelled:
+    that takes eight names in one of 64 buckets.
     """
     grouped: list[str] = []
     hashes: dict[str, int] = {}
@@ -262,7 +262,7 @@ def _split_order(before: Sequence[Mapping[str, OperatorPart]]) -> list[str]:
 
 
 def _handle_order(names: Iterable[str], hashes: Mapping[str, int]) -> list[str]:
-    """Names in the order of the map that a handle puts them into."""
+    """Return names in the order of the map that a handle puts them into."""
     wanted = list(names)
     room = max(1, ceil(len(wanted) / LOAD_FACTOR))
     buckets = 1 << (room - 1).bit_length()
@@ -274,7 +274,7 @@ def _handle_order(names: Iterable[str], hashes: Mapping[str, int]) -> list[str]:
 def _grown(
     buckets: int, name: str, others: Sequence[str], hashes: Mapping[str, int], longest: int
 ) -> int:
-    """The table's size after one more name: a long chain makes a small table grow."""
+    """Return the table's size after one more name: a long chain makes a small table grow."""
     if len(others) < longest or buckets >= TREE_BUCKETS:
         return buckets
     mask = buckets - 1
@@ -283,7 +283,7 @@ def _grown(
 
 
 def _spread(name: str) -> int:
-    """`HashMap.hash` of a string."""
+    """Return `HashMap.hash` of a string."""
     code = 0
     for unit in np.frombuffer(name.encode("utf-16-le", "surrogatepass"), np.uint16).tolist():
         code = (31 * code + unit) & 0xFFFFFFFF

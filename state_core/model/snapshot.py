@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ TIMER_PREFIX = "_timer_state/"
 
 
 class StateKind(Enum):
-    """What a keyed state is to its user; timers are a kind of their own."""
+    """The kind of a keyed state; timers are a kind of their own."""
 
     VALUE = "value"
     LIST = "list"
@@ -51,16 +51,16 @@ class StateKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Entries of one or more states; valid until its producer is asked for the next.
+    """Entries of one or more states; valid until their producer yields the next ones.
 
     Attributes:
         data: The buffer that positions point into.
-        state_of: Which state each entry belongs to, an index into its file's states.
-        group_of: Its key group.
-        key_start: Where its key begins, behind the key-group prefix.
-        key_end: Where its key ends.
-        value_start: Where its value begins.
-        value_end: Where its value ends.
+        state_of: The state of each entry, as an index into its file's states.
+        group_of: The key group of each entry.
+        key_start: The start of each key, behind the key-group prefix.
+        key_end: The end of each key.
+        value_start: The start of each value.
+        value_end: The end of each value.
         place: Names a position of `data` for messages.
     """
 
@@ -77,12 +77,12 @@ class Entries:
         return len(self.state_of)
 
     def of_state(self, state: int) -> Entries:
-        """The entries of one state, in their order."""
+        """Return the entries of one state, in their order."""
         wanted = self.state_of == state
         return self if wanted.all() else self.take(np.flatnonzero(wanted))
 
     def take(self, rows: npt.NDArray[np.intp] | slice) -> Entries:
-        """Some of the entries."""
+        """Return some of the entries."""
         return Entries(
             self.data,
             self.state_of[rows],
@@ -95,17 +95,17 @@ class Entries:
         )
 
     def payload_bytes(self) -> I64Array:
-        """Bytes of each entry's key (without its prefix) and value."""
+        """Return the bytes of each entry's key (without its prefix) and value."""
         total: I64Array = (self.key_end - self.key_start) + (self.value_end - self.value_start)
         return total
 
 
 class KeyedFile(Protocol):
-    """One subtask's keyed state, in whatever format."""
+    """One subtask's keyed state, in any format."""
 
     @property
     def name(self) -> str:
-        """What it is, for messages."""
+        """The name of the file, for messages."""
 
     @property
     def compressed(self) -> bool:
@@ -117,17 +117,17 @@ class KeyedFile(Protocol):
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """The key groups that its handle claims."""
+        """The key groups that its handle names."""
 
     @property
     def states(self) -> Sequence[KeyedState]:
         """Its states, by the ids that `Entries.state_of` uses."""
 
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Its key groups that have data, ascending, with their bytes as stored."""
+        """Return the key groups that have data, ascending, with their bytes as stored."""
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups, key group after key group."""
+        """Yield all entries of some key groups, key group after key group."""
 
     def decode(
         self, state: int, entries: Entries, columns: Sequence[str] | None = None
@@ -150,15 +150,16 @@ class KeyedState:
 
     Attributes:
         name: Its name, or for timers the name of their queue.
-        kind: What it is.
+        kind: Its kind.
         schema: The columns that it decodes to.
-        key_type: Java types, as Java writes them.
-        namespace_type: The same.
-        value_type: The same: of a list's elements, a map's values; empty for timers.
-        user_key_type: The same; empty for all but maps.
-        with_ttl: Whether each value carries the time of its last access.
+        key_type: The Java type of the keys.
+        namespace_type: The Java type of the namespaces.
+        value_type: The Java type of the values, a list's elements or a map's values; empty for
+            timers.
+        user_key_type: The Java type of a map's keys; empty for other states.
+        with_ttl: Whether each value has the time of its last access.
         meta_info: Its meta info, as Flink wrote it.
-        files: Where it lies: files, and its id in each.
+        files: The files that it lies in, each with its id there.
     """
 
     name: str
@@ -174,7 +175,7 @@ class KeyedState:
 
     @property
     def timer_service(self) -> tuple[str, str]:
-        """For timers: their domain (`event` or `processing`) and the service's name."""
+        """The domain of timers (`event` or `processing`), and the name of their service."""
         domain, _, service = self.name.removeprefix(TIMER_PREFIX).partition("_")
         return (domain, service) if service else ("", self.name)
 
@@ -214,7 +215,7 @@ class KeyedState:
         columns: Sequence[str] | None = None,
         threads: int | None = None,
     ) -> pa.Table:
-        """The content as one table, decoded by several threads.
+        """Return the content as one table, decoded by several threads.
 
         Args:
             key_groups: Which key groups: one, a range, or any number of them; all by default.
@@ -265,6 +266,9 @@ def _batches(
             yield file.decode(state, mine, columns)
 
 
+_State = TypeVar("_State", KeyedState, NonKeyedState)
+
+
 def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:
     """Cut files into slices of about `slice_bytes`, each of whole key groups of one file."""
     slices = []
@@ -287,22 +291,22 @@ class Operator:
     """One operator of the job.
 
     Attributes:
-        operator_id: 32 hex digits.
-        uid: As the job set it; empty if it is not known (before Flink 2.0, or never set).
-        name: As the job set it; empty if it is not known.
+        operator_id: The operator id: 32 hex digits.
+        uid: The uid that the job set; empty if it is not known (before Flink 2.0, or never set).
+        name: The name that the job set; empty if it is not known.
         parallelism: The number of subtasks.
         max_parallelism: The number of key groups.
-        keyed_files: Where its keyed state lies.
+        keyed_files: The files of its keyed state.
         keyed_states: Its keyed states, timers included, by name.
-        operator_states: Its operator (non-keyed) states: lists, then broadcasts.
-        operator_state_version: Of the files that hold them; 0 if there are none.
-        operator_state_compressed: Whether those are compressed.
-        subtask_states: How many subtasks left something.
+        operator_states: Its operator (non-keyed) states: lists, then broadcast states.
+        operator_state_version: The version of the operator state files; 0 if there are none.
+        operator_state_compressed: Whether these are compressed.
+        subtask_states: The number of subtasks with state.
         coordinator_bytes: The size of its coordinator's state.
-        raw_bytes: The size of raw state, keyed and not, which only the job can read.
+        raw_bytes: The size of raw state, keyed or not, which only the job can read.
         in_flight_bytes: The size of in-flight buffers of an unaligned checkpoint.
         total_bytes: The size of all its state, as stored.
-        finished: Whether all of it had finished.
+        finished: Whether all its subtasks had finished.
     """
 
     operator_id: str
@@ -324,35 +328,32 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """How it is called in tables and messages: its uid, or else its id."""
+        """Its name in tables and messages: its uid, or else its id."""
         return self.uid or self.operator_id
 
     def state(self, name: str) -> KeyedState:
-        """The keyed state of that name.
+        """Return the keyed state of that name.
 
         Raises:
             NotFoundError: There is none.
         """
-        for state in self.keyed_states:
-            if state.name == name:
-                return state
-        known = ", ".join(repr(state.name) for state in self.keyed_states) or "none"
-        raise NotFoundError(
-            f"operator {self.label} has no keyed state {name!r}", remedy=f"it has: {known}"
-        )
+        return self._named(self.keyed_states, name, "keyed")
 
     def operator_state(self, name: str) -> NonKeyedState:
-        """The operator state of that name.
+        """Return the operator state of that name.
 
         Raises:
             NotFoundError: There is none.
         """
-        for state in self.operator_states:
+        return self._named(self.operator_states, name, "operator")
+
+    def _named(self, states: Sequence[_State], name: str, kind: str) -> _State:
+        for state in states:
             if state.name == name:
                 return state
-        known = ", ".join(repr(state.name) for state in self.operator_states) or "none"
+        known = ", ".join(repr(state.name) for state in states) or "none"
         raise NotFoundError(
-            f"operator {self.label} has no operator state {name!r}", remedy=f"it has: {known}"
+            f"operator {self.label} has no {kind} state {name!r}", remedy=f"it has: {known}"
         )
 
     @property
@@ -363,15 +364,15 @@ class Operator:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A savepoint or checkpoint, opened.
+    """An open savepoint or checkpoint.
 
     Attributes:
-        location: Where it lies.
-        metadata_version: Of `_metadata`.
-        checkpoint_id: As the job counted it.
-        kind: `savepoint` or `checkpoint`; empty before `_metadata` 4.
+        location: The path or URI of its directory.
+        metadata_version: The version of `_metadata`.
+        checkpoint_id: The number that the job gave it.
+        kind: `savepoint` or `checkpoint`; empty before version 4 of `_metadata`.
         format: `canonical`, `native` or `checkpoint`.
-        operators: In the order of the file.
+        operators: The operators in the order of the file.
         metadata: The file as parsed by the format that read it.
     """
 
@@ -387,22 +388,22 @@ class Snapshot:
     def compression(self) -> str:
         """`snappy` if keyed or operator state is compressed, else `none`."""
         files = [file for operator in self.operators for file in operator.keyed_files]
-        found = [file.compressed for file in files]
-        found += [operator.operator_state_compressed for operator in self.operators]
-        return "snappy" if any(found) else "none"
+        compressed = [file.compressed for file in files]
+        compressed += [operator.operator_state_compressed for operator in self.operators]
+        return "snappy" if any(compressed) else "none"
 
     def operator(self, wanted: str) -> Operator:
-        """The operator of that uid, name or id; an id may be cut short.
+        """Return the operator of that uid, name or id; an id may be shortened.
 
         Raises:
             NotFoundError: There is none, or more than one.
         """
         for key in ("uid", "name", "operator_id"):
-            found = [one for one in self.operators if getattr(one, key) == wanted]
-            if len(found) == 1:
-                return found[0]
-        found = [one for one in self.operators if one.operator_id.startswith(wanted)]
-        if len(found) == 1 and len(wanted) >= 4:
-            return found[0]
+            matches = [one for one in self.operators if getattr(one, key) == wanted]
+            if len(matches) == 1:
+                return matches[0]
+        matches = [one for one in self.operators if one.operator_id.startswith(wanted)]
+        if len(matches) == 1 and len(wanted) >= 4:
+            return matches[0]
         known = ", ".join(one.label for one in self.operators) or "none"
         raise NotFoundError(f"no operator {wanted!r} in {self.location}", remedy=f"it has: {known}")

@@ -1,12 +1,12 @@
-"""Process functions: what runs over declared state, record by record or a key group at a time.
+"""Process functions, which use declared state, record by record or a key group at a time.
 
 ==================  ================================================================
-`functions`         what users write: one input, two inputs, two outputs, batches
-`contexts`          what a function is handed: state, timers, the current key
-`state_access`      `StateManager`: declared states, as far as FLIP-433 lets each side
+`functions`         the classes that users extend: one input, two inputs, two outputs, batches
+`contexts`          the contexts of a function's calls: state, timers, the current key
+`state_access`      `StateManager`: declared states, as far as FLIP-433 allows each side
 `located_keys`      keys of a column, with their groups and bytes
 `batch_states`      state for many keys at once, as columns
-`operators`         a function in its place: one subtask of an operator, with its state
+`operators`         one subtask of an operator, with its function and its state
 `jobs`              sources, streams, operators and sinks, checked when they are built
 ==================  ================================================================
 

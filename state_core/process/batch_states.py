@@ -1,4 +1,4 @@
-"""Keyed state as a batch function sees it: columns of keys, and of what they have."""
+"""Keyed state of batch functions: columns of keys, and of their values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["BatchState"]
 class BatchState:
     """A value, list, reducing or aggregating state, for many keys at once.
 
-    Values are as they are stored: of an aggregating state they are accumulators. A key that is
-    there twice in a column is asked for twice; of two values for it the last counts.
+    Values are those that are stored: accumulators of an aggregating state. A key that occurs twice
+    in a column is looked up twice; of two values for it the last one counts.
     """
 
     def __init__(self, backend: KeyedStateBackend, state: AnyState) -> None:
@@ -25,25 +25,25 @@ class BatchState:
         self._batch: KeyBatch | None = None
 
     def get(self, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """What each key has; null where it has nothing.
+        """Return the value of each key; null where it has none.
 
         Raises:
-            EncodeError: A key that can't be one.
+            EncodeError: A key is invalid.
             KeyGroupError: A key belongs to another subtask.
         """
         return get_many(self._encoded(keys))
 
     def put(self, keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray) -> None:
-        """Let each key have its value; null lets it have nothing.
+        """Set the value of each key; null removes it.
 
         Raises:
-            EncodeError: A key or a value that can't be one.
+            EncodeError: A key or a value is invalid.
             KeyGroupError: A key belongs to another subtask.
         """
         put_many(self._encoded(keys), values)
 
     def _encoded(self, keys: pa.Array | pa.ChunkedArray) -> KeyBatch:
-        """The keys' bytes, made once for a `get` and the `put` behind it."""
+        """Return the bytes of the keys, made once for a `get` and the `put` that follows."""
         if self._batch is None or keys is not self._keys:
             self._batch = encode_keys(self._backend, self._state, keys)
             self._keys = keys

@@ -1,4 +1,4 @@
-"""What a process function is handed: where it runs, its states, timers, and the current key.
+"""Contexts of process functions: the run, states, timers, and the current key.
 
 Source: `RuntimeContext`, `PartitionedContext`, `NonPartitionedContext`, `Collector` in
 `org.apache.flink.datastream.api`.
@@ -27,14 +27,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RuntimeContext:
-    """Where a function runs.
+    """The subtask and the run that a function belongs to.
 
     Attributes:
         job: The job's name.
         uid: The operator's uid.
         subtask: The index of this subtask.
-        parallelism: How many there are.
-        max_parallelism: How many key groups there are.
+        parallelism: The number of subtasks.
+        max_parallelism: The number of key groups.
         processing_time: The time of the run, in milliseconds: the same for all of its records, so
             that a run which has to be repeated is repeated exactly.
     """
@@ -48,7 +48,7 @@ class RuntimeContext:
 
 
 class Collector:
-    """Takes what a function gives: records, or columns of them, in their order."""
+    """Collects the output of a function: records, or columns of them, in order."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -56,17 +56,17 @@ class Collector:
         self.collect: Callable[[Any], None] = self.records.append
 
     def collect_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Many records, as columns."""
+        """Collect many records, as columns."""
         self._close_records()
         self._batches += batch.to_batches() if isinstance(batch, pa.Table) else [batch]
 
     @property
     def pending(self) -> int:
-        """How many records wait to be taken."""
+        """The number of records that were not taken yet."""
         return len(self.records) + sum(len(batch) for batch in self._batches)
 
     def take(self) -> list[pa.RecordBatch | list[Any]]:
-        """What has come since the last time."""
+        """Return what was collected since the last call."""
         self._close_records()
         taken, self._batches = self._batches, []
         return taken
@@ -94,7 +94,7 @@ class Timers:
     def _keyed(self) -> InternalTimerService:
         if self._service is None:
             raise LegalityError(
-                "a timer, and no stream is keyed", place=self._place, remedy="key the stream"
+                "timers need a keyed stream", place=self._place, remedy="key the stream"
             )
         return self._service
 
@@ -103,7 +103,7 @@ class Timers:
         self._keyed.register_event_time_timer(timestamp)
 
     def delete_event_time(self, timestamp: int) -> None:
-        """Do not."""
+        """Delete the timer of event time for this key and that time."""
         self._keyed.delete_event_time_timer(timestamp)
 
     def register_processing_time(self, timestamp: int) -> None:
@@ -111,18 +111,18 @@ class Timers:
         self._keyed.register_processing_time_timer(timestamp)
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """Do not."""
+        """Delete the timer of processing time for this key and that time."""
         self._keyed.delete_processing_time_timer(timestamp)
 
 
 class PartitionedContext:
-    """What a call about one partition is handed.
+    """The context of a call for one partition.
 
     Attributes:
-        runtime: Where it runs.
-        state_manager: Its states.
-        timers: Timers of the current key.
-        watermark: How far event time is; None before there was any.
+        runtime: The subtask and the run.
+        state_manager: The states.
+        timers: The timers of the current key.
+        watermark: The current watermark; None before there was any.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class PartitionedContext:
 
     @property
     def current_key(self) -> Any:
-        """The key whose record or timer this is.
+        """The key of the current record or timer.
 
         Raises:
             LegalityError: No stream is keyed.
@@ -155,12 +155,12 @@ class PartitionedContext:
 
 
 class NonPartitionedContext:
-    """What a call about no partition in particular is handed.
+    """The context of a call for no partition in particular.
 
     Attributes:
-        runtime: Where it runs.
-        state_manager: Its states; those of a partition are out of reach.
-        watermark: How far event time is; None before there was any.
+        runtime: The subtask and the run.
+        state_manager: The states; those of a partition are not available.
+        watermark: The current watermark; None before there was any.
     """
 
     def __init__(
@@ -185,7 +185,10 @@ class NonPartitionedContext:
     def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
         """Call `function(output, ctx)` for each partition of this subtask.
 
-        Over a keyed stream that is each key that has state, in order of key group; else the subtask
-        is the one partition. The keys are those of before: what the function adds is not visited.
+        Over a keyed stream a partition is each key with state, in order of key group; otherwise the
+        subtask is the one partition. Keys that the function adds meanwhile are not visited.
+
+        Args:
+            function: The function to call.
         """
         self._for_each_partition(lambda ctx: function(*self._outputs, ctx))

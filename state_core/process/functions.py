@@ -1,8 +1,8 @@
-"""What users write: process functions of one or two inputs, of one or two outputs.
+"""Process functions, which users extend: of one or two inputs, of one or two outputs.
 
-A function declares its states before it uses them, and gets at them through the context that each
-call is handed. Nothing of a function's own attributes is kept between runs: what is to last is
-state. With two outputs, every method that has `output` gets two of them instead.
+A function declares its states before it uses them, and gets them from the context of each call.
+A function's own attributes are not kept between runs: only state is. With two outputs, every method
+that has `output` gets two of them instead.
 
 Source: `org.apache.flink.datastream.api.function` (FLIP-410, FLIP-433).
 """
@@ -29,18 +29,18 @@ __all__ = [
 
 
 class ProcessFunction(ABC):  # noqa: B024 - what is abstract depends on its inputs
-    """What every process function has; all but the processing of records may be left out."""
+    """The base of process functions; only the processing of records must be implemented."""
 
     def uses_states(self) -> Iterable[StateDeclaration]:
-        """The states that it uses, whichever input is processed."""
+        """Return the states that it uses, whichever input is processed."""
         return ()
 
     def uses_states_of_first_input(self) -> Iterable[StateDeclaration]:
-        """What only the processing of the first of two inputs uses."""
+        """Return the states that only the processing of the first of two inputs uses."""
         return ()
 
     def uses_states_of_second_input(self) -> Iterable[StateDeclaration]:
-        """What only the processing of the second of two inputs uses."""
+        """Return the states that only the processing of the second of two inputs uses."""
         return ()
 
     def open(self, ctx: NonPartitionedContext) -> None:  # noqa: B027 - may be left out
@@ -50,83 +50,83 @@ class ProcessFunction(ABC):  # noqa: B024 - what is abstract depends on its inpu
         """Called once a run, after the last record or an error."""
 
     def on_event_timer(self, timestamp: int, *outputs_and_context: Any) -> None:  # noqa: B027 - may be left out
-        """A timer of event time is due: `(timestamp, output, ctx)`, for the key that set it."""
+        """Called with `(timestamp, output, ctx)` when a timer of event time is due, for its key."""
 
     def on_processing_timer(self, timestamp: int, *outputs_and_context: Any) -> None:  # noqa: B027 - may be left out
-        """A timer of processing time is due, likewise."""
+        """Called with `(timestamp, output, ctx)` when a timer of processing time is due."""
 
     def on_watermark(self, watermark: int, *outputs_and_context: Any) -> None:  # noqa: B027 - may be left out
-        """Event time has reached this: `(watermark, output, ctx)`, of no key."""
+        """Called with `(watermark, output, ctx)` when event time has advanced, for no key."""
 
     def end_input(self, *outputs_and_context: Any) -> None:  # noqa: B027 - may be left out
-        """The stream has ended for good: `(output, ctx)`, of no key."""
+        """Called with `(output, ctx)` when the stream has ended for good, for no key."""
 
 
 class OneInputStreamProcessFunction(ProcessFunction):
-    """One input, one output."""
+    """A function of one input and one output."""
 
     @abstractmethod
     def process_record(self, record: Any, output: Collector, ctx: PartitionedContext) -> None:
-        """One record; of a keyed stream, with its key made the current one."""
+        """Process one record; of a keyed stream its key is the current one."""
 
 
 class OneInputBatchProcessFunction(ProcessFunction):
-    """One keyed input, the records of one key group at a time, as columns."""
+    """A function of one keyed input that takes the records of a key group at a time, as columns."""
 
     @abstractmethod
     def process_batch(
         self, keys: pa.Array, records: pa.RecordBatch, output: Collector, ctx: PartitionedContext
     ) -> None:
-        """Many records of one key group, in their order.
+        """Process many records of one key group, in their order.
 
         Args:
             keys: The key of each record.
-            records: Their columns.
-            output: Takes records, or with `collect_batch` columns.
-            ctx: Its states take and give columns: `get(keys)` and `put(keys, values)`.
+            records: The records, as columns.
+            output: Collects records, or columns with `collect_batch`.
+            ctx: The context, whose states take columns: `get(keys)` and `put(keys, values)`.
         """
 
 
 class TwoOutputStreamProcessFunction(ProcessFunction):
-    """One input, two outputs."""
+    """A function of one input and two outputs."""
 
     @abstractmethod
     def process_record(
         self, record: Any, first: Collector, second: Collector, ctx: PartitionedContext
     ) -> None:
-        """One record."""
+        """Process one record."""
 
 
 class TwoInputNonBroadcastStreamProcessFunction(ProcessFunction):
-    """Two inputs of the same kind: both keyed, both not, or both global."""
+    """A function of two inputs of the same kind: both keyed, both not, or both global."""
 
     @abstractmethod
     def process_record_from_first_input(
         self, record: Any, output: Collector, ctx: PartitionedContext
     ) -> None:
-        """One record of the first input."""
+        """Process one record of the first input."""
 
     @abstractmethod
     def process_record_from_second_input(
         self, record: Any, output: Collector, ctx: PartitionedContext
     ) -> None:
-        """One record of the second input."""
+        """Process one record of the second input."""
 
 
 class TwoInputBroadcastStreamProcessFunction(ProcessFunction):
-    """A broadcast input, which is the first, and another."""
+    """A function of a broadcast input, which is the first, and another one."""
 
     @abstractmethod
     def process_record_from_first_input(
         self, record: Any, output: Collector, ctx: NonPartitionedContext
     ) -> None:
-        """One record of the broadcast input, which every subtask sees.
+        """Process one record of the broadcast input, which every subtask sees.
 
-        No key is the current one; `ctx.apply_to_all_partitions` goes through all of them.
+        There is no current key; `ctx.apply_to_all_partitions` visits all of them.
         """
 
     @abstractmethod
     def process_record_from_second_input(
         self, record: Any, output: Collector, ctx: PartitionedContext
     ) -> None:
-        """One record of the other input; broadcast state is read-only here."""
+        """Process one record of the other input; broadcast state is read-only here."""

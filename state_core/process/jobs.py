@@ -6,7 +6,7 @@
     alerts = rules.connect_and_process(orders, Alert(), uid="alert", output=SCHEMA)
     alerts.sink("alerts", "lake/alerts")
 
-Nothing runs here: a job is what a runtime is given.
+Nothing runs here: a job is the input of a runtime.
 
 Source: `ExecutionEnvironment`, and `org.apache.flink.datastream.api.stream`.
 """
@@ -53,15 +53,15 @@ _TWO = (TwoInputNonBroadcastStreamProcessFunction, TwoInputBroadcastStreamProces
 
 @dataclass(frozen=True)
 class SourceNode:
-    """Where records come from: files that are added to, each row a dict of its columns.
+    """A source of records: files that grow in number, each row a dict of its columns.
 
     Attributes:
-        name: By which its offsets are remembered.
+        name: The name by which its offsets are remembered.
         path: A directory, a file, or a Delta table.
-        format: `delta`, `parquet` or `json` (an object a line).
+        format: `delta`, `parquet` or `json` (one object a line).
         event_time: The column of event time (a timestamp, or milliseconds); empty for none.
         delay: How far the watermark stays behind, in milliseconds.
-        schema: Of what is read; taken from the files by default.
+        schema: The schema of what is read; taken from the files by default.
     """
 
     name: str
@@ -78,9 +78,9 @@ class Input:
 
     Attributes:
         node: The name of the source, or the uid of the operator, that it comes from.
-        output: Which of its outputs.
+        output: The index of that operator's output.
         kind: How it is partitioned.
-        key: What a record's key is, if it is keyed.
+        key: The key of a record, if it is keyed.
     """
 
     node: str
@@ -91,14 +91,14 @@ class Input:
 
 @dataclass(frozen=True)
 class OperatorNode:
-    """A process function in its place.
+    """A process function in a job.
 
     Attributes:
-        declaration: What it declares.
-        function: It.
-        inputs: What it reads, the broadcast input first.
+        declaration: Its declaration.
+        function: The user's process function.
+        inputs: Its inputs, the broadcast one first.
         outputs: The columns of each output.
-        key_type: Of keyed inputs, and of the one partition of global ones; None for others.
+        key_type: The key type of keyed inputs, or of the one partition of global ones; else None.
     """
 
     declaration: OperatorDeclaration
@@ -109,7 +109,7 @@ class OperatorNode:
 
     @property
     def uid(self) -> str:
-        """By which its state is found."""
+        """The uid of the operator, by which its state is found."""
         return self.declaration.uid
 
 
@@ -118,9 +118,9 @@ class SinkNode:
     """A Delta table that a stream is appended to.
 
     Attributes:
-        name: By which its commits are told apart.
+        name: The name that its commits are recorded under.
         path: The table.
-        input: What is appended.
+        input: The stream to append.
     """
 
     name: str
@@ -133,13 +133,13 @@ class Job:
     """A job that is being built.
 
     Args:
-        name: Its name, which is that of its tables in the lake.
-        max_parallelism: How many key groups it has: fixed once there is state.
+        name: Its name, which is also that of its tables in the lake.
+        max_parallelism: The number of its key groups: fixed once there is state.
 
     Attributes:
-        sources: By name.
-        operators: By uid, each behind those that it reads.
-        sinks: By name.
+        sources: Its sources, by name.
+        operators: Its operators by uid, each behind those that it reads.
+        sinks: Its sinks, by name.
     """
 
     name: str
@@ -162,45 +162,45 @@ class Job:
         delay: str | int = 0,
         schema: pa.Schema | None = None,
     ) -> Stream:
-        """A stream of what is added to a table or directory.
+        """Return a stream of what is added to a table or directory.
 
         Args:
-            name: By which its offsets are remembered.
+            name: The name by which its offsets are remembered.
             path: A Delta table, or files of Parquet or JSON lines, or their directory.
-            format: `delta`, `parquet` or `json`; told from the path by default.
+            format: `delta`, `parquet` or `json`; derived from the path by default.
             event_time: The column of event time.
             delay: How far the watermark stays behind it: `5s`, or milliseconds.
-            schema: Of what is read; taken from the files by default.
+            schema: The schema of what is read; taken from the files by default.
 
         Raises:
-            DeclarationError: The name is taken or no name, or the format is unknown.
+            DeclarationError: The name is taken or invalid, or the format is unknown.
         """
         self._take(name)
-        found = format or ("json" if path.endswith((".json", ".jsonl")) else "")
-        found = found or ("parquet" if path.endswith(".parquet") else "delta")
-        if found not in FORMATS:
+        chosen = format or ("json" if path.endswith((".json", ".jsonl")) else "")
+        chosen = chosen or ("parquet" if path.endswith(".parquet") else "delta")
+        if chosen not in FORMATS:
             raise DeclarationError(
-                f"format {found!r}",
+                f"the format {chosen!r} is not known",
                 place=f"source {name!r}",
                 remedy=f"use one of {', '.join(FORMATS)}",
             )
         late = _millis(delay, f"source {name!r}")
-        self.sources[name] = SourceNode(name, path, found, event_time, late, schema)
+        self.sources[name] = SourceNode(name, path, chosen, event_time, late, schema)
         return Stream(self, Input(name, 0, StreamKind.NON_KEYED))
 
     def declaration(self) -> JobDeclaration:
-        """What it declares; legal, or `require_legal` of `checks.legality` says what is not."""
+        """Return the job's declaration; `require_legal` of `checks.legality` checks it."""
         return JobDeclaration(self.name, tuple(one.declaration for one in self.operators.values()))
 
     def build(self) -> Job:
-        """The job itself, checked.
+        """Check the job, and return it.
 
         Raises:
             LegalityError: A state is not legal; the message has all faults.
-            DeclarationError: There is nothing to run.
+            DeclarationError: The job has no operators.
         """
         if not self.operators:
-            raise DeclarationError("a job without operators", place=f"job {self.name!r}")
+            raise DeclarationError("the job has no operators", place=f"job {self.name!r}")
         require_legal(self.declaration())
         return self
 
@@ -220,8 +220,8 @@ class Stream:
 
     Attributes:
         job: The job.
-        origin: Where it comes from, and how it is partitioned.
-        key_type: Of its keys, if it is keyed.
+        origin: The node that it comes from, and how it is partitioned.
+        key_type: The type of its keys, if it is keyed.
     """
 
     job: Job = field(repr=False)
@@ -229,24 +229,28 @@ class Stream:
     key_type: TypeDescriptor | None = None
 
     def key_by(self, key: KeySelector, type: TypeLike) -> Stream:  # noqa: A002 - Flink's word
-        """The same records, partitioned by a column, or by a function of the record.
+        """Return the same records, partitioned by a column, or by a function of the record.
+
+        Args:
+            key: The column, or the function.
+            type: The type of the key.
 
         Raises:
             DeclarationError: The type can't be understood.
         """
-        held = Input(self.origin.node, self.origin.output, StreamKind.KEYED, key)
-        return Stream(self.job, held, TypeDescriptor.of(type, f"key of {self.origin.node!r}"))
+        keyed = Input(self.origin.node, self.origin.output, StreamKind.KEYED, key)
+        return Stream(self.job, keyed, TypeDescriptor.of(type, f"key of {self.origin.node!r}"))
 
     def broadcast(self) -> Stream:
-        """The same records, all of them for every partition."""
+        """Return the same records, all of them for every partition."""
         return self._as(StreamKind.BROADCAST)
 
     def to_global(self) -> Stream:
-        """The same records, in one partition."""
+        """Return the same records, in one partition."""
         return self._as(StreamKind.GLOBAL)
 
     def shuffle(self) -> Stream:
-        """The same records, spread evenly."""
+        """Return the same records, spread evenly."""
         return self._as(StreamKind.NON_KEYED)
 
     def process(
@@ -256,15 +260,15 @@ class Stream:
         uid: str,
         output: pa.Schema | Mapping[str, pa.DataType] | tuple[pa.Schema, pa.Schema],
     ) -> Stream | tuple[Stream, Stream]:
-        """What a function of one input makes of the stream.
+        """Process the stream with a function of one input.
 
         Args:
             function: The function.
-            uid: By which its state is found.
-            output: The columns of what it gives; two of them for a function of two outputs.
+            uid: The uid of the operator, by which its state is found.
+            output: The columns of the output; two schemas for a function of two outputs.
 
         Returns:
-            A stream, or two.
+            The stream of the output, or two streams.
 
         Raises:
             DeclarationError: It is no function of one input, or the uid is taken.
@@ -281,9 +285,15 @@ class Stream:
         uid: str,
         output: pa.Schema | Mapping[str, pa.DataType],
     ) -> Stream:
-        """What a function of two inputs makes of this stream, the first, and another.
+        """Process this stream, as the first input, and another with a function of two inputs.
 
-        A broadcast stream is the first, on whichever side it stands.
+        A broadcast stream is always the first input.
+
+        Args:
+            other: The other stream.
+            function: The function.
+            uid: The uid of the operator, by which its state is found.
+            output: The columns of the output.
 
         Raises:
             DeclarationError: It is no function of two such inputs, or the uid is taken.
@@ -295,19 +305,25 @@ class Stream:
             pair = other, self
         broadcast = pair[0].origin.kind is StreamKind.BROADCAST
         if broadcast != isinstance(function, TwoInputBroadcastStreamProcessFunction):
-            found = "a broadcast input" if broadcast else "no broadcast input"
-            raise _wrong(function, uid, found, "a function of such inputs")
+            inputs = "a broadcast input" if broadcast else "no broadcast input"
+            raise _wrong(function, uid, inputs, "a function of such inputs")
         made = self._operator(function, uid, pair, output)
         return made if isinstance(made, Stream) else made[0]
 
     def sink(self, name: str, path: str) -> None:
         """Append the stream to a Delta table, exactly once.
 
+        Args:
+            name: The name that its commits are recorded under.
+            path: The table.
+
         Raises:
-            DeclarationError: The name is taken, or a source is to be written.
+            DeclarationError: The name is taken, or the stream is a source.
         """
         if self.origin.node in self.job.sources:
-            raise DeclarationError("a source that is written as it is", place=f"sink {name!r}")
+            raise DeclarationError(
+                "a source can't be written to a sink as it is", place=f"sink {name!r}"
+            )
         self.job._take(name)  # noqa: SLF001 - a part of it
         self.job.sinks[name] = SinkNode(name, path, self.origin)
 
@@ -321,11 +337,12 @@ class Stream:
         two = isinstance(function, TwoOutputStreamProcessFunction)
         schemas = tuple(map(_schema, output)) if two else (_schema(output),)
         if any(one.job is not self.job for one in streams):
-            raise DeclarationError("streams of two jobs", place=f"operator {uid!r}")
+            raise DeclarationError("the streams belong to two jobs", place=f"operator {uid!r}")
         keys = list(dict.fromkeys(one.key_type for one in streams if one.key_type is not None))
         if len(keys) > 1:
             raise DeclarationError(
-                f"keys of two types, {keys[0]} and {keys[1]}", place=f"operator {uid!r}"
+                f"the inputs have keys of two types, {keys[0]} and {keys[1]}",
+                place=f"operator {uid!r}",
             )
         inputs = tuple(one.origin for one in streams)
         alone = any(one.kind is StreamKind.GLOBAL for one in inputs)
@@ -365,14 +382,17 @@ def _wrong(function: object, uid: str, what: str, remedy: str) -> DeclarationErr
 def _check_name(name: str, what: str) -> None:
     if not NAME.fullmatch(name):
         raise DeclarationError(
-            f"a {what} called {name!r}", remedy="use letters, digits, and . _ - between them"
+            f"{name!r} is not a valid name of a {what}",
+            remedy="use letters, digits, and . _ - between them",
         )
 
 
 def _millis(given: str | int, place: str) -> int:
     if isinstance(given, int):
         return given
-    found = _DURATION.fullmatch(given.strip())
-    if found is None:
-        raise DeclarationError(f"a duration of {given!r}", place=place, remedy="write 5s, or 2min")
-    return int(found[1]) * _MILLIS[found[2]]
+    match = _DURATION.fullmatch(given.strip())
+    if match is None:
+        raise DeclarationError(
+            f"{given!r} is not a duration", place=place, remedy="write 5s, or 2min"
+        )
+    return int(match[1]) * _MILLIS[match[2]]

@@ -1,4 +1,4 @@
-"""Keys of a column with what states need of them: made by the kernels, not key by key."""
+"""Keys of a column with their key groups and bytes, made by kernels rather than key by key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LocatedKeys", "locate_keys"]
 
 @dataclass(frozen=True, slots=True)
 class LocatedKeys:
-    """Keys, their groups, and their bytes."""
+    """Keys with their key groups and their bytes."""
 
     keys: list[Any]
     groups: list[int]
@@ -29,10 +29,15 @@ class LocatedKeys:
 def locate_keys(
     backend: KeyedStateBackend, keys: pa.Array, groups: npt.NDArray[np.int32]
 ) -> LocatedKeys:
-    """The keys of a column, of which the groups are known.
+    """Return the keys of a column with their key groups and bytes.
+
+    Args:
+        backend: The backend that the keys are for.
+        keys: The keys, one per row.
+        groups: The key group of each key.
 
     Raises:
-        KeyGroupError: One belongs to another subtask.
+        KeyGroupError: A key belongs to another subtask.
     """
     own = backend.configuration.key_groups
     if len(groups) and not own.first <= groups.min() <= groups.max() <= own.last:

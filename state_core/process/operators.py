@@ -1,8 +1,8 @@
-"""A process function in its place: one subtask of an operator, with its state, timers and outputs.
+"""One subtask of an operator: its process function, with state, timers and outputs.
 
-Whoever runs it calls, in this order: `open`; `fire_processing_timers`; `process` for the records of
+The runtime calls, in this order: `open`; `fire_processing_timers`; `process` for the records of
 each input, the broadcast one first; `advance_watermark`; `end_input` if the stream has ended for
-good; `close`, whatever happened. Snapshots are the backends' business.
+good; `close`, whatever happened. Snapshots are taken by the backends.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ Visit = Callable[[PartitionedContext], None]
 
 @dataclass(frozen=True)
 class Backends:
-    """Where an operator's working state is.
+    """The state backends of an operator.
 
     Attributes:
-        operator: Its list and broadcast states.
-        keyed: Its keyed state; None over streams without keys.
+        operator: The backend of its list and broadcast states.
+        keyed: The backend of its keyed state; None over streams without keys.
     """
 
     operator: OperatorStateBackend
@@ -60,13 +60,13 @@ class ProcessOperator:
     """One subtask of an operator.
 
     Args:
-        function: What it runs.
-        declaration: The operator, which is legal.
-        runtime: Where it runs.
-        backends: Its state.
+        function: The user's process function.
+        declaration: The operator's declaration, which is legal.
+        runtime: The subtask and the run.
+        backends: The state backends.
 
     Attributes:
-        outputs: What the function gave, a collector for each output.
+        outputs: A collector for each output of the function.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class ProcessOperator:
     # ------------------------------------------------------------------------- states
 
     def keyed(self, declaration: StateDeclaration) -> Any:
-        """A keyed state; of many keys at once where the function takes batches.
+        """Return a keyed state; one of many keys at once for a function that takes batches.
 
         Raises:
             LegalityError: No stream is keyed.
-            IncompatibleError: What was restored can't become it.
+            IncompatibleError: The restored state can't become the declared one.
         """
         state = self._states.get(declaration)
         if state is None:
@@ -112,10 +112,10 @@ class ProcessOperator:
         return state
 
     def operator(self, declaration: StateDeclaration) -> Any:
-        """A list or broadcast state.
+        """Return a list or broadcast state.
 
         Raises:
-            IncompatibleError: What was restored can't become it.
+            IncompatibleError: The restored state can't become the declared one.
         """
         state = self._states.get(declaration)
         if state is None:
@@ -140,7 +140,7 @@ class ProcessOperator:
     def _current_key(self) -> Any:
         if self.declaration.alone or self.backends.keyed is None:
             raise LegalityError(
-                f"a key, over {self.declaration.streams}, which has none",
+                f"{self.declaration.streams} has no keys",
                 place=self.declaration.label,
             )
         return self.backends.keyed.current_key
@@ -171,12 +171,12 @@ class ProcessOperator:
             visit(ctx)
 
     def _keys(self, backend: KeyedStateBackend) -> list[Any]:
-        """All keys that have state, by key group."""
-        found: dict[tuple[int, bytes], Any] = {}
+        """Return all keys that have state, by key group."""
+        keys: dict[tuple[int, bytes], Any] = {}
         for state in backend.registry.states:
             for key, _ in backend.keys_and_namespaces(state):
-                found.setdefault(backend.context.locate(key), key)
-        return [found[at] for at in sorted(found)]
+                keys.setdefault(backend.context.locate(key), key)
+        return [keys[at] for at in sorted(keys)]
 
     def _call(self, side: Side) -> Callable[..., None]:
         names = {
@@ -188,19 +188,19 @@ class ProcessOperator:
         return call
 
     def _any_context(self) -> PartitionedContext:
-        """The context of what belongs to no input: timers. The last side is never the broadcast."""
+        """Return the context of timers, which belong to no input: that of the last side."""
         return self._contexts[next(reversed(self._contexts))]
 
     # ------------------------------------------------------------------------- a run
 
     def open(self, watermark: int | None = None) -> None:
-        """Make the states, so that what can't be restored is known before the first record.
+        """Create the states, so that what can't be restored is known before the first record.
 
         Args:
-            watermark: How far event time was when the state was taken.
+            watermark: The watermark when the state was written.
 
         Raises:
-            IncompatibleError: What was restored can't become what is declared.
+            IncompatibleError: A restored state can't become the declared one.
         """
         for state, _ in self.declaration.declared:
             if state.redistribution_mode is RedistributionMode.NONE:
@@ -215,7 +215,13 @@ class ProcessOperator:
     def process(
         self, side: Side, records: Iterable[Any], keys: LocatedKeys | Iterable[Any] | None
     ) -> None:
-        """Records of one input, in their order, with their keys where it is keyed."""
+        """Process records of one input, in their order.
+
+        Args:
+            side: The input.
+            records: The records.
+            keys: The key of each record; None if the input is not keyed.
+        """
         call, outputs = self._calls[side], self.outputs
         broadcast = side in _FIRST and self.declaration.inputs[0] is StreamKind.BROADCAST
         ctx: Any = self._apart[side] if broadcast else self._contexts[side]
@@ -233,7 +239,7 @@ class ProcessOperator:
     def _process_located(
         self, call: Callable[..., None], ctx: Any, records: Iterable[Any], keys: LocatedKeys
     ) -> None:
-        """The same, of keys whose bytes and groups are known."""
+        """Process records with keys whose bytes and groups are known."""
         at, outputs = self._backend().context, self.outputs
         located = zip(keys.keys, keys.groups, keys.encoded, records, strict=True)
         if len(outputs) == 1:  # the same as below, quicker
@@ -245,7 +251,7 @@ class ProcessOperator:
             call(record, *outputs, ctx)
 
     def process_batch(self, keys: pa.Array, records: pa.RecordBatch) -> None:
-        """Records of one key group, for a function that takes batches."""
+        """Process records of one key group, with a function that takes batches."""
         self._calls[Side.ONLY](keys, records, *self.outputs, self._contexts[Side.ONLY])
 
     def fire_processing_timers(self) -> None:
@@ -258,7 +264,7 @@ class ProcessOperator:
             self.function.on_processing_timer(timer.timestamp, *self.outputs, self._any_context())
 
     def advance_watermark(self, watermark: int) -> None:
-        """Let event time go on: call the function for each timer that is due, then for itself."""
+        """Advance event time: call the function for each due timer, then for the watermark."""
         self._set_watermark(watermark)
         backend = self.backends.keyed
         if backend is not None and not self.declaration.alone:
@@ -267,11 +273,11 @@ class ProcessOperator:
         self.function.on_watermark(watermark, *self.outputs, self._last_apart())
 
     def end_input(self) -> None:
-        """The stream has ended for good."""
+        """Call the function for the end of the stream."""
         self.function.end_input(*self.outputs, self._last_apart())
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close the function and the backends."""
         try:
             self.function.close()
         finally:

@@ -1,7 +1,7 @@
-"""`StateManager`: a function's way to its states, as far as FLIP-433 lets the side that asks.
+"""`StateManager`: a function's access to its states, as far as FLIP-433 allows the side that asks.
 
-An undeclared state and an illegal access are errors. A state that is declared and legal, but of
-which there is none here, is None: one of a partition where no partition is the current one.
+An undeclared state and an illegal access are errors. A state that is declared and legal but does
+not exist here is None: that of a partition where no partition is the current one.
 
 Source: `org.apache.flink.datastream.api.context.StateManager`; the rules are `checks.legality`.
 """
@@ -20,22 +20,22 @@ __all__ = ["ReadOnlyBroadcastState", "StateManager", "States"]
 
 
 class States(Protocol):
-    """Where states are had from."""
+    """A provider of states."""
 
     def keyed(self, declaration: StateDeclaration) -> Any:
-        """A state of the current key."""
+        """Return a state of the current key."""
 
     def operator(self, declaration: StateDeclaration) -> Any:
-        """A list or broadcast state of the subtask."""
+        """Return a list or broadcast state of the subtask."""
 
 
 class StateManager:
     """The states of one side of one operator.
 
     Args:
-        operator: Whose function asks.
-        side: Whose record is being processed.
-        states: Where they are had from.
+        operator: The operator whose function asks.
+        side: The input whose record is being processed.
+        states: The provider of the states.
         partitioned: Whether a partition is the current one.
         in_apply: Whether this is for `apply_to_all_partitions`.
     """
@@ -58,18 +58,21 @@ class StateManager:
         self._found: dict[int, tuple[StateDeclaration, Any]] = {}
 
     def get_state(self, declaration: StateDeclaration) -> Any:
-        """The state that was declared; the same object whatever the current key is.
+        """Return the state of a declaration; the same object whatever the current key is.
+
+        Args:
+            declaration: The declaration.
 
         Returns:
             The state, read-only where it may only be read; None where there is none here.
 
         Raises:
-            LegalityError: It was not declared, or this side may not touch it here.
+            LegalityError: The state was not declared, or this side may not use it here.
         """
-        found = self._found.get(id(declaration))
-        if found is None:
-            found = self._found[id(declaration)] = declaration, self._resolve(declaration)
-        return found[1]
+        known = self._found.get(id(declaration))
+        if known is None:
+            known = self._found[id(declaration)] = declaration, self._resolve(declaration)
+        return known[1]
 
     def _resolve(self, declaration: StateDeclaration) -> Any:
         refused = refusal(self._operator, self._side, declaration, Access.READ, self._in_apply)
@@ -89,38 +92,38 @@ class StateManager:
 
 
 class ReadOnlyBroadcastState:
-    """A broadcast state as the other side sees it: `ReadOnlyBroadcastState` of Flink."""
+    """A broadcast state for the other input, which may only read it: Flink's class of that name."""
 
     def __init__(self, state: Any, error: Callable[[], LegalityError]) -> None:
         self._state = state
         self._error = error
 
     def get(self, user_key: Any) -> Any:
-        """The value of a key; None if there is none."""
+        """Return the value of a key; None if there is none."""
         return self._state.get(user_key)
 
     def contains(self, user_key: Any) -> bool:
-        """Whether there is a key."""
-        found: bool = self._state.contains(user_key)
-        return found
+        """Return whether there is a value for a key."""
+        contained: bool = self._state.contains(user_key)
+        return contained
 
     def entries(self) -> list[tuple[Any, Any]]:
-        """All entries."""
+        """Return all entries."""
         return list(self._state.entries())
 
     def keys(self) -> list[Any]:
-        """All keys."""
+        """Return all keys."""
         return [key for key, _ in self._state.entries()]
 
     def values(self) -> list[Any]:
-        """All values."""
+        """Return all values."""
         return [value for _, value in self._state.entries()]
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return iter(self.entries())
 
     def put(self, *_: Any) -> None:
-        """Refused.
+        """Refuse to write.
 
         Raises:
             LegalityError: Always.

@@ -1,4 +1,4 @@
-"""Types written down by people: what a migration, a check or a bootstrap is given.
+"""Types as people write them, for migrations, checks and bootstraps.
 
 A type is text as Java would write it, or, where a class has parts with names, a mapping::
 
@@ -7,7 +7,7 @@ A type is text as Java would write it, or, where a class has parts with names, a
     {pojo: com.acme.Customer, fields: {id: Long, name: String, tier: Tier}}
     {list: {enum: com.acme.Tier, constants: [GOLD, SILVER]}}
 
-What comes of it is a serializer snapshot, as a new job of Flink's would write it.
+The result is a serializer snapshot, as a new Flink job would write it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,7 @@ from state_core.serializers.composite.structs import RowSerializerSnapshot, Tupl
 from state_core.serializers.framework import plugins
 from state_core.serializers.framework.base import TypeSerializerSnapshot
 from state_core.serializers.framework.registry import changes, registered_classes
-from state_core.serializers.framework.snapshots import (
-    CompositeTypeSerializerSnapshot,
-    SimpleTypeSerializerSnapshot,
-)
+from state_core.serializers.framework.snapshots import SimpleTypeSerializerSnapshot
 from state_core.serializers.sql.row_data import RowDataSerializerSnapshot
 from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 
@@ -59,22 +56,22 @@ MAX_TUPLE = 25
 
 
 def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
-    """The snapshot of a type that someone wrote down.
+    """Return the serializer snapshot of a type that a person wrote.
 
     Raises:
-        EncodeError: It can't be understood; the message says what is known.
+        EncodeError: The type can't be understood; the message says which types are known.
     """
     if isinstance(spec, Mapping):
         return _parse_mapping(spec)
     tokens = _tokens(str(spec))
-    found, rest = _parse(tokens)
+    snapshot, rest = _parse(tokens)
     if rest:
         raise EncodeError(f"{rest[0]!r} behind a complete type in {spec!r}")
-    return found
+    return snapshot
 
 
 def simple_types() -> dict[str, type[SimpleTypeSerializerSnapshot]]:
-    """Types whose name says everything, those that users have registered included."""
+    """Return the types whose name says everything, including those that users have registered."""
     return _simple_types(changes())
 
 
@@ -88,22 +85,22 @@ def _simple_types(_changes: int) -> dict[str, type[SimpleTypeSerializerSnapshot]
 
 
 def _tokens(text: str) -> list[str]:
-    found, at = [], 0
+    tokens, at = [], 0
     while at < len(text.rstrip()):
         match = _TOKEN.match(text, at)
         if match is None:
             raise EncodeError(f"{text[at:]!r} is no part of a type, in {text!r}")
-        found.append(match[1])
+        tokens.append(match[1])
         at = match.end()
-    if not found:
+    if not tokens:
         raise EncodeError("a type is missing", remedy="write one, such as Long or List<String>")
-    return found
+    return tokens
 
 
 def _parse(tokens: list[str]) -> tuple[TypeSerializerSnapshot, list[str]]:
-    """One type from the front of the tokens, and the rest."""
+    """Parse one type at the front of the tokens, and return it with the rest."""
     if not tokens:
-        raise EncodeError("a type ends too early")
+        raise EncodeError("the type ends too early")
     name, rest = _ALIASES.get(tokens[0], tokens[0]), tokens[1:]
     if not rest or rest[0] != "<":
         return _named(name, ()), rest
@@ -124,42 +121,33 @@ def _named(name: str, nested: Nested) -> TypeSerializerSnapshot:
         return build(name, nested)
     if name not in simple_types():
         plugins.load_installed()
-    found = simple_types().get(name)
-    if found is None:
+    snapshot_class = simple_types().get(name)
+    if snapshot_class is None:
         raise EncodeError(f"{name} is no known type", remedy=_known())
-    return found()
+    return snapshot_class()
 
 
 def _known() -> str:
     names = [*simple_types(), *(f"{name}<...>" for name in _GENERIC)]
-    return f"known are: {', '.join(names)}; {', '.join(_MAPPINGS) or 'no'} mappings"
-
-
-def _of(
-    made: CompositeTypeSerializerSnapshot, nested: Nested, arity: int | None
-) -> TypeSerializerSnapshot:
-    if arity is not None and len(nested) != arity:
-        raise EncodeError(f"{type(made).__name__} of {len(nested)} types; it takes {arity}")
-    made.nested = nested
-    return made
+    return f"known types: {', '.join(names)}; mappings: {', '.join(_MAPPINGS)}"
 
 
 def _tuple(name: str, nested: Nested) -> TypeSerializerSnapshot:
     digits = name.removeprefix("Tuple")
     if len(nested) > MAX_TUPLE or (digits and int(digits) != len(nested)):
-        raise EncodeError(f"{name} of {len(nested)} types")
-    made = TupleSerializerSnapshot()
+        raise EncodeError(f"{name} is given {len(nested)} types")
+    made = TupleSerializerSnapshot.around(*nested)
     made.tuple_class = f"org.apache.flink.api.java.tuple.Tuple{len(nested)}"
-    return _of(made, nested, None)
+    return made
 
 
 _GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
-    "List": lambda _, nested: _of(ListSerializerSnapshot(), nested, 1),
-    "Map": lambda _, nested: _of(MapSerializerSnapshot(), nested, 2),
-    "Set": lambda _, nested: _of(SetSerializerSnapshot(), nested, 1),
-    "Nullable": lambda _, nested: _of(NullableSerializerSnapshot(), nested, 1),
-    "Either": lambda _, nested: _of(JavaEitherSerializerSnapshot(), nested, 2),
-    "Row": lambda _, nested: _of(RowSerializerSnapshot(), nested, None),
+    "List": lambda _, nested: ListSerializerSnapshot.around(*nested),
+    "Map": lambda _, nested: MapSerializerSnapshot.around(*nested),
+    "Set": lambda _, nested: SetSerializerSnapshot.around(*nested),
+    "Nullable": lambda _, nested: NullableSerializerSnapshot.around(*nested),
+    "Either": lambda _, nested: JavaEitherSerializerSnapshot.around(*nested),
+    "Row": lambda _, nested: RowSerializerSnapshot.around(*nested),
     "Tuple": _tuple,
 }
 
@@ -167,16 +155,16 @@ _GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
 def _pojo(
     spec: Mapping[str, Any], inherited: Mapping[str, str] | None = None
 ) -> PojoSerializerSnapshot:
-    """A POJO; a field that is `Integer` begins as null where it is new, an `int` as 0.
+    """Parse a POJO; a new field that is `Integer` begins as null, one that is `int` as 0.
 
-    A subclass has the fields of the class that it is given under, whose own they are: were they
-    declared once more, Java would have two of one name, and Flink no POJO.
+    The fields of the superclass that a subclass is given under belong to that superclass: if the
+    subclass declared them again, Java would have two of one name, and Flink no POJO.
 
     Args:
-        spec: With `pojo`, `fields`, and the subclasses `registered` and `non_registered`.
-        inherited: The class that declares a field, of those that are a superclass's.
+        spec: A mapping with `pojo`, `fields`, and the subclasses `registered` and `non_registered`.
+        inherited: The declaring class of each field that belongs to a superclass.
     """
-    java_class, held = str(spec["pojo"]), spec.get("fields", {})
+    java_class, spec_fields = str(spec["pojo"]), spec.get("fields", {})
     fields = _fields(spec, "fields")
     declared = {name: (inherited or {}).get(name, java_class) for name in fields}
     return PojoSerializerSnapshot.of(
@@ -185,7 +173,7 @@ def _pojo(
         registered=_subclasses(spec, "registered", declared),
         non_registered=_subclasses(spec, "non_registered", declared),
         declared_in=declared,
-        boxed=[name for name, one in held.items() if one in _PRIMITIVES.values()],
+        boxed=[name for name, one in spec_fields.items() if one in _PRIMITIVES.values()],
     )
 
 
@@ -205,7 +193,7 @@ def _subclasses(
 def _enum(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     constants = spec.get("constants")
     if not isinstance(constants, list) or not constants:
-        raise EncodeError("an enum without its `constants`")
+        raise EncodeError("an enum needs its `constants`, a list of names")
     return EnumSerializerSnapshot.of(str(spec["enum"]), [str(one) for one in constants])
 
 
@@ -216,7 +204,7 @@ def _array(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
 def _row_data(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     types = spec["row_data"]
     if not isinstance(types, list):
-        raise EncodeError("`row_data` wants a list of SQL types, such as [BIGINT, STRING]")
+        raise EncodeError("`row_data` must be a list of SQL types, such as [BIGINT, STRING]")
     return RowDataSerializerSnapshot.of(*(parse_logical_type(str(one)) for one in types))
 
 
@@ -225,10 +213,10 @@ def _fields(spec: Mapping[str, Any], name: str) -> dict[str, TypeSerializerSnaps
 
 
 def _held(spec: Mapping[str, Any], name: str) -> dict[str, TypeSpec]:
-    held = spec.get(name)
-    if not isinstance(held, Mapping):
-        raise EncodeError(f"{name!r} of a type is not a mapping of names to types")
-    return {str(field): one for field, one in held.items()}
+    mapping = spec.get(name)
+    if not isinstance(mapping, Mapping):
+        raise EncodeError(f"{name!r} of a type must be a mapping of names to types")
+    return {str(field): one for field, one in mapping.items()}
 
 
 def _avro(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
@@ -238,13 +226,13 @@ def _avro(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
 
 
 def _generic(name: str) -> Callable[[Mapping[str, Any]], TypeSerializerSnapshot]:
-    """`{list: ...}`, `{map: [..., ...]}`: what text can't say where a part is a mapping."""
+    """Return a parser of `{list: ...}` and its like, whose parts may be mappings."""
 
     def build(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
-        held = spec[name.lower()]
-        parts = held if isinstance(held, list) else [held]
+        content = spec[name.lower()]
+        parts = content if isinstance(content, list) else [content]
         if not parts:
-            raise EncodeError(f"a {name.lower()} of no types")
+            raise EncodeError(f"a {name.lower()} needs at least one type")
         return _GENERIC[name](name, tuple(parse_type(one) for one in parts))
 
     return build
@@ -263,5 +251,5 @@ _MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {
 def _parse_mapping(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     kinds = [name for name in _MAPPINGS if name in spec]
     if len(kinds) != 1:
-        raise EncodeError(f"a type of {sorted(spec)}", remedy=_known())
+        raise EncodeError(f"{sorted(spec)} must name one kind of type", remedy=_known())
     return _MAPPINGS[kinds[0]](spec)

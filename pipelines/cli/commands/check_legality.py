@@ -67,7 +67,7 @@ def legality(
     findings = check_declared(found, held, allow_missing=allow_non_restored_state)
     faults = sum(one.fault for one in findings)
     if as_json_:
-        as_json({"legal": faults == 0, "findings": [one.plain() for one in findings]})
+        as_json({"legal": faults == 0, "findings": [one.as_json() for one in findings]})
     else:
         _print(findings, faults)
     if faults:

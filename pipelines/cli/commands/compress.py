@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 
 import click
@@ -14,14 +15,30 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.flink_conf import COMPRESSION_KEY, compression_of, parse_conf
+from state_core.errors import EncodeError
+from state_core.files.compression import COMPRESSION_KEY, configured_compression
 from state_core.formats.rewriting.recompression import Recompression, recompress_snapshot
 
-__all__ = ["compress", "conf_option"]
+__all__ = ["compress", "conf_option", "parse_conf"]
 
 conf_option = click.option(
     "--conf", multiple=True, metavar="KEY=VALUE", help=f"Flink's {COMPRESSION_KEY}, true or false."
 )
+
+
+def parse_conf(settings: Iterable[str]) -> dict[str, str]:
+    """Return what `--conf` says, by key.
+
+    Raises:
+        EncodeError: A setting is not of the form KEY=VALUE.
+    """
+    conf = {}
+    for setting in settings:
+        key, equals, value = (part.strip() for part in setting.partition("="))
+        if not equals:
+            raise EncodeError(f"{setting!r} is not of the form KEY=VALUE", place="--conf")
+        conf[key] = value
+    return conf
 
 
 @click.command()
@@ -51,7 +68,7 @@ def compress(
       statelake compress /savepoints/sp-1-small --to /savepoints/plain --compression none
       statelake compress sp-1 --to sp-2 --conf execution.checkpointing.snapshot-compression=true
     """
-    wanted = compression_of(parse_conf(conf), compression) or "snappy"
+    wanted = configured_compression(parse_conf(conf), compression) or "snappy"
     with progress_bar("compressing", quiet=as_json_) as progress:
         done = recompress_snapshot(
             savepoint, to, wanted, allow_external=allow_external, progress=progress

@@ -6,12 +6,12 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.compress import conf_option
+from pipelines.cli.commands.compress import conf_option, parse_conf
 from pipelines.cli.commands.lake import engine_option, job_option, lake_option
 from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
-from pipelines.flink_conf import compression_of, parse_conf
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.exporting import export_snapshot
+from state_core.files.compression import configured_compression
 
 __all__ = ["export"]
 
@@ -75,7 +75,7 @@ def export(
             to,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
-            compression=compression_of(parse_conf(conf), compression),
+            compression=configured_compression(parse_conf(conf), compression),
             metadata_version=metadata_version,
             operator_state_version=operator_state_version,
             engine=engine,

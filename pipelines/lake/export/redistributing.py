@@ -27,7 +27,7 @@ from state_core.formats.operator_state.operator_file import (
 from state_core.formats.operator_state.operator_reader import parse_operator_state
 from state_core.formats.operator_state.operator_states import encode_operator_file
 from state_core.model.handles import DistributionMode, OperatorHandle, RelativeHandle
-from state_core.model.redistribution import ElementSlice, OperatorPart, plan_operator_state
+from state_core.model.redistribution import ElementSlice, StateShare, plan_operator_state
 
 __all__ = ["write_operator_states"]
 
@@ -111,7 +111,7 @@ def _plans(operator: OperatorRecord, parallelism: int) -> list[Plan]:
             for index in range(parallelism)
         ]
     before = [
-        {name: OperatorPart(modes[name], counts.get(index, 0)) for name, counts in held.items()}
+        {name: StateShare(modes[name], counts.get(index, 0)) for name, counts in held.items()}
         for index in range(operator.parallelism)
     ]
     plans = plan_operator_state(before, parallelism)

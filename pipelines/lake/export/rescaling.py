@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from state_core.model.handles import DistributionMode
 from state_core.model.redistribution import (
-    OperatorPart,
+    StateShare,
     SubtaskPlan,
     plan_key_groups,
     plan_operator_state,
@@ -82,7 +82,7 @@ def _elements(operator: OperatorRecord, name: str, parallelism: int) -> list[int
     """How many elements of an operator state each new subtask gets."""
     before = [
         {
-            one.name: OperatorPart(DistributionMode[one.mode], held[index])
+            one.name: StateShare(DistributionMode[one.mode], held[index])
             for one in operator.operator_states
             if index in (held := {part.subtask: part.elements for part in one.subtasks})
         }

@@ -43,9 +43,9 @@ from state_core.kernels.encode import write_values_heads
 from state_core.kernels.skip import UNKNOWN, count_delimited, locate_delimited
 from state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
 from state_core.model.snapshot import StateKind
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import I64Array, U8Array
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["FrozenState", "HeapCheckpointStrategy", "HeapResources"]
 

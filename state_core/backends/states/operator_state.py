@@ -41,7 +41,7 @@ from state_core.formats.operator_state.operator_states import (
 )
 from state_core.formats.writing.new_states import NewOperatorState, TypeOf
 from state_core.model.handles import OperatorHandle, RelativeHandle
-from state_core.model.redistribution import OperatorPart, plan_operator_state
+from state_core.model.redistribution import StateShare, plan_operator_state
 from state_core.serializers.composite.evolution import migrate_value
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.compatibility import Verdict
@@ -199,7 +199,7 @@ def assign_operator_state(
     before = [
         {}
         if one is None
-        else {name: OperatorPart(part.mode, len(part.offsets)) for name, part in one.states.items()}
+        else {name: StateShare(part.mode, len(part.offsets)) for name, part in one.states.items()}
         for one in handles
     ]
     assigned = []

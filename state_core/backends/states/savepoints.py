@@ -9,11 +9,9 @@ Source: `SavepointSnapshotStrategy`, `FullSnapshotAsyncWriter` in `org.apache.fl
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
-
-import numpy as np
 
 from state_core.backends.states.snapshots import (
     FullSnapshotResources,
@@ -24,18 +22,14 @@ from state_core.backends.states.snapshots import (
 from state_core.files.compression import IDENTIFIER, compress_snappy
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.meta_info import write_keyed_header
-from state_core.formats.writing.unified_encode import END_OF_KEY_GROUP
+from state_core.formats.writing.unified_encode import END_OF_KEY_GROUP, copy_entries
 from state_core.formats.writing.writer import KeyedPart, keyed_handle
-from state_core.kernels.copying import copy_pieces
-from state_core.kernels.encode import write_entry_heads, write_values_heads
 from state_core.model.handles import KeyGroupRange, KeyGroupsHandle
-from state_core.model.snapshot import Entries
-from state_core.serializers.framework.columns import U8Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SavepointStrategy", "encode_run"]
+__all__ = ["SavepointStrategy"]
 
 
 @final
@@ -90,7 +84,7 @@ class SavepointStrategy:
             part.offsets[run.key_group] = part.size
         if merged.new_state:
             pieces.append(run.state_id.to_bytes(2, "big"))
-        pieces.append(encode_run(run.entries, self.prefix, last=merged.state_ends).data)
+        pieces.append(copy_entries(run.entries, self.prefix, ends_run=merged.state_ends).data.data)
         if merged.key_group_ends:
             pieces.append(END_OF_KEY_GROUP)
         if self.compressed:
@@ -106,31 +100,3 @@ class SavepointStrategy:
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Nothing was kept of it."""
-
-
-def encode_run(entries: Entries, prefix: int, *, last: bool) -> U8Array:
-    """Entries of one state and key group as they stand in a file.
-
-    Args:
-        entries: They, at least one.
-        prefix: Bytes of the key-group prefix.
-        last: Whether the flag "meta data follows" is to be set at the last of them.
-    """
-    keys = entries.key_end - entries.key_start
-    values = entries.value_end - entries.value_start
-    bounds = np.zeros(len(entries) + 1, np.int64)
-    np.cumsum(keys + values + (8 + prefix), out=bounds[1:])
-    out = np.empty(int(bounds[-1]), np.uint8)
-    flags = np.zeros(len(entries), np.uint8)
-    flags[-1] = last
-    position = bounds[:-1].copy()
-    write_entry_heads(entries.group_of.astype(np.int32), keys, prefix, flags, out, position)
-    _copy(entries, entries.key_start, entries.key_end, out, position)
-    write_values_heads(values, out, position)
-    _copy(entries, entries.value_start, entries.value_end, out, position)
-    return out
-
-
-def _copy(entries: Entries, starts: Any, ends: Any, out: U8Array, position: Any) -> None:
-    contiguous: Sequence[Any] = [np.ascontiguousarray(one) for one in (starts, ends)]
-    copy_pieces(entries.data, *contiguous, out, position)

@@ -26,8 +26,8 @@ from state_core.formats.writing.rehash import assign_key_groups
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework.columns import fixed_values
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["Keeper", "examine"]
 

@@ -29,8 +29,8 @@ from state_core.formats.operator_state.operator_file import (
 )
 from state_core.formats.operator_state.operator_states import OperatorLayout, operator_layout
 from state_core.model.handles import OperatorHandle, PartitionOffsets
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework.columns import Cursor
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.opaque.decoders import undecoded
 
 __all__ = ["OperatorPart", "examine_operator_states"]

@@ -10,14 +10,10 @@ import pyarrow as pa
 
 from state_core.files.filesystem import Directory
 from state_core.formats.writing.spills import FILE, GROUP, STATE, Spill, runs_of
-from state_core.kernels.copying import copy_pieces
-from state_core.kernels.encode import write_entry_heads, write_values_heads
+from state_core.formats.writing.unified_encode import LENGTH_BYTES, copy_entries
 from state_core.model.snapshot import Entries
-from state_core.serializers.framework.columns import U8Array
 
 __all__ = ["EntrySpill"]
-
-LENGTH = 4
 
 
 class EntrySpill:
@@ -48,9 +44,9 @@ class EntrySpill:
         """Append entries of one state."""
         if self._file is None:
             self._file = self.directory.open_output(self.name)
-        written = _as_they_are(entries, self.prefix)
+        written = copy_entries(entries, self.prefix)
         self._file.write(written.data.data)
-        self._runs.append(runs_of(written, LENGTH + self.prefix, self._size))
+        self._runs.append(runs_of(written, LENGTH_BYTES + self.prefix, self._size))
         self._size += len(written.data)
 
     def close(self) -> None:
@@ -72,29 +68,3 @@ class EntrySpill:
         """Remove the file."""
         if self._file is not None:
             self.directory.delete(self.name)
-
-
-def _as_they_are(entries: Entries, prefix: int) -> Entries:
-    """The entries one behind the other, as a savepoint has them but for flags and marks."""
-    keys = entries.key_end - entries.key_start
-    values = entries.value_end - entries.value_start
-    sizes = keys + values + (2 * LENGTH + prefix)
-    behind = np.cumsum(sizes)
-    position = behind - sizes
-    key_start = position + (LENGTH + prefix)
-    out: U8Array = np.empty(int(behind[-1]), np.uint8)
-    no_flags = np.zeros(len(entries), np.uint8)
-    write_entry_heads(entries.group_of.astype(np.int32), keys, prefix, no_flags, out, position)
-    copy_pieces(entries.data, _own(entries.key_start), _own(entries.key_end), out, position)
-    write_values_heads(values, out, position)
-    copy_pieces(entries.data, _own(entries.value_start), _own(entries.value_end), out, position)
-    key_end = key_start + keys
-    return Entries(
-        out, entries.state_of, entries.group_of, key_start, key_end, key_end + LENGTH, behind,
-        entries.place,
-    )  # fmt: skip
-
-
-def _own(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Positions as kernels want them: in one piece."""
-    return np.ascontiguousarray(positions)

@@ -38,11 +38,11 @@ from state_core.kernels.skip import DELIMITER, WHEN, locate_counted
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries, StateKind
 from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.collections import ListSerializer, MapSerializer
 from state_core.serializers.composite.wrappers import TtlSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import I64Array, U8Array
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["HeapFile"]
 
@@ -302,7 +302,7 @@ def _native_value(
     assert layout.value is not None  # noqa: S101 - not of timers
     held = TtlSerializer(layout.value) if layout.with_ttl else layout.value
     if layout.kind is StateKind.LIST:
-        known = held.self_delimiting and held.least > 0
+        known = held.self_delimiting and held.min_length > 0
         return ((ListSerializer(held),), (held,)) if known else ((OpaqueSerializer(held.name),), ())
     user_key = layout.user_key
     if user_key is not None and user_key.self_delimiting and held.self_delimiting:

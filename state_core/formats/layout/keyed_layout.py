@@ -29,7 +29,6 @@ from state_core.formats.layout.row_writer import LengthTrailer, Part, RowWriter,
 from state_core.kernels.encode import copy_ranges
 from state_core.model.snapshot import Entries, StateKind
 from state_core.serializers.basic.numbers import BooleanSerializer, LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.collections import DelimitedListSerializer
 from state_core.serializers.composite.wrappers import TtlSerializer, flip_sign
 from state_core.serializers.framework.base import TypeSerializer
@@ -45,6 +44,7 @@ from state_core.serializers.framework.columns import (
     validity,
     variable_values,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.row_equality import equal_rows
 
 __all__ = ["KeyedLayout", "exact_rows", "raw_column"]
@@ -98,7 +98,7 @@ class KeyedLayout:
         held = TtlSerializer(self.value) if self.with_ttl else self.value
         if self.kind is not StateKind.LIST:
             return held
-        if not held.self_delimiting or held.least == 0:
+        if not held.self_delimiting or held.min_length == 0:
             return OpaqueSerializer(held.name)
         return DelimitedListSerializer(held)
 

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import (
     ALL_PRESENT,
@@ -17,6 +16,7 @@ from state_core.serializers.framework.columns import (
     U8Array,
     fixed_values,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["LengthTrailer", "Part", "RowWriter", "trailer_sizes"]
 

@@ -94,7 +94,7 @@ class OperatorLayout:
         start, end = int(found.starts[0]), int(found.ends[0])
         head = DataInput(file.content[start : min(start + 4, end)].tobytes(), file.place(start))
         count = head.read_int()
-        if count < 0 or count * (self.key.least + self.value.least) > end - start - 4:
+        if count < 0 or count * (self.key.min_length + self.value.min_length) > end - start - 4:
             raise head.fault(f"{count} broadcast entries declared in {end - start} bytes")
         keys = self._key_bounds(file, start + 4, end, count)
         key, raw_key = _column(self.key, file, keys[0], keys[1])

@@ -18,14 +18,16 @@ import pyarrow as pa
 from state_core.errors import EncodeError, StateError
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.row_writer import RowWriter
+from state_core.kernels.copying import copy_pieces
 from state_core.kernels.encode import write_entry_heads, write_values_heads
 from state_core.model.snapshot import Entries
 from state_core.serializers.framework.columns import I64Array, U8Array, fixed_values
 
-__all__ = ["EncodedGroup", "StateRows", "encode_key_groups", "encode_rows"]
+__all__ = ["EncodedGroup", "StateRows", "copy_entries", "encode_key_groups", "encode_rows"]
 
 I32Array: TypeAlias = npt.NDArray[np.int32]
 
+LENGTH_BYTES = 4
 STATE_ID_BYTES = 2
 END_OF_KEY_GROUP = b"\xff\xff"
 
@@ -123,7 +125,7 @@ def encode_rows(rows: StateRows, prefix: int) -> Entries:
     no_flags = np.zeros(len(sized.groups), np.uint8)
     starts = sized.within[:-1]
     _write_entries(sized, out, starts.copy(), no_flags, prefix)
-    keys = starts + (4 + prefix)
+    keys = starts + (LENGTH_BYTES + prefix)
     behind = keys + sized.keys.sizes
     return Entries(
         out,
@@ -131,10 +133,45 @@ def encode_rows(rows: StateRows, prefix: int) -> Entries:
         sized.groups.astype(np.int64),
         keys,
         behind,
-        behind + 4,
+        behind + LENGTH_BYTES,
         sized.within[1:],
         lambda at: f"state {rows.name!r}, encoded byte {at}",
     )
+
+
+def copy_entries(entries: Entries, prefix: int, *, ends_run: bool = False) -> Entries:
+    """Copy entries of one state, as they stand in a file: one behind the other.
+
+    Args:
+        entries: The entries, at least one.
+        prefix: Bytes of the key-group prefix.
+        ends_run: Whether the flag "meta data follows" is set at the last entry.
+    """
+    keys = entries.key_end - entries.key_start
+    values = entries.value_end - entries.value_start
+    sizes = keys + values + (2 * LENGTH_BYTES + prefix)
+    behind = np.cumsum(sizes)
+    position = behind - sizes
+    key_start = position + (LENGTH_BYTES + prefix)
+    out: U8Array = np.empty(int(behind[-1]), np.uint8)
+    flags = np.zeros(len(entries), np.uint8)
+    flags[-1] = ends_run
+    write_entry_heads(entries.group_of.astype(np.int32), keys, prefix, flags, out, position)
+    _copy(entries.data, entries.key_start, entries.key_end, out, position)
+    write_values_heads(values, out, position)
+    _copy(entries.data, entries.value_start, entries.value_end, out, position)
+    key_end = key_start + keys
+    return Entries(
+        out, entries.state_of, entries.group_of, key_start, key_end, key_end + LENGTH_BYTES,
+        behind, entries.place,
+    )  # fmt: skip
+
+
+def _copy(
+    data: U8Array, starts: I64Array, ends: I64Array, out: U8Array, position: I64Array
+) -> None:
+    contiguous = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+    copy_pieces(data, *contiguous, out, position)
 
 
 def _size(rows: StateRows, prefix: int) -> _Sized:
@@ -144,7 +181,7 @@ def _size(rows: StateRows, prefix: int) -> _Sized:
         keys, values = rows.layout.key_writer(batch), rows.layout.value_writer(batch)
     except StateError as error:
         raise error.within(f"state {rows.name!r}") from error
-    sizes = keys.sizes + values.sizes + (8 + prefix)
+    sizes = keys.sizes + values.sizes + (2 * LENGTH_BYTES + prefix)
     if sizes.size and int(max(keys.sizes.max(), values.sizes.max())) >= (1 << 31):
         raise EncodeError(
             "a key or value of 2 GiB or more, which Flink's format can't say",

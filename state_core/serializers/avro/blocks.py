@@ -30,14 +30,14 @@ class AvroArray(TypeSerializer):
         return f"array<{self.item.name}>"
 
     def read(self, source: DataInput) -> list[Any]:
-        """One array."""
-        found: list[Any] = []
-        while count := _block(source, self.item.least):
-            found += [self.item.read(source) for _ in range(count)]
-        return found
+        """Read one array."""
+        items: list[Any] = []
+        while count := _block(source, self.item.min_length):
+            items += [self.item.read(source) for _ in range(count)]
+        return items
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One array, in one block."""
+        """Write one array, in one block."""
         if not isinstance(value, list):
             raise EncodeError(f"{value!r} is no array")
         if value:
@@ -61,14 +61,14 @@ class AvroMap(TypeSerializer):
         return f"map<{self.value.name}>"
 
     def read(self, source: DataInput) -> list[tuple[str, Any]]:
-        """One map, as pairs."""
-        found: list[tuple[str, Any]] = []
-        while count := _block(source, 4 + self.value.least):
-            found += [(self.key.read(source), self.value.read(source)) for _ in range(count)]
-        return found
+        """Read one map, as pairs."""
+        pairs: list[tuple[str, Any]] = []
+        while count := _block(source, 4 + self.value.min_length):
+            pairs += [(self.key.read(source), self.value.read(source)) for _ in range(count)]
+        return pairs
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One map, in one block."""
+        """Write one map, in one block."""
         pairs = list(value.items()) if isinstance(value, dict) else value
         if not isinstance(pairs, list):
             raise EncodeError(f"{value!r} is no map")
@@ -81,7 +81,7 @@ class AvroMap(TypeSerializer):
 
 
 def _block(source: DataInput, least: int) -> int:
-    """The count of a block's items; 0 at the end."""
+    """Read the number of a block's items; 0 at the end."""
     count = shift = 0
     while True:
         byte = source.read_unsigned_byte()

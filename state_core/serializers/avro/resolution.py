@@ -6,10 +6,11 @@ Source: `org.apache.avro.SchemaCompatibility`, and "Schema Resolution" in Avro's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["Difference", "Schema", "differences", "named_schemas", "same_schema"]
+from state_core.serializers.framework.compatibility import Reason
+
+__all__ = ["Schema", "named_schemas", "resolve_schemas", "same_schema"]
 
 Schema: TypeAlias = "str | list[Any] | dict[str, Any]"
 
@@ -25,35 +26,25 @@ PROMOTIONS = {
 NOT_COMPARED = {"doc", "aliases", "full_name", "namespace", "name"}
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Why a reader can't read what a writer wrote."""
-
-    path: str
-    old: str
-    new: str
-    rule: str
-
-
 def named_schemas(schema: Schema) -> dict[str, dict[str, Any]]:
-    """Every record, enum and fixed of a schema by full name, which each gets as `full_name`.
+    """Return the records, enums and fixeds of a schema by full name, and add `full_name` to each.
 
     References in the schema are replaced by full names.
     """
-    found: dict[str, dict[str, Any]] = {}
-    _name(schema, "", found)
-    return found
+    named: dict[str, dict[str, Any]] = {}
+    _name(schema, "", named)
+    return named
 
 
-def _name(schema: Any, namespace: str, found: dict[str, dict[str, Any]]) -> Any:
-    """Walk a schema, naming what has a name; what should stand in its place."""
+def _name(schema: Any, namespace: str, named: dict[str, dict[str, Any]]) -> Any:
+    """Note the named schemas in a schema, and return it with full names in their references."""
     if isinstance(schema, str):
         if schema in PRIMITIVES or "." in schema or not namespace:
             return schema
         qualified = f"{namespace}.{schema}"
-        return qualified if qualified in found else schema
+        return qualified if qualified in named else schema
     if isinstance(schema, list):
-        schema[:] = [_name(one, namespace, found) for one in schema]
+        schema[:] = [_name(one, namespace, named) for one in schema]
         return schema
     kind = schema.get("type")
     if kind in NAMED:
@@ -61,18 +52,18 @@ def _name(schema: Any, namespace: str, found: dict[str, dict[str, Any]]) -> Any:
         space = name.rpartition(".")[0] if "." in name else str(schema.get("namespace", namespace))
         simple = name.rpartition(".")[2]
         schema["full_name"] = f"{space}.{simple}" if space else simple
-        found[schema["full_name"]] = schema
+        named[schema["full_name"]] = schema
         for field in schema.get("fields", []):
-            field["type"] = _name(field["type"], space, found)
+            field["type"] = _name(field["type"], space, named)
         return schema
     for part in ("type", "items", "values"):
         if part in schema and not (part == "type" and schema[part] in ("array", "map")):
-            schema[part] = _name(schema[part], namespace, found)
+            schema[part] = _name(schema[part], namespace, named)
     return schema
 
 
 def same_schema(one: Schema, other: Schema) -> bool:
-    """Whether two schemas are equal but for documentation and aliases (`Schema.equals`)."""
+    """Return whether two schemas are equal but for documentation and aliases (`Schema.equals`)."""
     named_schemas(one)
     named_schemas(other)
     return bool(_canonical(one) == _canonical(other))
@@ -93,8 +84,8 @@ def _canonical(schema: Any) -> Any:
     return kept
 
 
-def differences(reader: Schema, writer: Schema) -> list[Difference]:
-    """What keeps a reader from reading what a writer wrote; nothing if it can."""
+def resolve_schemas(reader: Schema, writer: Schema) -> list[Reason]:
+    """Return why a reader's schema can't read what a writer's schema wrote; nothing if it can."""
     reading, writing = named_schemas(reader), named_schemas(writer)
     return _Resolver(reading, writing).compare(reader, writer, "")
 
@@ -107,20 +98,20 @@ class _Resolver:
         self.writing = writing
         self.under_way: set[tuple[str, str]] = set()
 
-    def compare(self, reader: Any, writer: Any, path: str) -> list[Difference]:
-        """The differences of two schemas."""
+    def compare(self, reader: Any, writer: Any, path: str) -> list[Reason]:
+        """Return why the reader's schema can't read what the writer's wrote; nothing if it can."""
         reader, writer = _resolved(reader, self.reading), _resolved(writer, self.writing)
         if isinstance(writer, list):
             return [one for branch in writer for one in self.compare(reader, branch, path)]
         if isinstance(reader, list):
             if any(not self.compare(branch, writer, path) for branch in reader):
                 return []
-            return [_difference(path, reader, writer, "no branch of the union can read it")]
+            return [_reason(path, reader, writer, "no branch of the union can read it")]
         new, old = _kind(reader), _kind(writer)
         if new != old:
             if old in PROMOTIONS.get(new, set()):
                 return []
-            return [_difference(path, reader, writer, "Avro promotes no such type")]
+            return [_reason(path, reader, writer, "Avro promotes no such type")]
         if new in PRIMITIVES:
             return []
         if new == "array":
@@ -129,27 +120,27 @@ class _Resolver:
             return self.compare(reader["values"], writer["values"], _join(path, "values"))
         return self._named(reader, writer, new, path)
 
-    def _named(self, reader: Any, writer: Any, kind: str, path: str) -> list[Difference]:
+    def _named(self, reader: Any, writer: Any, kind: str, path: str) -> list[Reason]:
         if not _same_name(reader, writer):
-            return [_difference(path, reader, writer, "the name is another, and no alias says so")]
+            return [_reason(path, reader, writer, "the name is another, and no alias says so")]
         if kind == "fixed":
             if reader["size"] == writer["size"]:
                 return []
-            return [_difference(path, reader, writer, "the size of a fixed never changes")]
+            return [_reason(path, reader, writer, "the size of a fixed never changes")]
         if kind == "enum":
             gone = [one for one in writer["symbols"] if one not in reader["symbols"]]
             if not gone or "default" in reader:
                 return []
-            return [Difference(path, ", ".join(gone), "", "symbols are gone, without a default")]
+            return [Reason(path, ", ".join(gone), "", "symbols are gone, without a default")]
         pair = (reader["full_name"], writer["full_name"])
         if pair in self.under_way:
             return []
         self.under_way.add(pair)
-        found = [one for field in reader["fields"] for one in self._field(field, writer, path)]
+        reasons = [one for field in reader["fields"] for one in self._field(field, writer, path)]
         self.under_way.discard(pair)
-        return found
+        return reasons
 
-    def _field(self, field: dict[str, Any], writer: Any, path: str) -> list[Difference]:
+    def _field(self, field: dict[str, Any], writer: Any, path: str) -> list[Reason]:
         names = [field["name"], *field.get("aliases", [])]
         inner = _join(path, field["name"])
         for name in names:
@@ -159,11 +150,11 @@ class _Resolver:
         if "default" in field:
             return []
         rule = "a new field without a default"
-        return [Difference(inner, "", _shown(field["type"]), rule)]
+        return [Reason(inner, "", _shown(field["type"]), rule)]
 
 
 def _resolved(schema: Any, names: Mapping[str, dict[str, Any]]) -> Any:
-    """What a reference stands for, and what a wrapper holds."""
+    """Return the schema that a reference or a wrapper stands for."""
     while True:
         if isinstance(schema, str) and schema in names:
             schema = names[schema]
@@ -186,8 +177,8 @@ def _same_name(reader: Any, writer: Any) -> bool:
     return str(writer["full_name"]).rpartition(".")[2] in simple
 
 
-def _difference(path: str, reader: Any, writer: Any, rule: str) -> Difference:
-    return Difference(path, _shown(writer), _shown(reader), rule)
+def _reason(path: str, reader: Any, writer: Any, rule: str) -> Reason:
+    return Reason(path, _shown(writer), _shown(reader), rule)
 
 
 def _shown(schema: Any) -> str:

@@ -20,15 +20,17 @@ from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import FIXED
 from state_core.serializers.basic.numbers import IntSerializer
 from state_core.serializers.basic.text import ByteArraySerializer
-from state_core.serializers.composite.structs import StructSerializer, TupleSerializer
+from state_core.serializers.composite.structs import StructSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     present_rows,
     require_values,
+    written_rows,
 )
 
 __all__ = [
@@ -55,28 +57,28 @@ class AvroNull(TypeSerializer):
     length = 0
 
     @property
-    def least(self) -> int:
-        """Nothing."""
+    def min_length(self) -> int:
+        """Zero: there may be no bytes at all."""
         return 0
 
     def read(self, source: DataInput) -> None:
-        """None."""
+        """Read nothing, and return None."""
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Nothing."""
+        """Write nothing."""
         if value is not None:
             raise EncodeError(f"{value!r} where an Avro schema has null")
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A column of nulls."""
+        """Read a column of nulls."""
         return pa.nulls(cursor.rows, self.arrow_type)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Nothing."""
+        """Return 0 for every row."""
         return np.zeros(len(values), np.int64)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Nothing."""
+        """Write nothing."""
 
 
 class AvroBytes(ByteArraySerializer):
@@ -86,47 +88,47 @@ class AvroBytes(ByteArraySerializer):
 
 
 class AvroString(TypeSerializer):
-    """`string`: an i32 length and UTF-8; where it is none, the exact bytes are kept beside."""
+    """`string`: an i32 length and UTF-8; if invalid, the exact bytes are kept beside the text."""
 
     name = "string"
-    least = 4
+    min_length = 4
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str:
-        """One string; what is no UTF-8 becomes lone surrogates, which `write` turns back."""
+        """Read one string; invalid UTF-8 becomes lone surrogates, which `write` turns back."""
         return _BYTES.read(source).decode("utf-8", "surrogateescape")
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One string."""
+        """Write one string."""
         if not isinstance(value, str):
             raise EncodeError(f"{value!r} is no string")
         _BYTES.write(value.encode("utf-8", "surrogateescape"), out)
 
     def skip_program(self) -> tuple[int, ...]:
-        """A count of bytes."""
+        """Return the program that walks a length and that many bytes."""
         return _BYTES.skip_program()
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Into a string column."""
-        held = _BYTES.decode(cursor)
+        """Read a string column."""
+        column = _BYTES.decode(cursor)
         try:
-            return held.cast(pa.string())
+            return column.cast(pa.string())
         except pa.ArrowInvalid:
-            return _mended(held, cursor)
+            return _mended(column, cursor)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes more than the text."""
+        """Return four bytes more than the text for every row."""
         return _BYTES.sizes(values, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """From a string column."""
+        """Write a string column."""
         _BYTES.encode(values, target)
 
 
-def _mended(held: pa.Array, cursor: Cursor) -> pa.Array:
-    """Text with what is no UTF-8 replaced, its rows marked."""
+def _mended(column: pa.Array, cursor: Cursor) -> pa.Array:
+    """Return text in which invalid UTF-8 is replaced, with its rows marked inexact."""
     texts: list[str | None] = []
-    for row, value in enumerate(held.to_pylist()):
+    for row, value in enumerate(column.to_pylist()):
         text = None if value is None else value.decode("utf-8", "replace")
         if text is not None and text.encode() != value:
             cursor.inexact[row] = 1
@@ -135,7 +137,7 @@ def _mended(held: pa.Array, cursor: Cursor) -> pa.Array:
 
 
 class AvroFixed(TypeSerializer):
-    """`fixed`: that many bytes."""
+    """`fixed`: bytes of a fixed size."""
 
     arrow_type = pa.binary()
 
@@ -149,22 +151,22 @@ class AvroFixed(TypeSerializer):
         return f"fixed {self.full_name}({self.size})"
 
     @property
-    def least(self) -> int:
-        """Its size."""
+    def min_length(self) -> int:
+        """The size of the fixed."""
         return self.size
 
     def read(self, source: DataInput) -> bytes:
-        """One value."""
+        """Read one value."""
         return source.read_bytes(self.size)
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value."""
+        """Write one value."""
         if not isinstance(value, bytes) or len(value) != self.size:
             raise EncodeError(f"{value!r} is not {self.size} bytes")
         out.write_bytes(value)
 
     def skip_program(self) -> tuple[int, ...]:
-        """The size."""
+        """Return the program that walks the bytes of the fixed."""
         return (FIXED, self.size)
 
 
@@ -183,58 +185,58 @@ class AvroEnum(TypeSerializer):
         return f"enum {self.full_name}"
 
     @property
-    def least(self) -> int:
-        """An index."""
+    def min_length(self) -> int:
+        """The length of the index."""
         return 4
 
     def read(self, source: DataInput) -> str:
-        """One symbol."""
+        """Read one symbol."""
         index = source.read_int()
         if not 0 <= index < len(self.symbols):
             raise source.fault(f"symbol {index} of {self.name}, which has {len(self.symbols)}")
         return self.symbols[index]
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One symbol."""
+        """Write one symbol."""
         if value not in self.symbols:
             raise EncodeError(f"{value!r} is no symbol of {self.name}")
         out.write_int(self.symbols.index(value))
 
     def skip_program(self) -> tuple[int, ...]:
-        """An index."""
+        """Return the program that walks an index."""
         return (FIXED, 4)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Symbols as text."""
+        """Read symbols as text."""
         indices = _indices(cursor, len(self.symbols), self.name)
         return pa.array(self.symbols, pa.string()).take(indices)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes each."""
+        """Return four bytes for every present row."""
         return _INT.sizes(self._indices_of(values, present), present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """The index of each symbol."""
+        """Write the index of each symbol."""
         _INT.encode(self._indices_of(values, target.present), target)
 
     def _indices_of(self, values: pa.Array, present: U8Array) -> pa.Array:
         require_values(values, present, self.name)
-        found = pc.index_in(values, value_set=pa.array(self.symbols, pa.string()))
-        unknown = pc.and_(found.is_null(), values.is_valid()).to_numpy(zero_copy_only=False)
+        indices = pc.index_in(values, value_set=pa.array(self.symbols, pa.string()))
+        unknown = pc.and_(indices.is_null(), values.is_valid()).to_numpy(zero_copy_only=False)
         if unknown.any():
             row = int(np.flatnonzero(unknown)[0])
             raise EncodeError(f"{values[row].as_py()!r} is no symbol of {self.name}")
-        return found.fill_null(0)
+        return indices.fill_null(0)
 
 
 def _indices(cursor: Cursor, count: int, what: str) -> pa.Array:
-    """An i32 of every present row, refused where it is not below `count`."""
-    found = cursor.read_int32(what)
-    held = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
-    bad = np.flatnonzero(held & ((found < 0) | (found >= count)))
+    """Read an i32 of every present row, refused where it is not below `count`."""
+    indices = cursor.read_int32(what)
+    there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+    bad = np.flatnonzero(there & ((indices < 0) | (indices >= count)))
     if bad.size:
-        raise cursor.fault(int(bad[0]), f"index {found[bad[0]]} of {what}, which has {count}")
-    return pa.array(found, mask=None if held.all() else ~held)
+        raise cursor.fault(int(bad[0]), f"index {indices[bad[0]]} of {what}, which has {count}")
+    return pa.array(indices, mask=None if there.all() else ~there)
 
 
 class AvroEmptyRecord(TypeSerializer):
@@ -252,40 +254,31 @@ class AvroEmptyRecord(TypeSerializer):
         return f"record {self.full_name}"
 
     @property
-    def least(self) -> int:
-        """Nothing."""
+    def min_length(self) -> int:
+        """Zero: there may be no bytes at all."""
         return 0
 
     def read(self, source: DataInput) -> bytes:
-        """Nothing, which is not null."""
+        """Read nothing, and return an empty value that is not null."""
         return b""
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Nothing."""
+        """Write nothing."""
         if value != b"":
             raise EncodeError(f"{value!r} where {self.name} has no fields")
 
 
-class AvroRecord(TupleSerializer):
+class AvroRecord(StructSerializer):
     """`record`: its fields in order, each with its name."""
 
     def __init__(self, full_name: str, fields: list[tuple[str, TypeSerializer]]) -> None:
-        StructSerializer.__init__(self, fields)
+        super().__init__(fields)
         self.full_name = full_name
 
     @property
     def name(self) -> str:
         """The schema's name."""
         return f"record {self.full_name}"
-
-    @property
-    def least(self) -> int:
-        """What the fields take at least."""
-        return sum(one.least for _, one in self.fields)
-
-    def hash_code(self, value: Any) -> int:
-        """Not derived: it is Avro's own, and depends on the class."""
-        return TypeSerializer.hash_code(self, value)
 
 
 class AvroOptional(TypeSerializer):
@@ -302,51 +295,41 @@ class AvroOptional(TypeSerializer):
         return f"{self.value.name}?"
 
     @property
-    def least(self) -> int:
-        """An index."""
+    def min_length(self) -> int:
+        """The length of the index."""
         return 4
 
     def read(self, source: DataInput) -> Any:
-        """One value, or None."""
+        """Read one value, or None."""
         index = source.read_int()
         if index not in (0, 1):
             raise source.fault(f"branch {index} of a union of 2")
         return None if index == self.null_index else self.value.read(source)
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value, or None."""
+        """Write one value, or None."""
         out.write_int(self.null_index if value is None else 1 - self.null_index)
         if value is not None:
             self.value.write(value, out)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A column with nulls."""
+        """Read a column with nulls."""
         index = _indices(cursor, 2, "a union").fill_null(self.null_index).to_numpy()
         return self.value.decode(cursor.only((index != self.null_index).astype(np.uint8)))
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes, and the value's."""
-        held = _held(values, present)
-        sizes = np.full(len(values), 4, np.int64)
-        if present.size:
-            sizes *= present
-        return sizes + self.value.sizes(values, held)
+        """Return four bytes, and those of the value."""
+        written = written_rows(values, present)
+        return fixed_sizes(len(values), 4, present) + self.value.sizes(values, written)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """The index, then the value."""
-        held = present_rows(values)
+        """Write the index of the branch, then the value."""
+        valid = present_rows(values)
         index = np.full(len(values), 1 - self.null_index, np.int32)
-        if held.size:
-            index[held == 0] = self.null_index
+        if valid.size:
+            index[valid == 0] = self.null_index
         _INT.encode(pa.array(index), target)
-        self.value.encode(values, target.only(held) if held.size else target)
-
-
-def _held(values: pa.Array, present: U8Array) -> U8Array:
-    held = present_rows(values)
-    if held.size == 0:
-        return present
-    return held if present.size == 0 else held & present
+        self.value.encode(values, target.only(valid) if valid.size else target)
 
 
 class AvroUnion(TypeSerializer):
@@ -363,21 +346,21 @@ class AvroUnion(TypeSerializer):
         return f"union<{', '.join(one.name for one in self.branches)}>"
 
     @property
-    def least(self) -> int:
-        """An index."""
+    def min_length(self) -> int:
+        """The length of the index."""
         return 4
 
     def read(self, source: DataInput) -> dict[str, Any]:
-        """One value, in the field of its branch."""
+        """Read one value, in the field of its branch."""
         index = source.read_int()
         if not 0 <= index < len(self.branches):
             raise source.fault(f"branch {index} of a union of {len(self.branches)}")
-        found: dict[str, Any] = {f"b{i}": None for i in range(len(self.branches))}
-        found[f"b{index}"] = self.branches[index].read(source)
-        return {"branch": index, **found}
+        branches: dict[str, Any] = {f"b{i}": None for i in range(len(self.branches))}
+        branches[f"b{index}"] = self.branches[index].read(source)
+        return {"branch": index, **branches}
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value."""
+        """Write one value."""
         index = value.get("branch") if isinstance(value, dict) else None
         if not isinstance(index, int) or not 0 <= index < len(self.branches):
             raise EncodeError(f"{value!r} names no branch of {self.name}")

@@ -22,7 +22,12 @@ from typing_extensions import Self
 from state_core.errors import EncodeError, IncompatibleError, StateError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.avro.blocks import AvroArray, AvroMap
-from state_core.serializers.avro.resolution import Schema, differences, named_schemas, same_schema
+from state_core.serializers.avro.resolution import (
+    Schema,
+    named_schemas,
+    resolve_schemas,
+    same_schema,
+)
 from state_core.serializers.avro.schema_types import (
     AvroBytes,
     AvroEmptyRecord,
@@ -46,7 +51,6 @@ from state_core.serializers.framework.base import TypeSerializer, TypeSerializer
 from state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
 from state_core.serializers.framework.compatibility import (
     Compatibility,
-    Reason,
     Verdict,
     as_is,
     incompatible,
@@ -76,8 +80,8 @@ class AvroSerializer(TypeSerializer):
     """A value of an Avro schema.
 
     Args:
-        schema: As JSON text.
-        runtime_class: What it is in Java: `GenericRecord`, or a generated or reflected class.
+        schema: The schema, as JSON text.
+        runtime_class: The Java class: `GenericRecord`, or a generated or reflected class.
     """
 
     def __init__(self, schema: str, runtime_class: str = GENERIC_RECORD) -> None:
@@ -95,12 +99,12 @@ class AvroSerializer(TypeSerializer):
         return f"Avro<{self.value.name}>"
 
     @property
-    def least(self) -> int:
-        """What the schema's value takes at least."""
-        return self.value.least
+    def min_length(self) -> int:
+        """The minimum length of the schema's value."""
+        return self.value.min_length
 
     def _build(self, schema: Schema, within: tuple[str, ...]) -> TypeSerializer:
-        """The serializer of a schema; `within` are the records around it."""
+        """Return the serializer of a schema; `within` are the names of the records around it."""
         if isinstance(schema, list):
             return self._union([self._build(one, within) for one in schema], schema)
         if isinstance(schema, str):
@@ -143,7 +147,7 @@ class AvroSerializer(TypeSerializer):
 
     @cached_property
     def record_of(self) -> dict[str, TypeSerializer]:
-        """A serializer of each named record, for schemas that contain themselves."""
+        """The serializer of each named record, for schemas that contain themselves."""
         return {
             name: self._build(schema, ())
             for name, schema in self.names.items()
@@ -151,7 +155,7 @@ class AvroSerializer(TypeSerializer):
         }
 
     def read(self, source: DataInput) -> Any:
-        """One value; bytes where the schema contains itself."""
+        """Read one value; as bytes where the schema contains itself."""
         if not self.recursive:
             return self.value.read(source)
         start = source.position
@@ -159,7 +163,7 @@ class AvroSerializer(TypeSerializer):
         return bytes(source.data[start : source.position])
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value."""
+        """Write one value."""
         if not self.recursive:
             self.value.write(value, out)
         elif not isinstance(value, bytes):
@@ -168,21 +172,21 @@ class AvroSerializer(TypeSerializer):
             out.write_bytes(value)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """The value's."""
+        """Return the program of the schema's value; None if the schema contains itself."""
         return None if self.recursive else self.value.skip_program()
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Into columns, unless the schema contains itself."""
+        """Read a column of the schema's type; bytes if the schema contains itself."""
         return super().decode(cursor) if self.recursive else self.value.decode(cursor)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The value's."""
+        """Return the sizes of the schema's values."""
         if self.recursive:
             return super().sizes(values, present)
         return self.value.sizes(values, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """From columns."""
+        """Write a column of the schema's type."""
         if self.recursive:
             super().encode(values, target)
         else:
@@ -190,7 +194,7 @@ class AvroSerializer(TypeSerializer):
 
 
 class _Recursive(TypeSerializer):
-    """A record within itself: read, but without a column type."""
+    """A record inside itself: it can be read, but has no column type."""
 
     arrow_type = pa.binary()
 
@@ -204,25 +208,25 @@ class _Recursive(TypeSerializer):
         return f"record {self.full_name}"
 
     def read(self, source: DataInput) -> Any:
-        """One record."""
+        """Read one record."""
         if source.nesting >= MAX_NESTING:
             raise source.fault(f"records nested more than {MAX_NESTING} deep")
         source.nesting += 1
-        found = self.owner.record_of[self.full_name].read(source)
+        record = self.owner.record_of[self.full_name].read(source)
         source.nesting -= 1
-        return found
+        return record
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One record."""
+        """Write one record."""
         self.owner.record_of[self.full_name].write(value, out)
 
 
 @evolves(AvroSerializer)
 class _AvroRule(Rule):
-    """Old values by the new schema: Avro's resolution, done by fastavro."""
+    """Converts values with Avro's schema resolution, done by fastavro."""
 
     def column(self, old: AvroSerializer, new: AvroSerializer, column: pa.Array) -> pa.Array:
-        """Value by value."""
+        """Convert a column value by value."""
         if old.recursive or new.recursive:
             raise IncompatibleError(
                 f"{old.name} can't become {new.name}: a schema that contains itself has no columns"
@@ -233,18 +237,18 @@ class _AvroRule(Rule):
         return pa.array(moved, new.arrow_type)
 
     def value(self, old: AvroSerializer, new: AvroSerializer, value: Any) -> Any:
-        """One value, written as Avro with the old schema and read with the new one."""
+        """Convert one value: written as Avro with the old schema, read with the new one."""
         import fastavro  # noqa: PLC0415 - only where an Avro value is migrated
 
         before, after = fastavro.parse_schema(old.schema), fastavro.parse_schema(new.schema)
-        held = io.BytesIO()
-        fastavro.schemaless_writer(held, before, _to_avro(old.value, value))
-        held.seek(0)
-        return _from_avro(new.value, fastavro.schemaless_reader(held, before, after))
+        encoded = io.BytesIO()
+        fastavro.schemaless_writer(encoded, before, _to_avro(old.value, value))
+        encoded.seek(0)
+        return _from_avro(new.value, fastavro.schemaless_reader(encoded, before, after))
 
 
 def _to_avro(serializer: TypeSerializer, value: Any) -> Any:
-    """Our form of a value as fastavro's: a map is a dict, a union's value stands for itself."""
+    """Convert a value to fastavro's form: a map is a dict, a union is the value of its branch."""
     if value is None:
         return None
     if isinstance(serializer, AvroOptional):
@@ -263,7 +267,7 @@ def _to_avro(serializer: TypeSerializer, value: Any) -> Any:
 
 
 def _from_avro(serializer: TypeSerializer, value: Any) -> Any:
-    """The reverse of `_to_avro`."""
+    """Convert a value of fastavro to ours: the reverse of `_to_avro`."""
     if value is None and not isinstance(serializer, AvroUnion):
         return None
     if isinstance(serializer, AvroOptional):
@@ -275,7 +279,7 @@ def _from_avro(serializer: TypeSerializer, value: Any) -> Any:
     if isinstance(serializer, AvroMap):
         return [(key, _from_avro(serializer.value, one)) for key, one in value.items()]
     if isinstance(serializer, AvroUnion):
-        raise IncompatibleError(f"{serializer.name} can't be migrated: its branch is not told")
+        raise IncompatibleError(f"{serializer.name} can't be migrated: its branch is not known")
     return value
 
 
@@ -293,11 +297,11 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
 
     @classmethod
     def of(cls, schema: Schema, runtime_class: str = GENERIC_RECORD) -> Self:
-        """The snapshot of a new job's serializer.
+        """Return the snapshot of a new job's serializer.
 
         Args:
-            schema: As JSON would be parsed, or as its text.
-            runtime_class: What the value is in Java.
+            schema: The schema: parsed JSON, or JSON text.
+            runtime_class: The Java class of the values.
         """
         made = cls()
         text = schema if isinstance(schema, str) and schema[:1] in '{["' else json.dumps(schema)
@@ -306,7 +310,7 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Class and schema; version 1 had the schema only."""
+        """Read class and schema; version 1 had the schema only."""
         self.check_version(version, source)
         read = source.read_string if version == 3 else source.read_utf
         if version > 1:
@@ -320,37 +324,34 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
             raise source.fault(f"an Avro schema that is none ({error})") from error
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """Class and schema, as `StringValue`s."""
+        """Write class and schema, as `StringValue`s."""
         out.write_string(self.runtime_class)
         out.write_string(self.schema_text)
 
     def restore_serializer(self) -> AvroSerializer:
-        """The serializer of the schema."""
+        """Return the serializer of the schema."""
         return AvroSerializer(self.schema_text, self.runtime_class)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is for the same schema; else whether Avro can read the old with the new."""
+        """Return as is for the same schema, else whether Avro can read the old with the new."""
         if not isinstance(old, AvroSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the serializer is another one")
         new, before = json.loads(self.schema_text), json.loads(old.schema_text)
         if same_schema(new, before):
             return as_is()
-        found = differences(new, before)
-        if not found:
+        reasons = resolve_schemas(new, before)
+        if not reasons:
             rule = "another schema, which Avro resolves"
             if self.runtime_class == GENERIC_RECORD:
                 # `AvroFactory.fromGeneric` reads with the old schema, and writes with the new
                 rule += "; but Flink writes a GenericRecord's fields by position: migrate it here"
             return migrate(old.type_name, self.type_name, rule)
-        return Compatibility(
-            Verdict.INCOMPATIBLE,
-            tuple(Reason(one.path, one.old, one.new, one.rule) for one in found),
-        )
+        return Compatibility(Verdict.INCOMPATIBLE, tuple(reasons))
 
 
 @register
 class AvroSchemaSerializerConfigSnapshot(AvroSerializerSnapshot):
-    """`AvroSerializer$AvroSchemaSerializerConfigSnapshot`: the same under its name of before."""
+    """`AvroSerializer$AvroSchemaSerializerConfigSnapshot`, the former name of the same class."""
 
     java_class = (
         "org.apache.flink.formats.avro.typeutils.AvroSerializer$AvroSchemaSerializerConfigSnapshot"

@@ -38,26 +38,26 @@ class BigIntegerSerializer(TypeSerializer):
     """`BigInteger`: i32 0 for null, 1 to 3 for constants, or its bytes' count + 4 and the bytes."""
 
     name = "BigInteger"
-    least = 4
+    min_length = 4
     arrow_type = pa.decimal128(MAX_DIGITS, 0)
 
     def read(self, source: DataInput) -> Decimal | None:
-        """One number, however large."""
+        """Read one number, however large."""
         number = read_big_integer(source)
         return None if number is None else Decimal(number)
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One number, or None."""
+        """Write one number, or None."""
         if value is not None and (isinstance(value, float) or value != int(value)):
             raise EncodeError(f"{value!r} is no BigInteger")
         write_big_integer(None if value is None else int(value), out)
 
     def skip_program(self) -> tuple[int, ...]:
-        """A number."""
+        """Return the program that walks a number."""
         return (BIGINT,)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Numbers of up to 38 digits."""
+        """Read numbers of up to 38 digits; others are null and inexact."""
         found = decode_exactly(self, cursor)
         for row, number in enumerate(found):
             if number is not None and abs(number) >= 10**MAX_DIGITS:
@@ -66,7 +66,7 @@ class BigIntegerSerializer(TypeSerializer):
         return pa.array(found, self.arrow_type)
 
     def hash_code(self, value: Any) -> int:
-        """`31 * h + word` over the magnitude's 32-bit words, times the sign."""
+        """Return `31 * h + word` over the magnitude's 32-bit words, times the sign."""
         number = abs(int(value))
         code = 0
         for shift in range((number.bit_length() + 31) // 32 * 32 - 32, -1, -32):
@@ -78,16 +78,16 @@ class BigDecimalSerializer(TypeSerializer):
     """`BigDecimal`: its unscaled `BigInteger`, then an i32 scale unless it is null."""
 
     name = "BigDecimal"
-    least = 4
+    min_length = 4
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str | None:
-        """One number, as text."""
+        """Read one number, as text."""
         unscaled = read_big_integer(source)
         return None if unscaled is None else _decimal_text(unscaled, source.read_int())
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One number, or None."""
+        """Write one number, or None."""
         if value is None:
             write_big_integer(None, out)
             return
@@ -96,15 +96,15 @@ class BigDecimalSerializer(TypeSerializer):
         out.write_int(scale)
 
     def skip_program(self) -> tuple[int, ...]:
-        """A number and its scale."""
+        """Return the program that walks a number and its scale."""
         return (BIGDEC,)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Numbers as text."""
+        """Read numbers as text."""
         return pa.array(decode_exactly(self, cursor), self.arrow_type)
 
     def hash_code(self, value: Any) -> int:
-        """`31 * hash(unscaled) + scale`; small unscaled values hash as longs do."""
+        """Return `31 * hash(unscaled) + scale`; small unscaled values hash as longs do."""
         unscaled, scale = _parse(str(value))
         if -(1 << 63) < unscaled < 1 << 63:
             magnitude = abs(unscaled)
@@ -114,7 +114,7 @@ class BigDecimalSerializer(TypeSerializer):
 
 
 def decode_exactly(serializer: TypeSerializer, cursor: Cursor) -> list[Any]:
-    """Value by value, marking rows that would be written in another way than they were."""
+    """Read value by value, and mark rows inexact that would be written as other bytes."""
     found: list[Any] = [None] * cursor.rows
     for row in range(cursor.rows):
         if cursor.present.size and not cursor.present[row]:
@@ -131,7 +131,7 @@ def decode_exactly(serializer: TypeSerializer, cursor: Cursor) -> list[Any]:
 
 
 def read_big_integer(source: DataInput) -> int | None:
-    """One `BigInteger` (`BigIntSerializer.readBigInteger`)."""
+    """Read one `BigInteger` (`BigIntSerializer.readBigInteger`)."""
     tag = source.read_int()
     if tag == 0:
         return None
@@ -143,7 +143,7 @@ def read_big_integer(source: DataInput) -> int | None:
 
 
 def write_big_integer(number: int | None, out: DataOutput) -> None:
-    """The reverse; the shorter spelling where there are two."""
+    """Write one `BigInteger`, in the shorter form where there are two."""
     if number is None:
         out.write_int(0)
     elif number in TAGS:
@@ -155,7 +155,7 @@ def write_big_integer(number: int | None, out: DataOutput) -> None:
 
 
 def _decimal_text(unscaled: int, scale: int) -> str:
-    """`BigDecimal.toString`."""
+    """Return the text that `BigDecimal.toString` gives."""
     digits, sign = str(abs(unscaled)), "-" if unscaled < 0 else ""
     if scale == 0:
         return sign + digits
@@ -169,7 +169,7 @@ def _decimal_text(unscaled: int, scale: int) -> str:
 
 
 def _parse(text: str) -> tuple[int, int]:
-    """Unscaled value and scale, as `new BigDecimal(text)` has them."""
+    """Return unscaled value and scale, as `new BigDecimal(text)` has them."""
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
     except InvalidOperation as error:

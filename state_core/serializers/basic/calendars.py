@@ -37,7 +37,7 @@ NULL_INT, NULL_BYTE = -(1 << 31), -(1 << 7)
 
 
 def days_since_1970(year: I64Array, month: I64Array, day: I64Array) -> tuple[I64Array, Bools]:
-    """Days since 1970 of dates, and which of them are dates of the years 1 to 9999."""
+    """Return days since 1970 of dates, and which of them are dates of the years 1 to 9999."""
     plausible = (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12)
     months = np.where(plausible, (year - 1970) * 12 + month - 1, 0)
     first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
@@ -47,7 +47,7 @@ def days_since_1970(year: I64Array, month: I64Array, day: I64Array) -> tuple[I64
 
 
 def date_fields(days: I64Array, null: Bools) -> list[I64Array]:
-    """Year, month and day of days since 1970; null pattern where null."""
+    """Return year, month and day of days since 1970, and their pattern for null where null."""
     dates = days.astype("datetime64[D]")
     months = dates.astype("datetime64[M]").astype(np.int64)
     day = days - dates.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + 1
@@ -59,7 +59,7 @@ def date_fields(days: I64Array, null: Bools) -> list[I64Array]:
 def nanos_of_day(
     hour: I64Array, minute: I64Array, second: I64Array, nano: I64Array
 ) -> tuple[I64Array, Bools]:
-    """Nanoseconds of times of day, and which of them are times."""
+    """Return nanoseconds of times of day, and which of them are valid times."""
     valid = (hour >= 0) & (hour < 24) & (minute >= 0) & (minute < 60) & (second >= 0)
     valid &= (second < 60) & (nano >= 0) & (nano < 1_000_000_000)
     nanos = ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano
@@ -67,7 +67,7 @@ def nanos_of_day(
 
 
 def time_fields(nanos: I64Array, null: Bools) -> list[I64Array]:
-    """Hour, minute, second and nanosecond; null pattern where null."""
+    """Return hour, minute, second and nanosecond, and their pattern for null where null."""
     seconds, nano = nanos // 1_000_000_000, nanos % 1_000_000_000
     patterns = (
         (seconds // 3600, NULL_BYTE),
@@ -79,14 +79,14 @@ def time_fields(nanos: I64Array, null: Bools) -> list[I64Array]:
 
 
 def is_null_time(fields: Sequence[I64Array]) -> Bools:
-    """Which times are the pattern of null."""
+    """Return which times have the pattern of null."""
     hour, minute, second, nano = fields
-    found: Bools = (hour == NULL_BYTE) & (minute == NULL_BYTE) & (second == 0) & (nano == NULL_INT)
-    return found
+    null: Bools = (hour == NULL_BYTE) & (minute == NULL_BYTE) & (second == 0) & (nano == NULL_INT)
+    return null
 
 
 def time_text(nanos: int) -> str:
-    """`LocalTime.toString`."""
+    """Return the text that `LocalTime.toString` gives."""
     seconds, nano = divmod(nanos, 1_000_000_000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
     if seconds % 60 or nano:
@@ -98,7 +98,7 @@ def time_text(nanos: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Nanoseconds of the day."""
+    """Return the nanoseconds of the day of a time as text."""
     clock, _, fraction = text.partition(".")
     parts = clock.split(":")
     try:
@@ -112,27 +112,27 @@ def parse_time(text: str) -> int:
 
 
 def micros_of(value: datetime) -> int:
-    """Microseconds since 1970 of an instant."""
+    """Return the microseconds since 1970 of an instant."""
     aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
     delta = aware - datetime(1970, 1, 1, tzinfo=timezone.utc)
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
 def millis_of(value: datetime) -> int:
-    """Milliseconds since 1970 of an instant."""
+    """Return the milliseconds since 1970 of an instant."""
     return micros_of(value) // 1000
 
 
 def hash_long(value: int) -> int:
-    """`Long.hashCode`."""
+    """Return `Long.hashCode`."""
     return to_int32(value ^ ((value & 0xFFFFFFFFFFFFFFFF) >> 32))
 
 
 def hash_date(year: int, month: int, day: int) -> int:
-    """`LocalDate.hashCode`."""
+    """Return `LocalDate.hashCode`."""
     return to_int32((year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day))
 
 
 def hash_time(hour: int, minute: int, second: int, nano: int) -> int:
-    """`LocalTime.hashCode`."""
+    """Return `LocalTime.hashCode`."""
     return hash_long(((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano)

@@ -46,7 +46,7 @@ class EnumSerializer(TypeSerializer):
 
     Args:
         enum_class: Its Java class.
-        constants: Their names; the position is what is written.
+        constants: The names of the constants, by ordinal.
     """
 
     length = 4
@@ -62,7 +62,7 @@ class EnumSerializer(TypeSerializer):
         return f"Enum<{self.enum_class}>"
 
     def read(self, source: DataInput) -> str:
-        """One constant's name."""
+        """Read one constant's name."""
         ordinal = source.read_int()
         if not 0 <= ordinal < len(self.constants):
             raise source.fault(
@@ -71,17 +71,17 @@ class EnumSerializer(TypeSerializer):
         return self.constants[ordinal]
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One constant."""
+        """Write one constant."""
         if value not in self.constants:
             raise EncodeError(f"{value!r} is no constant of {self.enum_class}")
         out.write_int(self.constants.index(value))
 
     def skip_program(self) -> tuple[int, ...]:
-        """An ordinal."""
+        """Return the program that walks an ordinal."""
         return (FIXED, 4)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Names."""
+        """Read the names of the constants."""
         ordinals = cursor.read_int32(f"an ordinal of {self.enum_class}")
         there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
         bad = np.flatnonzero(there & ((ordinals < 0) | (ordinals >= len(self.constants))))
@@ -95,24 +95,24 @@ class EnumSerializer(TypeSerializer):
         return pa.array(self.constants, pa.string()).take(indices)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes each."""
+        """Return four bytes for every present row."""
         return _INT.sizes(self._ordinals(values, present), present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Ordinals."""
+        """Write the ordinals of the constants."""
         _INT.encode(self._ordinals(values, target.present), target)
 
     def _ordinals(self, values: pa.Array, present: U8Array) -> pa.Array:
         require_values(values, present, f"constant of {self.enum_class}")
-        found = pc.index_in(values, value_set=pa.array(self.constants, pa.string()))
-        unknown = pc.and_(found.is_null(), values.is_valid())
+        ordinals = pc.index_in(values, value_set=pa.array(self.constants, pa.string()))
+        unknown = pc.and_(ordinals.is_null(), values.is_valid())
         row = pc.index(unknown, pa.scalar(True)).as_py()
         if row >= 0:
             raise EncodeError(
                 f"{values[row].as_py()!r} is no constant of {self.enum_class}",
                 remedy=f"it has: {', '.join(self.constants)}",
             )
-        return found.fill_null(0)
+        return ordinals.fill_null(0)
 
 
 @register
@@ -129,32 +129,32 @@ class EnumSerializerSnapshot(TypeSerializerSnapshot):
 
     @classmethod
     def of(cls, enum_class: str, constants: Iterable[str]) -> Self:
-        """The snapshot of a new job's serializer."""
+        """Return the snapshot of a new job's serializer."""
         made = cls()
         made.enum_class = enum_class
         made.constants = tuple(constants)
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Class, count, names."""
+        """Read class, count and names."""
         self.check_version(version, source)
         self.enum_class = source.read_utf()
         count = source.read_count("enum constants", 2)
         self.constants = tuple(source.read_utf() for _ in range(count))
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """Class, count, names."""
+        """Write class, count and names."""
         out.write_utf(self.enum_class)
         out.write_int(len(self.constants))
         for name in self.constants:
             out.write_utf(name)
 
     def restore_serializer(self) -> EnumSerializer:
-        """The serializer with those constants."""
+        """Return the serializer with those constants."""
         return EnumSerializer(self.enum_class, self.constants)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Reconfigured where constants were added or moved; none may be gone."""
+        """Return reconfigured where constants were added or moved; incompatible if one is gone."""
         if not isinstance(old, EnumSerializerSnapshot) or old.enum_class != self.enum_class:
             return incompatible(old.type_name, self.type_name, "the enum class is another one")
         if old.constants == self.constants:

@@ -26,6 +26,7 @@ from state_core.serializers.framework.columns import (
     Target,
     U8Array,
     arrow_buffer,
+    fixed_sizes,
     fixed_values,
     present_rows,
     validity,
@@ -55,7 +56,7 @@ NULL_LONG, NULL_INT, NULL_BYTE = -(1 << 63), -(1 << 31), -(1 << 7)
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """Values on their way to a column: null, shown, and whether showing them loses something."""
+    """The values of a column: which are null, which it can show, and which exactly."""
 
     values: npt.NDArray[Any]
     null: Bools
@@ -86,34 +87,34 @@ class FieldsSerializer(TypeSerializer):
 
     @abstractmethod
     def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
-        """The numbers of each row as what the column holds."""
+        """Convert the numbers of each row to the values of the column."""
 
     @abstractmethod
     def to_fields(self, values: pa.Array) -> list[I64Array]:
-        """The column as numbers, null's pattern where it is null."""
+        """Convert the column to numbers, those of null where it is null."""
 
     def read(self, source: DataInput) -> Any:
-        """One value; what is finer than a microsecond is cut off."""
+        """Read one value, cut to microseconds."""
         data = np.frombuffer(source.read_bytes(self.length), np.uint8)
         bounds = np.zeros(1, np.int64), np.array([len(data)], np.int64)
         return self.decode(Cursor(data, *bounds, lambda _: source.place))[0].as_py()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value, or None."""
+        """Write one value, or None."""
         try:
             column = pa.array([value], self.arrow_type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise EncodeError(f"{value!r} is no {self.java_name}") from error
-        found = np.zeros(self.length, np.uint8)
-        self.encode(column, Target(found, np.zeros(1, np.int64)))
-        out.write_bytes(found.tobytes())
+        data = np.zeros(self.length, np.uint8)
+        self.encode(column, Target(data, np.zeros(1, np.int64)))
+        out.write_bytes(data.tobytes())
 
     @abstractmethod
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """The hash code of the value that these numbers are, to the nanosecond."""
+        """Return the hash code of the value of these numbers, to the nanosecond."""
 
     def hash_code_at(self, source: DataInput) -> int:
-        """That of the numbers: a value as Python has it may be less than they are."""
+        """Return the hash code of the numbers, which may say more than the Python value."""
         fields = [
             int.from_bytes(source.read_bytes(width), "big", signed=True) for width in self.widths
         ]
@@ -121,11 +122,11 @@ class FieldsSerializer(TypeSerializer):
         return 0 if fields[0] == nulls[self.widths[0]] else self.hash_fields(fields)
 
     def skip_program(self) -> tuple[int, ...]:
-        """The width."""
+        """Return the program that walks the width."""
         return (FIXED, self.length)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Number by number, then the column."""
+        """Read each number of all rows, and make the column of them."""
         fields = []
         for width in self.widths:
             read, _, dtype = _READERS[width]
@@ -133,25 +134,23 @@ class FieldsSerializer(TypeSerializer):
             failed = read(cursor.data, cursor.position, cursor.end, cursor.present, out)
             cursor.check(failed, f"a {self.java_name}")
             fields.append(out.view(dtype).astype(np.int64))
-        found = self.to_column(fields)
+        times = self.to_column(fields)
         there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
-        cursor.inexact |= (there & ~found.exact).astype(np.uint8)
-        held = there & found.shown & ~found.null
-        return self._array(found.values, held)
+        cursor.inexact |= (there & ~times.exact).astype(np.uint8)
+        shown = there & times.shown & ~times.null
+        return self._array(times.values, shown)
 
-    def _array(self, values: npt.NDArray[Any], held: Bools) -> pa.Array:
-        bitmap, nulls = validity(held.astype(np.uint8))
+    def _array(self, values: npt.NDArray[Any], shown: Bools) -> pa.Array:
+        bitmap, nulls = validity(shown.astype(np.uint8))
         buffers = [bitmap, arrow_buffer(values)]
         return pa.Array.from_buffers(self.arrow_type, len(values), buffers, nulls)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The width of every present row."""
-        if present.size:
-            return present.astype(np.int64) * self.length
-        return np.full(len(values), self.length, np.int64)
+        """Return the width for every present row."""
+        return fixed_sizes(len(values), self.length, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Number by number."""
+        """Write each number of all rows."""
         for width, field in zip(self.widths, self.to_fields(values), strict=True):
             _, write, dtype = _READERS[width]
             numbers = field.astype(dtype)
@@ -160,12 +159,12 @@ class FieldsSerializer(TypeSerializer):
 
 
 def null_rows(values: pa.Array) -> Bools:
-    """Which rows are null."""
-    held = present_rows(values)
-    return np.zeros(len(values), bool) if held.size == 0 else held == 0
+    """Return which rows are null."""
+    valid = present_rows(values)
+    return np.zeros(len(values), bool) if valid.size == 0 else valid == 0
 
 
 def micros_in(values: pa.Array) -> I64Array:
-    """The microseconds of a timestamp column; 0 where it is null."""
-    found = fixed_values(values, np.int64)
-    return np.where(null_rows(values), np.int64(0), found)
+    """Return the microseconds of a timestamp column; 0 where it is null."""
+    micros = fixed_values(values, np.int64)
+    return np.where(null_rows(values), np.int64(0), micros)

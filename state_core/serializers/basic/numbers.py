@@ -27,6 +27,7 @@ from state_core.serializers.framework.columns import (
     Target,
     U8Array,
     arrow_buffer,
+    fixed_sizes,
     fixed_values,
     require_values,
     validity,
@@ -72,11 +73,11 @@ class FixedWidthSerializer(TypeSerializer):
         return self.java_name
 
     def read(self, source: DataInput) -> Any:
-        """One number."""
+        """Read one number."""
         return getattr(source, f"read_{self.method}")()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One number, refused where it does not fit."""
+        """Write one number, refused where it does not fit."""
         if value is None:
             raise EncodeError(f"null, and a {self.java_name} in Flink's state can't be")
         try:
@@ -89,11 +90,11 @@ class FixedWidthSerializer(TypeSerializer):
         source.read_bytes(self.length)
 
     def skip_program(self) -> tuple[int, ...]:
-        """The width."""
+        """Return the program that walks the width."""
         return (FIXED, self.length)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Big-endian numbers into an Arrow column."""
+        """Read big-endian numbers into an Arrow column."""
         read, _, dtype = _READERS[self.length]
         out: npt.NDArray[Any] = np.empty(cursor.rows, dtype)
         failed = read(cursor.data, cursor.position, cursor.end, cursor.present, out)
@@ -103,14 +104,12 @@ class FixedWidthSerializer(TypeSerializer):
         return pa.Array.from_buffers(self.arrow_type, cursor.rows, buffers, nulls)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The width of every present row."""
+        """Return the width for every present row."""
         require_values(values, present, self.java_name)
-        if present.size:
-            return present.astype(np.int64) * self.length
-        return np.full(len(values), self.length, np.int64)
+        return fixed_sizes(len(values), self.length, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """An Arrow column into big-endian numbers."""
+        """Write an Arrow column as big-endian numbers."""
         _, write, dtype = _READERS[self.length]
         write(fixed_values(values, dtype), target.present, target.out, target.position)
 
@@ -119,11 +118,11 @@ class _IntegralSerializer(FixedWidthSerializer):
     """A number whose hash code is itself."""
 
     def hash_code(self, value: Any) -> int:
-        """The number."""
+        """Return the number."""
         return int(value)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """The numbers."""
+        """Return the numbers."""
         return fixed_values(values, values.type.to_pandas_dtype()).astype(np.int32)
 
 
@@ -133,7 +132,7 @@ class ByteSerializer(_IntegralSerializer):
     java_name, method, length, arrow_type = "Byte", "byte", 1, pa.int8()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One signed byte."""
+        """Write one signed byte."""
         if not isinstance(value, int) or not -128 <= value <= 127:
             raise EncodeError(f"{value!r} is no Byte")
         out.write_byte(value)
@@ -157,11 +156,11 @@ class LongSerializer(FixedWidthSerializer):
     java_name, method, length, arrow_type = "Long", "long", 8, pa.int64()
 
     def hash_code(self, value: Any) -> int:
-        """`Long.hashCode`: the halves xor-ed."""
+        """Return `Long.hashCode`: the halves xor-ed."""
         return to_int32(value ^ (value % (1 << 64) >> 32))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """`hash_code` of every row."""
+        """Return the hash code of every row."""
         codes = np.empty(len(values), np.int32)
         hash_java_longs(fixed_values(values, np.int64), codes)
         return codes
@@ -173,7 +172,7 @@ class FloatSerializer(FixedWidthSerializer):
     java_name, method, length, arrow_type = "Float", "float", 4, pa.float32()
 
     def hash_code(self, value: Any) -> int:
-        """`Float.hashCode`: the bits, NaN canonical."""
+        """Return `Float.hashCode`: the bits, NaN canonical."""
         bits = struct.pack(">f", math.nan if math.isnan(value) else value)
         return int.from_bytes(bits, "big", signed=True)
 
@@ -184,7 +183,7 @@ class DoubleSerializer(FixedWidthSerializer):
     java_name, method, length, arrow_type = "Double", "double", 8, pa.float64()
 
     def hash_code(self, value: Any) -> int:
-        """`Double.hashCode`: the halves of the bits xor-ed, NaN canonical."""
+        """Return `Double.hashCode`: the halves of the bits xor-ed, NaN canonical."""
         bits = struct.pack(">d", math.nan if math.isnan(value) else value)
         return LongSerializer().hash_code(int.from_bytes(bits, "big", signed=True))
 
@@ -195,18 +194,18 @@ class BooleanSerializer(FixedWidthSerializer):
     java_name, method, length, arrow_type = "Boolean", "boolean", 1, pa.bool_()
 
     def hash_code(self, value: Any) -> int:
-        """`Boolean.hashCode`."""
+        """Return `Boolean.hashCode`."""
         return 1231 if value else 1237
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Bytes into Arrow's bits."""
+        """Read bytes into Arrow's bits."""
         flags = cursor.read_flags("a Boolean")
         bitmap, nulls = validity(cursor.present)
         bits = pa.py_buffer(np.packbits(flags, bitorder="little"))
         return pa.Array.from_buffers(pa.bool_(), cursor.rows, [bitmap, bits], nulls)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Arrow's bits into bytes."""
+        """Write Arrow's bits as bytes."""
         raw = values.buffers()[1]
         bits = np.frombuffer(raw, np.uint8) if raw is not None else np.empty(0, np.uint8)
         flags = np.unpackbits(bits, count=values.offset + len(values), bitorder="little")
@@ -217,7 +216,7 @@ class BooleanSerializer(FixedWidthSerializer):
 class CharSerializer(TypeSerializer):
     """`Character`: one UTF-16 code unit, as a string of one character.
 
-    A surrogate, which is no character by itself, becomes U+FFFD and its exact bytes travel beside.
+    A surrogate, which is no character by itself, becomes U+FFFD; its exact bytes are kept.
     """
 
     name = "Character"
@@ -225,25 +224,25 @@ class CharSerializer(TypeSerializer):
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str:
-        """One code unit."""
+        """Read one code unit."""
         return chr(source.read_char())
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One code unit."""
+        """Write one code unit."""
         if not isinstance(value, str) or len(value) != 1 or ord(value) > 0xFFFF:
             raise EncodeError(f"{value!r} is no Character, which is one UTF-16 code unit")
         out.write_char(ord(value))
 
     def hash_code(self, value: Any) -> int:
-        """The code unit."""
+        """Return the code unit."""
         return ord(value)
 
     def skip_program(self) -> tuple[int, ...]:
-        """Two bytes."""
+        """Return the program that walks two bytes."""
         return (FIXED, 2)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Code units into strings."""
+        """Read code units as strings of one character."""
         units = np.empty(cursor.rows, np.int16)
         failed = decode.read_fixed16(
             cursor.data, cursor.position, cursor.end, cursor.present, units
@@ -259,14 +258,12 @@ class CharSerializer(TypeSerializer):
         return pa.array(text, pa.string(), mask=missing)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Two bytes every present row."""
+        """Return two bytes for every present row."""
         require_values(values, present, self.name)
-        if present.size:
-            return present.astype(np.int64) * 2
-        return np.full(len(values), 2, np.int64)
+        return fixed_sizes(len(values), 2, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Strings of one character into code units."""
+        """Write strings of one character as code units."""
         units = np.zeros(len(values), np.int16)
         for row, text in enumerate(values.to_pylist()):
             if target.present.size == 0 or target.present[row]:

@@ -78,7 +78,7 @@ UTC = pa.timestamp("us", "UTC")
 
 
 def _from_millis(millis: I64Array, extra_nanos: I64Array, null: Bools) -> TimeColumn:
-    """Milliseconds, and nanoseconds on top of them, as microseconds."""
+    """Convert milliseconds, and nanoseconds on top of them, to microseconds."""
     shown = (millis >= FIRST_MICRO // 1000) & (millis <= LAST_MICRO // 1000) & ~null
     whole = np.where(shown, millis, 0) * 1000 + extra_nanos // 1000
     exact = null | (shown & (extra_nanos % 1000 == 0))
@@ -93,12 +93,12 @@ class DateSerializer(FieldsSerializer):
     arrow_type = UTC
 
     def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
-        """As microseconds."""
+        """Convert to microseconds."""
         (millis,) = fields
         return _from_millis(millis, np.zeros_like(millis), millis == NULL_LONG)
 
     def to_fields(self, values: pa.Array) -> list[I64Array]:
-        """As milliseconds."""
+        """Convert to milliseconds."""
         micros = micros_in(values)
         finer = np.flatnonzero(micros % 1000)
         if finer.size:
@@ -110,11 +110,11 @@ class DateSerializer(FieldsSerializer):
         return [np.where(null_rows(values), np.int64(NULL_LONG), micros // 1000)]
 
     def hash_code(self, value: Any) -> int:
-        """`(int) ht ^ (int) (ht >> 32)` of the milliseconds."""
+        """Return `(int) ht ^ (int) (ht >> 32)` of the milliseconds."""
         return hash_long(millis_of(value))
 
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """The same."""
+        """Return the hash code of the value of these numbers."""
         return hash_long(fields[0])
 
 
@@ -138,25 +138,25 @@ class SqlTimestampSerializer(FieldsSerializer):
     arrow_type = UTC
 
     def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
-        """Both together as microseconds; they must agree on the milliseconds."""
+        """Convert both numbers to microseconds; they must agree on the milliseconds."""
         millis, nanos = fields
         null = (millis == NULL_LONG) & (nanos == 0)
         agree = (millis % 1000 == nanos // 1_000_000) & (nanos >= 0) & (nanos < 1_000_000_000)
-        found = _from_millis(millis, nanos % 1_000_000, null)
-        return TimeColumn(found.values, null, found.shown & agree, found.exact & (agree | null))
+        times = _from_millis(millis, nanos % 1_000_000, null)
+        return TimeColumn(times.values, null, times.shown & agree, times.exact & (agree | null))
 
     def to_fields(self, values: pa.Array) -> list[I64Array]:
-        """Milliseconds, and nanoseconds of the second."""
+        """Convert to milliseconds, and nanoseconds of the second."""
         micros, null = micros_in(values), null_rows(values)
         millis = np.where(null, np.int64(NULL_LONG), micros // 1000)
         return [millis, np.where(null, np.int64(0), micros % 1_000_000 * 1000)]
 
     def hash_code(self, value: Any) -> int:
-        """That of its milliseconds, as `java.util.Date` has it."""
+        """Return the hash code of the milliseconds, as `java.util.Date` has it."""
         return hash_long(millis_of(value))
 
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """The same."""
+        """Return the hash code of the value of these numbers."""
         return hash_long(fields[0])
 
 
@@ -168,7 +168,7 @@ class InstantSerializer(FieldsSerializer):
     arrow_type = UTC
 
     def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
-        """As microseconds."""
+        """Convert to microseconds."""
         seconds, nanos = fields
         null = (seconds == NULL_LONG) & (nanos == NULL_INT)
         valid = (nanos >= 0) & (nanos < 1_000_000_000)
@@ -178,18 +178,18 @@ class InstantSerializer(FieldsSerializer):
         return TimeColumn(micros, null, shown, null | (shown & (nanos % 1000 == 0)))
 
     def to_fields(self, values: pa.Array) -> list[I64Array]:
-        """Seconds and nanoseconds."""
+        """Convert to seconds and nanoseconds."""
         micros, null = micros_in(values), null_rows(values)
         seconds = np.where(null, np.int64(NULL_LONG), micros // 1_000_000)
         return [seconds, np.where(null, np.int64(NULL_INT), micros % 1_000_000 * 1000)]
 
     def hash_code(self, value: Any) -> int:
-        """`(int) (s ^ (s >>> 32)) + 51 * nanos`."""
+        """Return `(int) (s ^ (s >>> 32)) + 51 * nanos`."""
         micros = micros_of(value)
         return self.hash_fields([micros // 1_000_000, micros % 1_000_000 * 1000])
 
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """The same, with every nanosecond."""
+        """Return the hash code of the value of these numbers, with every nanosecond."""
         seconds, nanos = fields
         return to_int32(hash_long(seconds) + 51 * nanos)
 
@@ -202,24 +202,24 @@ class LocalDateSerializer(FieldsSerializer):
     arrow_type = pa.date32()
 
     def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
-        """As days since 1970."""
+        """Convert to days since 1970."""
         days, shown = days_since_1970(*fields)
         null = fields[0] == NULL_INT
         pattern = (fields[1] == NULL_BYTE) & (fields[2] == 0)
         return TimeColumn(days.astype(np.int32), null, shown, shown | (null & pattern))
 
     def to_fields(self, values: pa.Array) -> list[I64Array]:
-        """Year, month, day."""
+        """Convert to year, month and day."""
         null = null_rows(values)
         days = np.where(null, 0, fixed_values(values, np.int32)).astype(np.int64)
         return date_fields(days, null)
 
     def hash_code(self, value: Any) -> int:
-        """`(year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day)`."""
+        """Return `(year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day)`."""
         return hash_date(value.year, value.month, value.day)
 
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """The same."""
+        """Return the hash code of the value of these numbers."""
         return hash_date(*fields)
 
 
@@ -231,7 +231,7 @@ class LocalDateTimeSerializer(FieldsSerializer):
     arrow_type = pa.timestamp("us")
 
     def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
-        """As microseconds since 1970, on the local clock."""
+        """Convert to microseconds since 1970, on the local clock."""
         year, month, day, hour, minute, second, nano = fields
         days, shown = days_since_1970(year, month, day)
         null = (year == NULL_INT) & (hour == NULL_BYTE)
@@ -242,19 +242,19 @@ class LocalDateTimeSerializer(FieldsSerializer):
         return TimeColumn(micros, null, shown & valid, exact)
 
     def to_fields(self, values: pa.Array) -> list[I64Array]:
-        """The date's and the time's."""
+        """Convert to the numbers of the date and of the time."""
         micros, null = micros_in(values), null_rows(values)
         days = micros // DAY_MICROS
         return [*date_fields(days, null), *time_fields(micros % DAY_MICROS * 1000, null)]
 
     def hash_code(self, value: Any) -> int:
-        """The date's, `^` the time's."""
+        """Return the hash code of the date `^` that of the time."""
         date = value.year, value.month, value.day
         time = value.hour, value.minute, value.second, value.microsecond * 1000
         return self.hash_fields([*date, *time])
 
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """The same, with every nanosecond."""
+        """Return the hash code of the value of these numbers, with every nanosecond."""
         return hash_date(*fields[:3]) ^ hash_time(*fields[3:])
 
 
@@ -266,26 +266,26 @@ class LocalTimeSerializer(FieldsSerializer):
     arrow_type = pa.string()
 
     def to_column(self, fields: Sequence[I64Array]) -> TimeColumn:
-        """As text; a fraction of a second has 3, 6 or 9 digits, and no zero seconds are shown."""
+        """Convert to nanoseconds of the day; the column has them as text."""
         null = fields[0] == NULL_BYTE
         of_day, valid = nanos_of_day(*fields)
         return TimeColumn(of_day, null, valid, valid | (null & is_null_time(fields)))
 
-    def _array(self, values: npt.NDArray[Any], held: Bools) -> pa.Array:
-        texts = [time_text(v) if h else None for v, h in zip(values.tolist(), held, strict=True)]
+    def _array(self, values: npt.NDArray[Any], shown: Bools) -> pa.Array:
+        texts = [time_text(v) if h else None for v, h in zip(values.tolist(), shown, strict=True)]
         return pa.array(texts, pa.string())
 
     def to_fields(self, values: pa.Array) -> list[I64Array]:
-        """Hour, minute, second, nanoseconds."""
+        """Convert to hour, minute, second and nanoseconds."""
         nanos = [0 if text is None else parse_time(text) for text in values.to_pylist()]
         return time_fields(np.array(nanos, np.int64), null_rows(values))
 
     def hash_code(self, value: Any) -> int:
-        """That of the nanoseconds of the day, as a `Long`."""
+        """Return the hash code of the nanoseconds of the day, as a `Long`."""
         return hash_long(parse_time(value))
 
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """The same."""
+        """Return the hash code of the value of these numbers."""
         return hash_time(*fields)
 
 

@@ -27,9 +27,10 @@ from state_core.serializers.basic.numbers import (
     LongSerializer,
     ShortSerializer,
 )
-from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.basic.text import StringSerializer
 from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.columns import Cursor
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.snapshots import simple_snapshot
 
 __all__ = ["ConstantSerializer", "StringValueSerializer"]
@@ -44,7 +45,7 @@ class StringValueSerializer(TypeSerializer):
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str:
-        """One string; an unpaired surrogate stays one."""
+        """Read one string; an unpaired surrogate stays one."""
         count = source.read_varint()
         if count > source.remaining:
             raise source.fault(f"a string of {count} characters in {source.remaining} bytes")
@@ -52,7 +53,7 @@ class StringValueSerializer(TypeSerializer):
         return units.decode("utf-16-le", "surrogatepass")
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One string."""
+        """Write one string."""
         if not isinstance(value, str):
             raise EncodeError(f"{value!r} is no StringValue")
         units = value.encode("utf-16-le", "surrogatepass")
@@ -61,16 +62,16 @@ class StringValueSerializer(TypeSerializer):
             out.write_varint(int.from_bytes(units[at : at + 2], "little"))
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """As text; one with an unpaired surrogate keeps its exact bytes."""
-        found = decode_exactly(self, cursor)
-        for row, text in enumerate(found):
+        """Read text; a value with an unpaired surrogate is inexact."""
+        texts = decode_exactly(self, cursor)
+        for row, text in enumerate(texts):
             if text is not None and any("\ud800" <= one <= "\udfff" for one in text):
-                found[row] = text.encode("utf-8", "replace").decode()
+                texts[row] = text.encode("utf-8", "replace").decode()
                 cursor.inexact[row] = 1
-        return pa.array(found, self.arrow_type)
+        return pa.array(texts, self.arrow_type)
 
     def hash_code(self, value: Any) -> int:
-        """`StringValue.hashCode`: as a `String`'s."""
+        """Return the hash code of the text, as a `String`."""
         return StringSerializer().hash_code(value)
 
 
@@ -82,7 +83,7 @@ def _unit(source: DataInput) -> int:
 
 
 class ConstantSerializer(TypeSerializer):
-    """A type with one value, of constant bytes."""
+    """A type with one value, whose bytes are constant."""
 
     java_name: ClassVar[str]
     content: ClassVar[bytes]
@@ -95,44 +96,44 @@ class ConstantSerializer(TypeSerializer):
 
     @property
     def length(self) -> int:  # type: ignore[override] # that of the constant
-        """That of the constant."""
+        """The length of the constant."""
         return len(self.content)
 
     @property
-    def least(self) -> int:
-        """That of the constant."""
+    def min_length(self) -> int:
+        """The length of the constant."""
         return len(self.content)
 
     def read(self, source: DataInput) -> bool:
-        """True."""
-        found = source.read_bytes(len(self.content))
-        if found != self.content:
-            raise source.fault(f"a {self.java_name} of bytes {found.hex()}")
+        """Read the constant, and return True."""
+        data = source.read_bytes(len(self.content))
+        if data != self.content:
+            raise source.fault(f"a {self.java_name} of bytes {data.hex()}")
         return True
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """The constant."""
+        """Write the constant."""
         if value is not True:
             raise EncodeError(f"{value!r}, and a {self.java_name} is shown as true")
         out.write_bytes(self.content)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """The constant's length."""
+        """Return the program that walks the constant."""
         return (FIXED, len(self.content)) if self.content else None
 
 
 def _boolean_hash(_: Any, value: bool) -> int:
-    """`BooleanValue.hashCode`."""
+    """Return `BooleanValue.hashCode`."""
     return int(value)
 
 
 def _double_hash(_: Any, value: float) -> int:
-    """`DoubleValue.hashCode`."""
+    """Return `DoubleValue.hashCode`."""
     return to_int32(31 + DoubleSerializer().hash_code(value))
 
 
 def _long_hash(_: Any, value: int) -> int:
-    """`LongValue.hashCode`."""
+    """Return `LongValue.hashCode`."""
     return to_int32(43 + LongSerializer().hash_code(value))
 
 
@@ -141,7 +142,7 @@ _HASHES = {"Boolean": _boolean_hash, "Double": _double_hash, "Long": _long_hash}
 
 
 def _twin(basic: type[Any], kind: str) -> None:
-    """Make and register the twin of a basic type."""
+    """Make and register the mutable twin of a basic type."""
     named: dict[str, Any] = {
         "name": f"{kind}Value",
         "__module__": __name__,
@@ -187,7 +188,7 @@ class Tuple0Serializer(ConstantSerializer):
 
 
 class JavaObjectSerializer(OpaqueSerializer):
-    """A Java-serialized object: kept whole, and never deserialized."""
+    """A Java-serialized object: its bytes are kept, and never deserialized."""
 
     def __init__(self) -> None:
         super().__init__("java.io.Serializable")

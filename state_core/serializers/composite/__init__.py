@@ -3,9 +3,8 @@
 ====================  ===============================================================
 `collections`         lists and maps
 `arrays`              arrays and sets
-`structs`             tuples and rows
+`structs`             tuples, rows, and Flink's own Java objects
 `optionals`           values that may be null, and `Either`
-`objects`             Flink's own Java objects, field by field
 `pojo`                POJOs and Java records; `pojo_snapshot` and `pojo_compatibility`
 `wrappers`            values with a time to live, timers
 `namespaces`          windows, and the absence of one

@@ -23,8 +23,8 @@ from state_core.serializers.basic.numbers import (
     LongSerializer,
     ShortSerializer,
 )
-from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
-from state_core.serializers.composite.collections import ListSerializer
+from state_core.serializers.basic.text import StringSerializer
+from state_core.serializers.composite.collections import ListSerializer, ListSerializerSnapshot
 from state_core.serializers.composite.evolution import Rule, evolves, migrate_column, migrate_value
 from state_core.serializers.composite.optionals import NullableSerializer
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot, to_int32
@@ -50,7 +50,7 @@ BASE = "org.apache.flink.api.common.typeutils.base."
 
 
 class SimpleArraySerializer(ListSerializer):
-    """An array whose class says what its elements are."""
+    """An array whose class determines the type of its elements."""
 
     java_name: ClassVar[str]
     element_class: ClassVar[type[TypeSerializer]]
@@ -64,7 +64,7 @@ class SimpleArraySerializer(ListSerializer):
         return self.java_name
 
     def hash_code(self, value: Any) -> int:
-        """Not derived: an array's hash is its identity."""
+        """Raise: the hash code of an array is its identity."""
         return TypeSerializer.hash_code(self, value)
 
 
@@ -82,7 +82,7 @@ class GenericArraySerializer(ListSerializer):
         return f"{self.component.name}[]"
 
     def hash_code(self, value: Any) -> int:
-        """Not derived: an array's hash is its identity."""
+        """Raise: the hash code of an array is its identity."""
         return TypeSerializer.hash_code(self, value)
 
 
@@ -99,21 +99,21 @@ class SetSerializer(ListSerializer):
         return f"Set<{self.value.name}>"
 
     def hash_code(self, value: Any) -> int:
-        """The sum of the elements'."""
+        """Return the sum of the elements' hash codes."""
         return to_int32(sum(0 if one is None else self.value.hash_code(one) for one in value))
 
 
 @evolves(GenericArraySerializer, SetSerializer)
 class ElementRule(Rule):
-    """Element by element, as in a list."""
+    """Converts arrays and sets element by element, as a list."""
 
     def column(self, old: ListSerializer, new: ListSerializer, column: Any) -> Any:
-        """The elements as one column."""
+        """Convert the elements as one column."""
         lists = ListSerializer(old.element), ListSerializer(new.element)
         return migrate_column(*lists, column)
 
     def value(self, old: ListSerializer, new: ListSerializer, value: Any) -> list[Any]:
-        """One array or set."""
+        """Convert one array or set."""
         return [migrate_value(old.element, new.element, one) for one in value]
 
 
@@ -144,7 +144,7 @@ _simple_array("String[]", StringSerializer, "StringArray")
 
 @register
 class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`GenericArraySerializerSnapshot`: the component's class, and its snapshot nested."""
+    """`GenericArraySerializerSnapshot`: the component's class, and its snapshot."""
 
     java_class = f"{BASE}GenericArraySerializerSnapshot"
     arity = 1
@@ -156,80 +156,63 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     @classmethod
     def of(cls, component_class: str, component: TypeSerializerSnapshot) -> Self:
-        """The snapshot of a new job's serializer."""
-        made = cls()
+        """Return the snapshot of a new job's serializer."""
+        made = cls.around(component)
         made.component_class = component_class
-        made.nested = (component,)
         return made
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """The component's class."""
+        """Read the component's class."""
         self.component_class = source.read_utf()
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """The component's class."""
+        """Write the component's class."""
         out.write_utf(self.component_class)
 
     def resolve_outer_schema_compatibility(
         self, old: GenericArraySerializerSnapshot
     ) -> Compatibility:
-        """The component's class stays."""
+        """Return as is for the same component class, else incompatible."""
         if self.component_class == old.component_class:
             return as_is()
         return incompatible(
             f"{old.component_class}[]", f"{self.component_class}[]", "the component's class stays"
         )
 
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """An array of it."""
-        (component,) = nested
-        if not component.self_delimiting:
-            return OpaqueSerializer(f"{self.component_class}[]")
-        return GenericArraySerializer(self.component_class, component)
-
-
-class _OfOne(CompositeTypeSerializerSnapshot):
-    """A collection with one nested snapshot."""
-
-    arity = 1
-    nested_names = ("element",)
-    kind: ClassVar[Any]
-
-    @classmethod
-    def of(cls, element: TypeSerializerSnapshot) -> Self:
-        """The snapshot of a new job's serializer."""
-        made = cls()
-        made.nested = (element,)
-        return made
+    @property
+    def opaque_name(self) -> str:
+        """The class of the array."""
+        return f"{self.component_class}[]"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A collection of it."""
-        (element,) = nested
-        if not element.self_delimiting or (self.kind is ListSerializer and element.least == 0):
-            return OpaqueSerializer(self.java_class)
-        made: TypeSerializer = self.kind(element)
-        return made
+        """Return the serializer of an array of this component."""
+        return GenericArraySerializer(self.component_class, *nested)
 
 
 @register
-class SetSerializerSnapshot(_OfOne):
-    """`SetSerializerSnapshot`: the element's snapshot nested."""
+class SetSerializerSnapshot(CompositeTypeSerializerSnapshot):
+    """`SetSerializerSnapshot`, with the snapshot of the element."""
 
     java_class = f"{BASE}SetSerializerSnapshot"
-    kind = SetSerializer
+    arity = 1
+    nested_names = ("element",)
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """Return the serializer of a set of these elements."""
+        return SetSerializer(*nested)
 
 
 @register
-class ArrayListSerializerSnapshot(_OfOne):
-    """`ArrayListSerializerSnapshot`: a list's bytes under another class."""
+class ArrayListSerializerSnapshot(ListSerializerSnapshot):
+    """`ArrayListSerializerSnapshot`: the bytes are those of a list."""
 
     java_class = "org.apache.flink.runtime.state.ArrayListSerializerSnapshot"
-    same_bytes = (f"{BASE}ListSerializerSnapshot",)
-    kind = ListSerializer
+    nested_names = ("element",)
+    same_bytes = (ListSerializerSnapshot.java_class,)
 
 
 @register
 class GenericArraySerializerConfigSnapshot(WithoutMagicSnapshot, GenericArraySerializerSnapshot):
-    """`GenericArraySerializerConfigSnapshot`, which Flink 1.7 wrote in its place."""
+    """`GenericArraySerializerConfigSnapshot`, which Flink 1.7 wrote instead."""
 
     java_class = f"{BASE}GenericArraySerializerConfigSnapshot"

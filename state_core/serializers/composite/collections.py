@@ -14,19 +14,6 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels import encode, skip
-from state_core.serializers.basic.element_columns import (
-    drop_rows,
-    elements_of,
-    entries_of,
-    list_array,
-    locate,
-    locate_by_program,
-    offsets_of,
-    place_elements,
-    without_null_keys,
-    write_counted,
-)
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.columns import (
     ALL_PRESENT,
@@ -37,6 +24,18 @@ from state_core.serializers.framework.columns import (
     present_rows,
     require_values,
 )
+from state_core.serializers.framework.element_columns import (
+    elements_of,
+    entries_of,
+    list_array,
+    locate,
+    locate_by_program,
+    offsets_of,
+    place_elements,
+    without_null_keys,
+    write_counted,
+)
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 
@@ -48,7 +47,7 @@ BASE = "org.apache.flink.api.common.typeutils.base."
 class ListSerializer(TypeSerializer):
     """`List`: an i32 count, then the elements."""
 
-    least = 4
+    min_length = 4
 
     def __init__(self, element: TypeSerializer) -> None:
         self.element = element
@@ -60,12 +59,12 @@ class ListSerializer(TypeSerializer):
         return f"List<{self.element.name}>"
 
     def read(self, source: DataInput) -> list[Any]:
-        """One list."""
-        count = source.read_count("list elements", self.element.least)
+        """Read one list."""
+        count = source.read_count("list elements", self.element.min_length)
         return [self.element.read(source) for _ in range(count)]
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One list."""
+        """Write one list."""
         if not isinstance(value, list):
             raise EncodeError(f"{value!r} is no List")
         out.write_int(len(value))
@@ -73,21 +72,21 @@ class ListSerializer(TypeSerializer):
             self.element.write(element, out)
 
     def hash_code(self, value: Any) -> int:
-        """`List.hashCode`: 1, then `31 * h + hash(element)`."""
+        """Return `List.hashCode`: 1, then `31 * h + hash(element)`."""
         code = 1
         for element in value:
-            held = 0 if element is None else self.element.hash_code(element)
-            code = to_int32(31 * code + held)
+            element_code = 0 if element is None else self.element.hash_code(element)
+            code = to_int32(31 * code + element_code)
         return code
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """A count of elements."""
+        """Return the program that walks a count of elements."""
         body = self.element.skip_program()
         return None if body is None else (skip.REPEAT, len(body), *body)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Counts, then all elements of all rows as one column."""
-        counts = cursor.read_counts("list elements", self.element.least)
+        """Read the counts, then the elements of all rows as one column."""
+        counts = cursor.read_counts("list elements", self.element.min_length)
         first = offsets_of(counts)
         children = locate(cursor, counts, first, self.element)
         elements = self.element.decode(children)
@@ -95,7 +94,7 @@ class ListSerializer(TypeSerializer):
         return list_array(self.arrow_type, first, cursor.present, elements)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes and the elements'."""
+        """Return four bytes and those of the elements."""
         require_values(values, present, self.name)
         first, elements = elements_of(values, present)
         within = offsets_of(self.element.sizes(elements, ALL_PRESENT))
@@ -103,15 +102,15 @@ class ListSerializer(TypeSerializer):
         return sizes * present if present.size else sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Counts, then all elements at their places."""
+        """Write the counts, then all elements at their places."""
         first, elements = elements_of(values, target.present)
         write_counted(target, first, elements, self.element)
 
 
 class DelimitedListSerializer(TypeSerializer):
-    """A list as RocksDB and the unified format keep it: elements joined by one comma byte.
+    """A list as RocksDB and the unified format keep it: elements separated by a comma byte.
 
-    Never empty, and never followed by anything: an empty list has no entry.
+    It is never empty, as an empty list has no entry, and nothing follows it.
     """
 
     self_delimiting = False
@@ -126,16 +125,16 @@ class DelimitedListSerializer(TypeSerializer):
         return f"List<{self.element.name}>"
 
     def read(self, source: DataInput) -> list[Any]:
-        """One list, to the end of the bytes."""
-        found = []
+        """Read one list, to the end of the bytes."""
+        elements = []
         while source.remaining:
-            found.append(self.element.read(source))
+            elements.append(self.element.read(source))
             if source.remaining and (source.read_byte() != skip.DELIMITER or not source.remaining):
                 raise source.fault("no delimiter between two list elements")
-        return found
+        return elements
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One list."""
+        """Write one list."""
         if not isinstance(value, list) or not value:
             raise EncodeError(f"{value!r} is no list of at least one element")
         for index, element in enumerate(value):
@@ -144,7 +143,7 @@ class DelimitedListSerializer(TypeSerializer):
             self.element.write(element, out)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """All elements of all rows as one column."""
+        """Read the elements of all rows as one column."""
         program = self.element.skip_program()
         if program is None:
             return super().decode(cursor)
@@ -168,7 +167,7 @@ class DelimitedListSerializer(TypeSerializer):
         return list_array(self.arrow_type, first, cursor.present, elements)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The elements' bytes and one between two."""
+        """Return the bytes of the elements, and one between two."""
         require_values(values, present, self.name)
         first, elements = elements_of(values, present)
         hollow = first[1:] == first[:-1]
@@ -183,23 +182,23 @@ class DelimitedListSerializer(TypeSerializer):
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """All elements at their places, and the delimiters."""
+        """Write all elements at their places, and the delimiters between them."""
         first, elements = elements_of(values, target.present)
         within = offsets_of(self.element.sizes(elements, ALL_PRESENT) + 1)
         counts = np.diff(first)
-        held = counts > 0
+        filled = counts > 0
         positions = np.repeat(target.position - within[first[:-1]], counts) + within[:-1]
         followed = np.ones(len(elements), np.uint8)
-        followed[first[1:][held] - 1] = 0
+        followed[first[1:][filled] - 1] = 0
         self.element.encode(elements, Target(target.out, positions))
         target.out[positions[followed != 0]] = skip.DELIMITER
-        target.position += within[first[1:]] - within[first[:-1]] - held
+        target.position += within[first[1:]] - within[first[:-1]] - filled
 
 
 class MapSerializer(TypeSerializer):
     """`Map`: an i32 count, then key, null flag and value of each entry."""
 
-    least = 4
+    min_length = 4
 
     def __init__(self, key: TypeSerializer, value: TypeSerializer) -> None:
         self.key = key
@@ -212,8 +211,8 @@ class MapSerializer(TypeSerializer):
         return f"Map<{self.key.name}, {self.value.name}>"
 
     def read(self, source: DataInput) -> list[tuple[Any, Any]]:
-        """One map as a list of pairs."""
-        count = source.read_count("map entries", self.key.least + 1)
+        """Read one map as a list of pairs."""
+        count = source.read_count("map entries", self.key.min_length + 1)
         return [self._read_entry(source) for _ in range(count)]
 
     def _read_entry(self, source: DataInput) -> tuple[Any, Any]:
@@ -221,7 +220,7 @@ class MapSerializer(TypeSerializer):
         return key, None if source.read_boolean() else self.value.read(source)
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One map, of a dict or a list of pairs."""
+        """Write one map, of a dict or a list of pairs."""
         pairs = list(value.items()) if isinstance(value, dict) else value
         if not isinstance(pairs, list):
             raise EncodeError(f"{value!r} is no Map")
@@ -233,7 +232,7 @@ class MapSerializer(TypeSerializer):
                 self.value.write(one, out)
 
     def hash_code(self, value: Any) -> int:
-        """`Map.hashCode`: the sum of `hash(key) ^ hash(value)`."""
+        """Return `Map.hashCode`: the sum of `hash(key) ^ hash(value)`."""
         codes = [
             (0 if key is None else self.key.hash_code(key))
             ^ (0 if one is None else self.value.hash_code(one))
@@ -248,51 +247,48 @@ class MapSerializer(TypeSerializer):
         return (*key, skip.WHEN, 0, len(value), *value)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """A count of entries."""
+        """Return the program that walks a count of entries."""
         body = self._entry_program()
         return None if body is None else (skip.REPEAT, len(body), *body)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Counts, then all keys of all rows as one column and all values as another."""
+        """Read the counts, then the keys of all rows as one column and the values as another."""
         program = self._entry_program()
         if program is None:
             return super().decode(cursor)
-        counts = cursor.read_counts("map entries", self.key.least + 1)
+        counts = cursor.read_counts("map entries", self.key.min_length + 1)
         first = offsets_of(counts)
         entries = locate_by_program(cursor, counts, first, program)
         keys = self.key.decode(entries)
-        held = 1 - entries.read_flags("a null flag")
-        valued = entries.only(held)
+        valued_rows = 1 - entries.read_flags("a null flag")
+        valued = entries.only(valued_rows)
         values = self.value.decode(valued)
         valued.expect_values(values)
         cursor.adopt(entries, first)
-        present = cursor.present
-        if keys.null_count:
-            present = without_null_keys(cursor, first, keys)
-            keys, values, first = drop_rows(keys, values, first, present)
+        present, first, keys, values = without_null_keys(cursor, first, keys, values)
         struct = pa.StructArray.from_arrays([keys, values], fields=list(_entry_fields(self)))
         return list_array(self.arrow_type, first, present, struct)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes, and each entry's with its null flag."""
+        """Return four bytes, and those of each entry with its null flag."""
         require_values(values, present, self.name)
         first, keys, items = entries_of(values, present)
-        held = present_rows(items)
-        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
+        valid = present_rows(items)
+        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, valid)
         within = offsets_of(entry)
         sizes = within[first[1:]] - within[first[:-1]] + 4
         return sizes * present if present.size else sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Counts, then key, flag and value of all entries at their places."""
+        """Write the counts, then key, null flag and value of all entries at their places."""
         first, keys, items = entries_of(values, target.present)
-        held = present_rows(items)
-        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, held)
+        valid = present_rows(items)
+        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, valid)
         entries = place_elements(target, first, entry)
         self.key.encode(keys, entries)
-        flags = np.zeros(len(keys), np.uint8) if held.size == 0 else (held == 0).astype(np.uint8)
+        flags = np.zeros(len(keys), np.uint8) if valid.size == 0 else (valid == 0).astype(np.uint8)
         encode.write_fixed8(flags, ALL_PRESENT, entries.out, entries.position)
-        self.value.encode(items, entries.only(held) if held.size else entries)
+        self.value.encode(items, entries.only(valid) if valid.size else entries)
 
 
 def _entry_fields(serializer: MapSerializer) -> tuple[pa.Field, pa.Field]:
@@ -302,32 +298,25 @@ def _entry_fields(serializer: MapSerializer) -> tuple[pa.Field, pa.Field]:
 
 @register
 class ListSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ListSerializerSnapshot`: the element's snapshot nested."""
+    """`ListSerializerSnapshot`, with the snapshot of the element."""
 
     java_class = f"{BASE}ListSerializerSnapshot"
     arity = 1
     same_bytes = ("org.apache.flink.runtime.state.ArrayListSerializerSnapshot",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A list of it; not where elements may have no bytes, whose count nothing bounds."""
+        """Return the serializer of a list; one of bytes if an element may have no bytes."""
         (element,) = nested
-        known = element.self_delimiting and element.least > 0
-        return ListSerializer(element) if known else _opaque(self)
+        return ListSerializer(element) if element.min_length else OpaqueSerializer(self.java_class)
 
 
 @register
 class MapSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`MapSerializerSnapshot`: the snapshots of key and value nested."""
+    """`MapSerializerSnapshot`, with the snapshots of key and value."""
 
     java_class = f"{BASE}MapSerializerSnapshot"
     arity = 2
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A map of them."""
-        key, value = nested
-        known = key.self_delimiting and value.self_delimiting
-        return MapSerializer(key, value) if known else _opaque(self)
-
-
-def _opaque(snapshot: CompositeTypeSerializerSnapshot) -> OpaqueSerializer:
-    return OpaqueSerializer(snapshot.java_class)
+        """Return the serializer of a map of this key and value."""
+        return MapSerializer(*nested)

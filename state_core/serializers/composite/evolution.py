@@ -1,17 +1,17 @@
-"""Old values as new ones: what Flink makes of them when it migrates state.
+"""Migration of values: old values become new ones, as when Flink migrates state.
 
 Flink reads each value with the old serializer and writes the object with the new one. Here the
-same is done to a whole column (`migrate_column`), or to one value that `TypeSerializer.read` gave
-(`migrate_value`). Whether it may be done at all is said by `resolve_schema_compatibility`.
+same is done to a whole column (`migrate_column`), or to one value that `TypeSerializer.read`
+returned (`migrate_value`). `resolve_schema_compatibility` decides whether it may be done at all.
 
-A type with parts has a `Rule`; one without is carried over as it is. Further types get theirs
+A type with parts has a `Rule`; the values of others stay as they are. Further types get a rule
 with `evolves`.
 
 Source: `AbstractRocksDBState.migrateSerializedValue`; for a POJO's fields `PojoSerializer`, which
 reads into an object that its constructor made. What that constructor sets a new field to is in
 the job's code only: here it is 0 or false for what can be a Java primitive, or else null.
 
-What a user's decoder has made of a value becomes any type that has its fields, by their names.
+A value that a user's decoder returned becomes any type that has its fields, by their names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from state_core.serializers.basic.numbers import (
     LongSerializer,
     ShortSerializer,
 )
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
@@ -55,6 +54,7 @@ from state_core.serializers.framework.compatibility import (
     migrate,
     unknown,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.opaque.decoders import DecodedSerializer
 
 __all__ = [
@@ -75,15 +75,15 @@ NUMBERS = (
 
 
 class Rule(ABC):
-    """How values of one kind of serializer become those of another of the same kind."""
+    """Converts values of one serializer to those of another serializer of the same class."""
 
     @abstractmethod
     def column(self, old: Any, new: Any, column: pa.Array) -> pa.Array:
-        """A whole column."""
+        """Convert a whole column."""
 
     @abstractmethod
     def value(self, old: Any, new: Any, value: Any) -> Any:
-        """One value, which is not None."""
+        """Convert one value, which is not None."""
 
 
 _RuleClass = TypeVar("_RuleClass", bound=type[Rule])
@@ -91,7 +91,7 @@ _rules: dict[type[TypeSerializer], Rule] = {}
 
 
 def evolves(*kinds: type[TypeSerializer]) -> Callable[[_RuleClass], _RuleClass]:
-    """Register a rule for these serializers."""
+    """Register a rule for values of these serializers; to be used as a decorator."""
 
     def add(rule: _RuleClass) -> _RuleClass:
         made = rule()
@@ -103,30 +103,30 @@ def evolves(*kinds: type[TypeSerializer]) -> Callable[[_RuleClass], _RuleClass]:
 
 
 def migrate_column(old: TypeSerializer, new: TypeSerializer, column: pa.Array) -> pa.Array:
-    """A column of the old type as one of the new type.
+    """Convert a column of the old type to the new type.
 
     Raises:
-        IncompatibleError: There is no way from one to the other.
+        IncompatibleError: Values of the old type can't become values of the new type.
     """
     rule = _rule(old, new)
     return column if rule is None else rule.column(old, new, column)
 
 
 def migrate_value(old: TypeSerializer, new: TypeSerializer, value: Any) -> Any:
-    """A value that the old serializer has read, as one that the new one writes.
+    """Convert a value that the old serializer has read to one that the new serializer writes.
 
     Raises:
-        IncompatibleError: There is no way from one to the other.
+        IncompatibleError: Values of the old type can't become values of the new type.
     """
     rule = _rule(old, new)
     return value if rule is None or value is None else rule.value(old, new, value)
 
 
 def resolve_decoded(new: TypeSerializerSnapshot, old: TypeSerializerSnapshot) -> Compatibility:
-    """Whether old values can become new ones here, where a user's decoder can do what Flink can't.
+    """Return whether old values can become new ones here, if need be with a user's decoder.
 
-    Flink refuses what is another serializer. What Kryo wrote, and nobody but a user understands,
-    can follow if there is a decoder for its class; as long as there is none, nobody knows.
+    Flink refuses another serializer. Values of Kryo, which only a user's decoder understands, can
+    still be migrated here; without a decoder the verdict is `UNKNOWN`.
     """
     result = new.resolve_schema_compatibility(old)
     if result.verdict is not Verdict.INCOMPATIBLE:
@@ -146,13 +146,13 @@ def resolve_decoded(new: TypeSerializerSnapshot, old: TypeSerializerSnapshot) ->
 
 
 def struct_column(kind: pa.DataType, columns: list[pa.Array], like: pa.Array) -> pa.Array:
-    """A struct of these columns, null where `like` is."""
+    """Return a struct of these columns, null where `like` is."""
     mask = pc.is_null(like) if like.null_count else None
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
 
 def _rule(old: TypeSerializer, new: TypeSerializer) -> Rule | None:
-    """The rule for both; None where values stay as they are."""
+    """Return the rule for both serializers; None where values stay as they are."""
     if isinstance(old, DecodedSerializer) and old.name != new.name:
         return _DECODED
     if type(old) is type(new):
@@ -170,7 +170,7 @@ def _rule(old: TypeSerializer, new: TypeSerializer) -> Rule | None:
 def _pairs(
     old: StructSerializer, new: StructSerializer
 ) -> list[tuple[tuple[str, TypeSerializer], tuple[str, TypeSerializer]]]:
-    """Fields in the same position."""
+    """Return pairs of the fields in the same position."""
     if len(old.fields) != len(new.fields):
         raise IncompatibleError(f"{old.name} can't become {new.name}, of another arity")
     return list(zip(old.fields, new.fields, strict=True))
@@ -178,7 +178,7 @@ def _pairs(
 
 @evolves(ListSerializer, DelimitedListSerializer)
 class _ListRule(Rule):
-    """Element by element."""
+    """Converts lists element by element."""
 
     def column(
         self,
@@ -186,7 +186,7 @@ class _ListRule(Rule):
         new: ListSerializer | DelimitedListSerializer,
         column: pa.Array,
     ) -> pa.Array:
-        """The elements as one column."""
+        """Convert the elements as one column."""
         items = migrate_column(old.element, new.element, column.values)
         return _same_lists(new.arrow_type, column, items)
 
@@ -196,16 +196,16 @@ class _ListRule(Rule):
         new: ListSerializer | DelimitedListSerializer,
         value: Any,
     ) -> list[Any]:
-        """One list."""
+        """Convert one list."""
         return [migrate_value(old.element, new.element, one) for one in value]
 
 
 @evolves(MapSerializer)
 class _MapRule(Rule):
-    """Keys and values."""
+    """Converts the keys and the values of maps."""
 
     def column(self, old: MapSerializer, new: MapSerializer, column: pa.Array) -> pa.Array:
-        """The keys as one column, the values as another."""
+        """Convert the keys as one column, and the values as another."""
         keys = migrate_column(old.key, new.key, column.keys)
         items = migrate_column(old.value, new.value, column.items)
         fields = [new.arrow_type.key_field, new.arrow_type.item_field]
@@ -213,7 +213,7 @@ class _MapRule(Rule):
         return _same_lists(new.arrow_type, column, entries)
 
     def value(self, old: MapSerializer, new: MapSerializer, value: Any) -> list[tuple[Any, Any]]:
-        """One map."""
+        """Convert one map."""
         return [
             (migrate_value(old.key, new.key, key), migrate_value(old.value, new.value, one))
             for key, one in value
@@ -222,10 +222,10 @@ class _MapRule(Rule):
 
 @evolves(TupleSerializer, RowSerializer, TtlSerializer)
 class PositionRule(Rule):
-    """Field by field, in order."""
+    """Converts field by field, in order."""
 
     def column(self, old: StructSerializer, new: StructSerializer, column: pa.Array) -> pa.Array:
-        """Each field's column."""
+        """Convert the column of each field."""
         columns = [
             migrate_column(before, after, column.field(name))
             for (name, before), (_, after) in _pairs(old, new)
@@ -233,7 +233,7 @@ class PositionRule(Rule):
         return struct_column(new.arrow_type, columns, column)
 
     def value(self, old: StructSerializer, new: StructSerializer, value: Any) -> dict[str, Any]:
-        """One tuple or row."""
+        """Convert one tuple or row."""
         return {
             name: migrate_value(before, after, value[was])
             for (was, before), (name, after) in _pairs(old, new)
@@ -242,10 +242,10 @@ class PositionRule(Rule):
 
 @evolves(PojoSerializer)
 class _PojoRule(Rule):
-    """Field by field, by name: what is new begins as Java has it, what is gone is dropped."""
+    """Converts field by field, by name: a new field begins as in Java, a removed one is dropped."""
 
     def column(self, old: PojoSerializer, new: PojoSerializer, column: pa.Array) -> pa.Array:
-        """Each field's column."""
+        """Convert the column of each field."""
         before = dict(old.fields)
         columns = []
         for name, after in new.fields:
@@ -257,7 +257,7 @@ class _PojoRule(Rule):
         return struct_column(new.arrow_type, columns, column)
 
     def value(self, old: PojoSerializer, new: PojoSerializer, value: Any) -> dict[str, Any]:
-        """One POJO, be it of a subclass."""
+        """Convert one POJO, which may be of a subclass."""
         before = dict(old.fields)
         fields = {
             name: migrate_value(before[name], after, value[name])
@@ -276,16 +276,16 @@ class _PojoRule(Rule):
             )
         tag = list(new.registered).index(java_class) if java_class in new.registered else None
         whole = migrate_value(was, becomes, value.value)
-        held = whole if isinstance(whole, dict) else {}
-        seen = {name: held.get(name, one) for name, one in fields.items()}
+        own = whole if isinstance(whole, dict) else {}
+        seen = {name: own.get(name, one) for name, one in fields.items()}
         return SubclassValue(seen, java_class, whole, tag)
 
 
 class _DecodedRule(Rule):
-    """What a decoder gave, field by field by name, and numbers that hold the same value."""
+    """Converts what a decoder returned: fields by name, numbers that hold the same value."""
 
     def column(self, old: DecodedSerializer, new: TypeSerializer, column: pa.Array) -> pa.Array:
-        """The column with the new type's fields."""
+        """Convert a column to the fields of the new type."""
         if column.type != old.arrow_type:
             raise IncompatibleError(
                 f"values of {old.java_class} that are not apart from each other",
@@ -294,9 +294,9 @@ class _DecodedRule(Rule):
         return _fitted(column, new.arrow_type, new, old.java_class)
 
     def value(self, old: DecodedSerializer, new: TypeSerializer, value: Any) -> Any:
-        """One value."""
-        (found,) = self.column(old, new, pa.array([value], old.arrow_type)).to_pylist()
-        return found
+        """Convert one value."""
+        (fitted,) = self.column(old, new, pa.array([value], old.arrow_type)).to_pylist()
+        return fitted
 
 
 _DECODED = _DecodedRule()
@@ -305,13 +305,13 @@ _DECODED = _DecodedRule()
 def _fitted(
     column: pa.Array, kind: pa.DataType, serializer: TypeSerializer | None, path: str
 ) -> pa.Array:
-    """A column as one of another type that loses nothing.
+    """Convert a column to another type without losing anything.
 
     Args:
-        column: What there is.
-        kind: The type that is wanted.
-        serializer: That of the type, if it is known here: it says how a new field begins.
-        path: Where this is, for messages.
+        column: The column.
+        kind: The type to convert it to.
+        serializer: The serializer of that type, if known here: it says how a new field begins.
+        path: The path of the field, for messages.
     """
     if column.type == kind:
         return column
@@ -324,11 +324,11 @@ def _fitted(
                 remedy="have the decoder give what the new type holds, or give an expression",
             ) from error
     fields = dict(serializer.fields) if isinstance(serializer, StructSerializer) else {}
-    held = {one.name: index for index, one in enumerate(column.type)}
+    indices = {one.name: index for index, one in enumerate(column.type)}
     columns = []
     for one in kind:
-        if one.name in held:
-            inner = column.field(held[one.name])
+        if one.name in indices:
+            inner = column.field(indices[one.name])
             within = fields.get(one.name)
             columns.append(_fitted(inner, one.type, within, f"{path}.{one.name}"))
         elif isinstance(serializer, PojoSerializer):
@@ -337,13 +337,14 @@ def _fitted(
         else:
             raise IncompatibleError(
                 f"{path}: the decoder gives no field {one.name!r}",
-                remedy=f"it gives {', '.join(held)}; have it give this one, or give an expression",
+                remedy=f"it gives {', '.join(indices)}; have it give this one,"
+                " or give an expression",
             )
     return struct_column(kind, columns, column)
 
 
 def _first_value(pojo: PojoSerializer, name: str, serializer: TypeSerializer) -> Any:
-    """What Java has in a field that nothing was read into."""
+    """Return the value of a Java field that nothing was read into."""
     if name in pojo.boxed:
         return None
     if type(serializer) is BooleanSerializer:
@@ -354,7 +355,7 @@ def _first_value(pojo: PojoSerializer, name: str, serializer: TypeSerializer) ->
 
 
 def _same_lists(kind: pa.DataType, column: pa.Array, items: pa.Array) -> pa.Array:
-    """The same lists of other elements."""
+    """Return the same lists with other elements."""
     buffers = column.buffers()[:2]
     return pa.Array.from_buffers(
         kind, len(column), buffers, column.null_count, column.offset, children=[items]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from state_core.errors import EncodeError
@@ -23,7 +22,7 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
-    require_values,
+    fixed_sizes,
 )
 from state_core.serializers.framework.snapshots import simple_snapshot
 
@@ -47,17 +46,17 @@ class SingletonSerializer(TypeSerializer):
         source.read_byte()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """The one value."""
+        """Write the one value."""
         if value is not None:
             raise EncodeError(f"{value!r}, and {self.name} has one value, written as null")
         out.write_byte(0)
 
     def skip_program(self) -> tuple[int, ...]:
-        """One byte."""
+        """Return the program that walks one byte."""
         return (FIXED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A column of nulls."""
+        """Read a column of nulls."""
         failed = decode.read_zeros(
             cursor.data, cursor.position, cursor.end, cursor.present, cursor.inexact
         )
@@ -65,16 +64,16 @@ class SingletonSerializer(TypeSerializer):
         return pa.nulls(cursor.rows, pa.string())
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """One byte every present row."""
+        """Return one byte for every present row."""
         if values.null_count != len(values):
             raise EncodeError(
                 f"a column of {self.name} holds a value that is not null",
                 remedy="leave it null: the type has one value",
             )
-        return present.astype(np.int64) if present.size else np.ones(len(values), np.int64)
+        return fixed_sizes(len(values), 1, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Zero bytes."""
+        """Write a byte 0 for every present row."""
         rows = target.position
         if target.present.size:
             rows = rows[target.present != 0]
@@ -105,37 +104,6 @@ class TimeWindowSerializer(StructSerializer):
 
     def __init__(self) -> None:
         super().__init__([("start", LongSerializer()), ("end", LongSerializer())])
-
-    def read(self, source: DataInput) -> dict[str, int]:
-        """One window."""
-        return {"start": source.read_long(), "end": source.read_long()}
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """One window."""
-        for bound in self._by_position(value):
-            LongSerializer().write(bound, out)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Sixteen bytes."""
-        return (FIXED, 16)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Two columns of milliseconds."""
-        columns = [one.decode(cursor) for _, one in self.fields]
-        return self._struct(cursor.present, columns, cursor.rows)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Sixteen bytes every present row."""
-        require_values(values, present, self.name)
-        columns = zip(self.fields, self._columns(values), strict=True)
-        parts = [one.sizes(column, present) for (_, one), column in columns]
-        total: I64Array = np.sum(parts, axis=0, dtype=np.int64)
-        return total
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Start, then end."""
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            one.encode(column, target)
 
 
 VoidNamespaceSerializerSnapshot = simple_snapshot(

@@ -16,7 +16,6 @@ from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import EITHER, FIXED
 from state_core.serializers.basic.numbers import BooleanSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.evolution import Rule, evolves, migrate_column, migrate_value
 from state_core.serializers.framework.base import VARIABLE, TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.columns import (
@@ -25,6 +24,7 @@ from state_core.serializers.framework.columns import (
     Target,
     U8Array,
     arrow_buffer,
+    fixed_sizes,
     present_rows,
     require_values,
     validity,
@@ -52,12 +52,12 @@ MAX_PADDING = 1 << 20
 
 
 class NullableSerializer(TypeSerializer):
-    """A flag that is true for null, then the value, or as much padding as keeps the length fixed.
+    """A flag that is true for null, then the value, or padding that keeps the length fixed.
 
     Args:
         value: The value's serializer.
         padding: Bytes behind the flag of a null.
-        null_flag: What the flag is for null: true, but false within arrays.
+        null_flag: The flag of a null: true, but false within arrays.
     """
 
     def __init__(self, value: TypeSerializer, padding: int = 0, *, null_flag: bool = True) -> None:
@@ -73,19 +73,19 @@ class NullableSerializer(TypeSerializer):
         return f"Nullable<{self.value.name}>"
 
     @property
-    def least(self) -> int:
-        """The flag."""
+    def min_length(self) -> int:
+        """The length of the flag."""
         return 1
 
     def read(self, source: DataInput) -> Any:
-        """One value, or None."""
+        """Read one value, or None."""
         if source.read_boolean() != self.null_flag:
             return self.value.read(source)
         source.read_bytes(self.padding)
         return None
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value, or None."""
+        """Write one value, or None."""
         out.write_boolean((value is None) == self.null_flag)
         if value is None:
             out.write_bytes(bytes(self.padding))
@@ -93,7 +93,7 @@ class NullableSerializer(TypeSerializer):
             self.value.write(value, out)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """A flag, and padding or the value."""
+        """Return the program that walks a flag, and padding or the value."""
         body = self.value.skip_program()
         if body is None:
             return None
@@ -102,7 +102,7 @@ class NullableSerializer(TypeSerializer):
         return (EITHER, len(first), len(second), *first, *second)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Flags, then the values that are there."""
+        """Read the null flags, then the values that are not null."""
         null = cursor.read_flags("a null flag") ^ np.uint8(not self.null_flag)
         if cursor.present.size:
             null &= cursor.present
@@ -123,38 +123,38 @@ class NullableSerializer(TypeSerializer):
         cursor.position[rows] += self.padding
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The flag, and the value or the padding."""
-        held = present_rows(values)
-        there = np.ones(len(values), np.int64) if present.size == 0 else present.astype(np.int64)
-        if held.size == 0:
+        """Return the size of the flag and of the value or the padding."""
+        valid = present_rows(values)
+        there = fixed_sizes(len(values), 1, present)
+        if valid.size == 0:
             return there + self.value.sizes(values, present)
-        kept = held if present.size == 0 else held & present
-        own: I64Array = there * (1 + self.padding * (held == 0))
+        kept = valid if present.size == 0 else valid & present
+        own: I64Array = there * (1 + self.padding * (valid == 0))
         return own + self.value.sizes(values, kept)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """The flag, and the value or zeros."""
-        held = present_rows(values)
-        null = np.zeros(len(values), bool) if held.size == 0 else held == 0
+        """Write the null flag, and the value or zeros."""
+        valid = present_rows(values)
+        null = np.zeros(len(values), bool) if valid.size == 0 else valid == 0
         _FLAG.encode(pa.array(null == self.null_flag), target)
-        if held.size == 0:
+        if valid.size == 0:
             self.value.encode(values, target)
             return
         rows = np.flatnonzero(null if target.present.size == 0 else null & (target.present != 0))
         for byte in range(self.padding):
             target.out[target.position[rows] + byte] = 0
         target.position[rows] += self.padding
-        self.value.encode(values, target.only(held))
+        self.value.encode(values, target.only(valid))
 
 
 class EitherSerializer(TypeSerializer):
-    """`Either`: a flag that is true for left, then the value; a struct of which one is set.
+    """`Either`: a flag that is true for left, then the value; a struct with one side set.
 
-    Where the value itself is null (a nullable type inside) its exact bytes are kept.
+    Where the value itself is null (of a nullable type) its exact bytes are kept.
 
     Attributes:
-        java_name: What the type is called.
-        labels: The struct's fields: the flag, and the value of each side.
+        java_name: The name of the type.
+        labels: The names of the struct's fields: the flag, and each side.
     """
 
     java_name: ClassVar[str] = "Either"
@@ -172,38 +172,38 @@ class EitherSerializer(TypeSerializer):
         return f"{self.java_name}<{self.left.name}, {self.right.name}>"
 
     @property
-    def least(self) -> int:
-        """The flag."""
+    def min_length(self) -> int:
+        """The length of the flag."""
         return 1
 
     def read(self, source: DataInput) -> dict[str, Any]:
-        """One value, in the field of its side."""
+        """Read one value, in the field of its side."""
         if source.read_boolean():
-            held = (True, self.left.read(source), None)
+            parts = (True, self.left.read(source), None)
         else:
-            held = (False, None, self.right.read(source))
-        return dict(zip(self.labels, held, strict=True))
+            parts = (False, None, self.right.read(source))
+        return dict(zip(self.labels, parts, strict=True))
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value."""
+        """Write one value."""
         flag, first, second = self.labels
         if not isinstance(value, dict) or not isinstance(value.get(flag), bool):
             raise EncodeError(
                 f"{value!r} is no {self.java_name}: set `{flag}`, and `{first}` or `{second}`"
             )
         out.write_boolean(value[flag])
-        side, held = (first, self.left) if value[flag] else (second, self.right)
-        held.write(value.get(side), out)
+        side, serializer = (first, self.left) if value[flag] else (second, self.right)
+        serializer.write(value.get(side), out)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """A flag, and one of two values."""
+        """Return the program that walks a flag, and one of two values."""
         left, right = self.left.skip_program(), self.right.skip_program()
         if left is None or right is None:
             return None
         return (EITHER, len(left), len(right), *left, *right)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Flags, then the left values, then the right ones."""
+        """Read the flags, then the left values, then the right ones."""
         flags = cursor.read_flags(f"the flag of {self.java_name}")
         if cursor.present.size:
             flags &= cursor.present
@@ -218,16 +218,16 @@ class EitherSerializer(TypeSerializer):
         )
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The flag, and the value's."""
+        """Return the size of the flag and of the value."""
         require_values(values, present, self.name)
-        there = np.ones(len(values), np.int64) if present.size == 0 else present.astype(np.int64)
+        there = fixed_sizes(len(values), 1, present)
         _, first, second = self.labels
         left, right = self._sides(values, present)
         parts = self.left.sizes(values.field(first), left)
         return there + parts + self.right.sizes(values.field(second), right)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """The flag, then the value."""
+        """Write the flag, then the value."""
         flag, first, second = self.labels
         left, right = self._sides(values, target.present)
         _FLAG.encode(values.field(flag), target)
@@ -235,10 +235,10 @@ class EitherSerializer(TypeSerializer):
         self.right.encode(values.field(second), Target(target.out, target.position, right))
 
     def _sides(self, values: pa.Array, present: U8Array) -> tuple[U8Array, U8Array]:
-        """The rows of each side that are present."""
-        held = values.field(self.labels[0])
-        require_values(held, present, f"flag of {self.java_name}")
-        flags = held.fill_null(False).to_numpy(zero_copy_only=False)
+        """Return which rows are left ones and which are right ones, of those that are present."""
+        flag_column = values.field(self.labels[0])
+        require_values(flag_column, present, f"flag of {self.java_name}")
+        flags = flag_column.fill_null(False).to_numpy(zero_copy_only=False)
         left = flags.astype(np.uint8)
         right = (1 - left).astype(np.uint8)
         return (left, right) if present.size == 0 else (left & present, right & present)
@@ -246,25 +246,25 @@ class EitherSerializer(TypeSerializer):
 
 @evolves(NullableSerializer)
 class NullableRule(Rule):
-    """The value, where there is one."""
+    """Converts the values that are not null."""
 
     def column(
         self, old: NullableSerializer, new: NullableSerializer, column: pa.Array
     ) -> pa.Array:
-        """The values."""
+        """Convert the values that are not null."""
         return migrate_column(old.value, new.value, column)
 
     def value(self, old: NullableSerializer, new: NullableSerializer, value: Any) -> Any:
-        """One value."""
+        """Convert one value."""
         return migrate_value(old.value, new.value, value)
 
 
 @evolves(EitherSerializer)
 class EitherRule(Rule):
-    """Each side."""
+    """Converts each side."""
 
     def column(self, old: EitherSerializer, new: EitherSerializer, column: pa.Array) -> pa.Array:
-        """Both sides' columns."""
+        """Convert the columns of both sides."""
         flag, first, second = new.labels
         left = migrate_column(old.left, new.left, column.field(first))
         right = migrate_column(old.right, new.right, column.field(second))
@@ -273,7 +273,7 @@ class EitherRule(Rule):
         return pa.StructArray.from_arrays(children, fields=list(new.arrow_type), mask=mask)
 
     def value(self, old: EitherSerializer, new: EitherSerializer, value: Any) -> dict[str, Any]:
-        """One value."""
+        """Convert one value."""
         flag, first, second = new.labels
         return {
             flag: value[flag],
@@ -284,7 +284,7 @@ class EitherRule(Rule):
 
 @register
 class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`NullableSerializer$NullableSerializerSnapshot`: the padding, and the value's nested."""
+    """`NullableSerializer$NullableSerializerSnapshot`: the padding, and the value's snapshot."""
 
     java_class = f"{RUNTIME}NullableSerializer$NullableSerializerSnapshot"
     outer_version = 2
@@ -297,57 +297,56 @@ class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     @classmethod
     def of(cls, value: TypeSerializerSnapshot, *, padded: bool = False) -> Self:
-        """The snapshot of a new job's serializer."""
-        made = cls()
-        made.nested = (value,)
+        """Return the snapshot of a new job's serializer."""
+        made = cls.around(value)
         made.padding = max(0, value.restore_serializer().length) if padded else 0
         return made
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """The padding."""
+        """Read the padding."""
         self.padding = source.read_int()
         if not 0 <= self.padding <= MAX_PADDING:
             raise source.fault(f"{self.padding} bytes of padding")
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """The padding."""
+        """Write the padding."""
         out.write_int(self.padding)
 
     def resolve_outer_schema_compatibility(self, old: NullableSerializerSnapshot) -> Compatibility:
-        """The padding stays."""
+        """Return as is for the same padding, else incompatible."""
         if self.padding == old.padding:
             return as_is()
         return incompatible(
             f"{old.padding} bytes of padding", f"{self.padding}", "the padding of null stays"
         )
 
+    @property
+    def opaque_name(self) -> str:
+        """`Nullable<...>`."""
+        return f"Nullable<{self.nested[0].restore_serializer().name}>"
+
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A nullable value."""
-        (value,) = nested
-        if not value.self_delimiting:
-            return OpaqueSerializer(f"Nullable<{value.name}>")
-        return NullableSerializer(value, self.padding)
+        """Return the serializer of a value that may be null."""
+        return NullableSerializer(nested[0], self.padding)
 
 
 @register
 class JavaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`JavaEitherSerializerSnapshot`: both sides' snapshots nested."""
+    """`JavaEitherSerializerSnapshot`, with the snapshots of both sides."""
 
     java_class = f"{RUNTIME}JavaEitherSerializerSnapshot"
     arity = 2
     nested_names = ("left", "right")
+    opaque_name = "org.apache.flink.types.Either"
     same_bytes = (f"{RUNTIME}EitherSerializerSnapshot",)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """One of both."""
-        left, right = nested
-        if not (left.self_delimiting and right.self_delimiting):
-            return OpaqueSerializer("org.apache.flink.types.Either")
-        return EitherSerializer(left, right)
+        """Return the serializer of a value of one of two types."""
+        return EitherSerializer(*nested)
 
 
 @register
 class EitherSerializerSnapshot(WithoutMagicSnapshot, JavaEitherSerializerSnapshot):
-    """`EitherSerializerSnapshot`, which Flink 1.7 wrote in its place."""
+    """`EitherSerializerSnapshot`, which Flink 1.7 wrote instead."""
 
     java_class = f"{RUNTIME}EitherSerializerSnapshot"

@@ -4,9 +4,9 @@ A value begins with flags. Of the very class of the state, its fields follow, a 
 each; of a subclass, a tag or the class name, and then a whole value of the subclass's serializer.
 
 The column is a struct of the class's own fields. A value of a subclass fills those, and its exact
-bytes travel beside, with the fields that the struct has not. Where the snapshot says nothing of a
-subclass (the heap backend may meet one only while it writes), nobody knows where the value ends:
-the row is null, with all its bytes beside.
+bytes, which have its other fields, are kept beside it. Where the snapshot does not describe a
+subclass (the heap backend may meet one only while it writes), the end of the value is not known:
+the row is null, with all its bytes beside it.
 
 Source: `org.apache.flink.api.java.typeutils.runtime.PojoSerializer`.
 """
@@ -32,7 +32,9 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     present_rows,
+    written_rows,
 )
 
 __all__ = ["PojoSerializer", "SubclassValue"]
@@ -44,10 +46,10 @@ class SubclassValue(dict[str, Any]):
     """A value of a subclass: the fields of the base class, and what its own serializer read.
 
     Args:
-        fields: Those of the base class.
+        fields: The fields of the base class.
         java_class: The subclass.
         value: The whole value, as the subclass's serializer has it.
-        tag: Its place among the registered subclasses; None where it is written by name.
+        tag: The index among the registered subclasses; None if it is written by name.
     """
 
     __slots__ = ("java_class", "tag", "value")
@@ -69,12 +71,12 @@ class PojoSerializer(StructSerializer):
         fields: Each field's name and serializer, in the order in which they are written.
         registered: Each registered subclass and its serializer, by tag; None for a serializer
             that could not be restored.
-        non_registered: The same of subclasses that are written by name.
-        boxed: Fields that are no Java primitive though their serializer could be of one: what
-            is `Integer`, not `int`. Snapshots do not say it; it matters for new fields only.
+        non_registered: Each subclass that is written by name, and its serializer or None.
+        boxed: Fields that are `Integer` rather than `int`, and so on. Snapshots do not say it; it
+            matters for new fields only.
     """
 
-    least = 1
+    min_length = 1
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class PojoSerializer(StructSerializer):
     # ------------------------------------------------------------------- a value at a time
 
     def read(self, source: DataInput) -> dict[str, Any] | None:
-        """One POJO: a dict of its fields, a `SubclassValue`, or None."""
+        """Read one POJO: a dict of its fields, a `SubclassValue`, or None."""
         flags = source.read_unsigned_byte()
         if flags & skip.IS_NULL:
             return None
@@ -120,7 +122,7 @@ class PojoSerializer(StructSerializer):
         }
 
     def subclass(self, java_class: str, tag: int | None = None) -> TypeSerializer | None:
-        """The serializer of a subclass, with its tag or by name; None if it is not known."""
+        """Return the serializer of a subclass, with its tag or by name; None if it is not known."""
         if tag is not None:
             return self.registered.get(java_class)
         return self.non_registered.get(java_class, self.registered.get(java_class))
@@ -135,13 +137,13 @@ class PojoSerializer(StructSerializer):
                 remedy="register the subclass in the job and take a new savepoint",
             )
         value = serializer.read(source)
-        held = value if isinstance(value, dict) else {}
+        fields = value if isinstance(value, dict) else {}
         return SubclassValue(
-            {name: held.get(name) for name, _ in self.fields}, java_class, value, tag
+            {name: fields.get(name) for name, _ in self.fields}, java_class, value, tag
         )
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One POJO, of a dict of its fields, a `SubclassValue`, or None."""
+        """Write one POJO, of a dict of its fields, a `SubclassValue`, or None."""
         if value is None:
             out.write_byte(skip.IS_NULL)
         elif isinstance(value, SubclassValue):
@@ -168,7 +170,7 @@ class PojoSerializer(StructSerializer):
         serializer.write(value.value, out)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """The fields with their flags, and the subclasses' programs."""
+        """Return the program that walks null flags and fields, and those of the subclasses."""
         own: list[int] = []
         for _, one in self.fields:
             body = one.skip_program()
@@ -188,18 +190,18 @@ class PojoSerializer(StructSerializer):
 
     @property
     def _subclasses(self) -> list[TypeSerializer | None]:
-        """The serializers of the known subclasses, first those with tags."""
+        """The serializers of the known subclasses, those with tags first."""
         return [*self.registered.values(), *self.non_registered.values()]
 
     @cached_property
     def _names(self) -> dict[str, int]:
-        """For each class that may be written by name, its place among the subclasses."""
+        """Each class that may be written by name, with its index among the subclasses."""
         classes = [*self.registered, *self.non_registered]
         return {name: index for index, name in enumerate(classes)}
 
     @cached_property
     def _name_table(self) -> tuple[I32Array, U8Array, I32Array]:
-        """Offsets and bytes of those names, and their places."""
+        """Offsets and bytes of those names, and the index of each one's subclass."""
         names = [encode_modified_utf8(name) for name in self._names]
         bounds = np.cumsum([0, *map(len, names)]).astype(np.int32)
         places = np.array(list(self._names.values()), np.int32)
@@ -208,7 +210,7 @@ class PojoSerializer(StructSerializer):
     # ------------------------------------------------------------------ a column at a time
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Heads, then the fields of all rows of this very class, then subclass by subclass."""
+        """Read the flags, then the fields of all rows of this class itself, then each subclass."""
         kind = np.empty(cursor.rows, np.int16)
         nulls, subclasses, unknown = self._read_heads(cursor, kind)
         if unknown:
@@ -221,8 +223,8 @@ class PojoSerializer(StructSerializer):
             columns = self._add_subclasses(cursor, kind, columns)
         present = cursor.present
         if nulls:
-            held = (kind >= pojo.EXACT).astype(np.uint8)
-            present = held if present.size == 0 else held & present
+            valued = (kind >= pojo.EXACT).astype(np.uint8)
+            present = valued if present.size == 0 else valued & present
         return self._struct(present, columns, cursor.rows)
 
     def _read_heads(self, cursor: Cursor, kind: npt.NDArray[np.int16]) -> tuple[int, int, int]:
@@ -238,7 +240,7 @@ class PojoSerializer(StructSerializer):
     def _add_subclasses(
         self, cursor: Cursor, kind: npt.NDArray[np.int16], columns: list[pa.Array]
     ) -> list[pa.Array]:
-        """The field columns, with those of the subclasses' rows put in their places."""
+        """Return the field columns, with the rows of subclasses put in their places."""
         parts = [[column] for column in columns]
         take = np.arange(cursor.rows)
         behind = cursor.rows
@@ -249,43 +251,41 @@ class PojoSerializer(StructSerializer):
             if serializer is None or not serializer.self_delimiting:
                 cursor.lose(rows)
                 continue
-            held = _decode_rows(serializer, cursor, rows)
+            values = _decode_rows(serializer, cursor, rows)
             for part, (name, one) in zip(parts, self.fields, strict=True):
-                part.append(_field_of(held, name, one.arrow_type))
+                part.append(_field_of(values, name, one.arrow_type))
             take[rows] = behind + np.arange(len(rows))
             behind += len(rows)
         indices = pa.array(take)
         return [pa.concat_arrays(part).take(indices) for part in parts]
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """One byte, and unless it is null one a field and the fields that are not."""
-        within = _held(values, present)
-        sizes = np.ones(len(values), np.int64)
-        if present.size:
-            sizes *= present
+        """Return the size of the flags, and of the fields of rows that are not null."""
+        within = written_rows(values, present)
+        sizes = fixed_sizes(len(values), 1, present)
         count = len(self.fields)
         sizes += within * np.int64(count) if within.size else count
         for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            sizes += one.sizes(column, _held(column, within))
+            sizes += one.sizes(column, written_rows(column, within))
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Flags, then field after field."""
-        held = present_rows(values)
+        """Write the flags, then field after field."""
+        valid = present_rows(values)
         flags = np.full(len(values), skip.IS_EXACT, np.uint8)
-        if held.size:
-            flags[held == 0] = skip.IS_NULL
+        if valid.size:
+            flags[valid == 0] = skip.IS_NULL
         encode.write_fixed8(flags, target.present, target.out, target.position)
-        within = target.only(held) if held.size else target
+        within = target.only(valid) if valid.size else target
         for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            held = present_rows(column)
-            nulls = (held == 0).astype(np.uint8) if held.size else np.zeros(len(values), np.uint8)
+            valid = present_rows(column)
+            nulls = (valid == 0).astype(np.uint8) if valid.size else np.zeros(len(values), np.uint8)
             encode.write_fixed8(nulls, within.present, within.out, within.position)
-            one.encode(column, within.only(held) if held.size else within)
+            one.encode(column, within.only(valid) if valid.size else within)
 
 
 def _decode_field(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:
-    """A null flag and, unless it is set, a value of every row."""
+    """Read a null flag and, unless it is set, a value of every row."""
     null = cursor.read_flags("the null flag of a field")
     within = cursor.only((1 - null).astype(np.uint8)) if null.any() else cursor
     column = serializer.decode(within)
@@ -296,7 +296,7 @@ def _decode_field(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:
 def _decode_rows(
     serializer: TypeSerializer, cursor: Cursor, rows: npt.NDArray[np.intp]
 ) -> pa.Array:
-    """Some of the rows with another serializer; the cursor moves behind their values."""
+    """Read some of the rows with another serializer; the cursor moves behind their values."""
     part = Cursor(cursor.data, cursor.position[rows], cursor.end[rows], cursor.place)
     column = serializer.decode(part)
     cursor.position[rows] = part.position
@@ -306,22 +306,14 @@ def _decode_rows(
 
 
 def _field_of(values: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
-    """A field of a struct column; nulls where it has none of that name and type."""
+    """Return a field of a struct column; nulls if it has none of that name and type."""
     index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
     if index < 0 or values.type.field(index).type != kind:
         return pa.nulls(len(values), kind)
     return values.field(index)
 
 
-def _held(column: pa.Array, present: U8Array) -> U8Array:
-    """Where a value is written: where one is wanted, and it is not null."""
-    held = present_rows(column)
-    if held.size == 0:
-        return present
-    return held if present.size == 0 else held & present
-
-
 def _program(serializer: TypeSerializer | None) -> tuple[int, ...]:
-    """A subclass's program; empty if it can't be walked."""
+    """Return a subclass's program; empty if its values can't be walked."""
     program = None if serializer is None else serializer.skip_program()
     return program or ()

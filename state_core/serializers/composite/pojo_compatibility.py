@@ -41,11 +41,11 @@ Results: TypeAlias = "dict[str, Compatibility]"
 
 @dataclass(frozen=True, slots=True)
 class Pojo:
-    """What a POJO's serializer snapshot says.
+    """The content of a POJO's serializer snapshot.
 
     Attributes:
         java_class: The POJO's class.
-        fields: In the order in which they are written. A key names the declaring class.
+        fields: The fields in the order in which they are written. A key names the declaring class.
         registered: Registered subclasses, by tag. Keys are empty.
         non_registered: Subclasses that are written by name. Keys are empty.
     """
@@ -57,7 +57,7 @@ class Pojo:
 
 
 def resolve_pojo(new: Pojo, old: Pojo) -> tuple[Compatibility, Results, Results]:
-    """Whether `old` may be followed by `new`, and the same of each field and subclass of both."""
+    """Return the verdict on a POJO, and those on each field and each subclass of both."""
     if new.java_class != old.java_class:
         rule = "the class is another one, and Flink knows a POJO by its class"
         return incompatible(old.java_class, new.java_class, rule), {}, {}
@@ -74,13 +74,13 @@ def resolve_pojo(new: Pojo, old: Pojo) -> tuple[Compatibility, Results, Results]
 
 
 def reconfigure(new: Pojo, old: Pojo, fields: Results, registered: Results) -> Pojo:
-    """The new POJO with the tags and the subclasses of the old one.
+    """Return the new POJO with the tags and the subclasses of the old one.
 
     Args:
-        new: What the job declares.
-        old: What its state was written with.
-        fields: What `resolve_pojo` found of each field.
-        registered: What it found of each registered subclass.
+        new: The POJO that the job declares.
+        old: The POJO that its state was written with.
+        fields: The verdict of `resolve_pojo` on each field.
+        registered: Its verdict on each registered subclass.
     """
     added = {one.name: one for one in new.registered}
     kept = [_reconfigured(added.pop(one.name, one), registered) for one in old.registered]
@@ -103,7 +103,7 @@ def _reconfigured(entry: OptionalEntry, results: Results) -> OptionalEntry:
 
 
 def _resolve_fields(new: Pojo, old: Pojo) -> Results:
-    """By field: of both, of the old one only, of the new one only."""
+    """Return a verdict for each field of either POJO."""
     before = {one.name: one for one in old.fields}
     results: Results = {}
     for one in old.fields:
@@ -122,23 +122,23 @@ def _resolve_fields(new: Pojo, old: Pojo) -> Results:
 
 
 def _resolve_field(old: OptionalEntry, new: Pojo) -> Compatibility:
-    """One field of the old POJO."""
+    """Return the verdict on one field of the old POJO."""
     match = next((one for one in new.fields if one.name == old.name), None)
     if match is None or match.value is None or old.value is None or match.present != old.present:
         return migrate(_type(old), NOTHING, "the field is gone, and its values are dropped")
     if match.present:
-        found = _found_from(_declared_in(old), _declared_in(match), new.java_class)
-        if found is None:
+        reached = _found_from(_declared_in(old), _declared_in(match), new.java_class)
+        if reached is None:
             rule = "only the classes say whether the field moved up, or is another one of its name"
             return unknown(_declared_in(old), _declared_in(match), rule)
-        if not found:
+        if not reached:
             rule = "the field moved down to a subclass, where Flink does not find its old values"
             return migrate(_declared_in(old), _declared_in(match), rule)
     return match.value.resolve_schema_compatibility(old.value)
 
 
 def _found_from(before: str, after: str, java_class: str) -> bool | None:
-    """Whether Java finds a field, now declared in `after`, from `before` upwards; None: unknown."""
+    """Return whether Java finds a field of class `after` from `before` upwards; None if unknown."""
     if before in (after, java_class):
         return True
     return False if after == java_class else None
@@ -156,7 +156,7 @@ def _type(entry: OptionalEntry) -> str:
 
 
 def _resolve_registered(new: Pojo, old: Pojo) -> Results:
-    """By subclass: those that both register."""
+    """Return a verdict for each subclass that both register."""
     before = {one.name: one.value for one in old.registered}
     results: Results = {}
     for one in new.registered:
@@ -167,15 +167,15 @@ def _resolve_registered(new: Pojo, old: Pojo) -> Results:
 
 
 def _resolve_order(new: Pojo, old: Pojo) -> list[Compatibility]:
-    """What the new serializer takes over of the old one's subclasses."""
-    found = []
+    """Return what the new serializer takes over of the old one's subclasses."""
+    results = []
     before, after = [[one.name for one in pojo.registered] for pojo in (old, new)]
     if after[: len(before)] != before:
         rule = "subclasses keep the tags that they were written with"
         lost = [name for name in before if name not in after]
         if lost:
             rule += f"; {', '.join(lost)} must still be there as a class"
-        found.append(_taken_over(", ".join(before), ", ".join(after) or NOTHING, rule))
+        results.append(_taken_over(", ".join(before), ", ".join(after) or NOTHING, rule))
     if old.non_registered:
         names = ", ".join(one.name for one in old.non_registered)
         rule = "the serializers of subclasses written by name are taken over"
@@ -183,8 +183,8 @@ def _resolve_order(new: Pojo, old: Pojo) -> list[Compatibility]:
         lost = [one.name for one in old.non_registered if one.name not in known]
         if lost:
             rule += f"; {', '.join(lost)} must still be there as a class"
-        found.append(_taken_over(names, names, rule))
-    return found or [as_is()]
+        results.append(_taken_over(names, names, rule))
+    return results or [as_is()]
 
 
 def _taken_over(old: str, new: str, rule: str) -> Compatibility:

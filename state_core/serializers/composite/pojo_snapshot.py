@@ -19,11 +19,11 @@ from typing_extensions import Self
 
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.pojo import MAX_TAGS, PojoSerializer
 from state_core.serializers.composite.pojo_compatibility import Pojo, reconfigure, resolve_pojo
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import Compatibility, Verdict, incompatible
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.opaque.optional_map import (
     FramedSnapshot,
@@ -42,7 +42,7 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
     """`PojoSerializerSnapshot`.
 
     Attributes:
-        pojo: What it says.
+        pojo: Its content.
         boxed: Fields that are known to be no Java primitive; no snapshot says it.
     """
 
@@ -65,16 +65,16 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         declared_in: Mapping[str, str] | None = None,
         boxed: Collection[str] = (),
     ) -> Self:
-        """The snapshot that a new job's serializer would leave.
+        """Return the snapshot that a new job's serializer would leave.
 
         Args:
             java_class: The POJO's class, as `Class.getName` has it.
-            fields: By name; Flink sorts them.
-            registered: Registered subclasses by class, in the order of their registration.
-            non_registered: Subclasses that are written by name.
-            declared_in: The class that declares a field, where it is not the POJO's own.
-            boxed: Fields that are `Integer`, not `int`, and so on: what a new field begins as
-                depends on it.
+            fields: The snapshot of each field, by name; Flink sorts them.
+            registered: The snapshots of registered subclasses by class, in order of registration.
+            non_registered: The snapshots of subclasses that are written by name.
+            declared_in: The declaring class of a field, where it is not the POJO's own.
+            boxed: Fields that are `Integer` rather than `int`, and so on: if new, such a field
+                begins as null, else as 0.
 
         Raises:
             EncodeError: There is no field, or there are more subclasses than tags.
@@ -100,7 +100,7 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """The class and three maps."""
+        """Read the class and three maps."""
         self.check_version(version, source)
         java_class = source.read_utf()
         fields = read_optional_map(source, "fields")
@@ -111,18 +111,18 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         self.pojo = Pojo(java_class, fields, registered, others)
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The class and three maps."""
+        """Write the class and three maps."""
         out.write_utf(self.pojo.java_class)
         for entries in (self.pojo.fields, self.pojo.registered, self.pojo.non_registered):
             write_optional_map(entries, out)
 
     @property
     def type_name(self) -> str:
-        """The class."""
+        """The class of the POJO."""
         return self.pojo.java_class
 
     def restore_serializer(self) -> TypeSerializer:
-        """A POJO of the restored fields; bytes if one of them can't be restored."""
+        """Return a POJO of the restored fields; one of bytes if a field can't be restored."""
         java_class = self.pojo.java_class
         fields = [(one.name, _restore(one)) for one in self.pojo.fields]
         known = [(name, one) for name, one in fields if one is not None and one.self_delimiting]
@@ -137,7 +137,7 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         )
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As `PojoSerializerSnapshot.resolveSchemaCompatibility`."""
+        """Return the verdict of `PojoSerializerSnapshot.resolveSchemaCompatibility`."""
         if not isinstance(old, PojoSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
         result, fields, registered = resolve_pojo(self.pojo, old.pojo)
@@ -161,10 +161,10 @@ def _field_key(declared_in: str, name: str) -> bytes:
 
 
 def _subclasses(given: Snapshots | None) -> tuple[OptionalEntry, ...]:
-    held: Iterable[tuple[str, TypeSerializerSnapshot]] = (given or {}).items()
-    return tuple(OptionalEntry(name, b"", FramedSnapshot(one)) for name, one in held)
+    snapshots: Iterable[tuple[str, TypeSerializerSnapshot]] = (given or {}).items()
+    return tuple(OptionalEntry(name, b"", FramedSnapshot(one)) for name, one in snapshots)
 
 
 def _java_order(name: str) -> bytes:
-    """What sorts names as `String.compareTo` does: by UTF-16 code unit."""
+    """Return a sort key for the order of `String.compareTo`: by UTF-16 code unit."""
     return name.encode("utf-16-be", "surrogatepass")

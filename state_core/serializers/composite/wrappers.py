@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels.skip import FIXED
 from state_core.serializers.basic.numbers import LongSerializer
 from state_core.serializers.composite.structs import StructSerializer, TupleSerializer
 from state_core.serializers.framework.base import VARIABLE, TypeSerializer
-from state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
+from state_core.serializers.framework.columns import Cursor, I64Array, Target
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 
@@ -29,7 +28,7 @@ SIGN_BIT = -(1 << 63)
 class TtlSerializer(StructSerializer):
     """A value with the time of its last access: i64 milliseconds, then the value.
 
-    How long it lives is in the job's code, not in the snapshot.
+    The time to live itself is in the job's code, not in the snapshot.
     """
 
     def __init__(self, value: TypeSerializer) -> None:
@@ -43,50 +42,12 @@ class TtlSerializer(StructSerializer):
         """`TtlValue<...>`."""
         return f"TtlValue<{self.value.name}>"
 
-    @property
-    def least(self) -> int:
-        """The time and what the value takes at least."""
-        return 8 + (self.value.least if self.self_delimiting else 0)
-
-    def read(self, source: DataInput) -> dict[str, Any]:
-        """Time and value."""
-        return {"ttl": source.read_long(), "value": self.value.read(source)}
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """Time and value."""
-        ttl, held = self._by_position(value)
-        LongSerializer().write(ttl, out)
-        self.value.write(held, out)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Eight bytes and the value's program."""
-        body = self.value.skip_program()
-        return None if body is None else (FIXED, 8, *body)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """A column of times and one of values."""
-        columns = [one.decode(cursor) for _, one in self.fields]
-        return self._struct(cursor.present, columns, cursor.rows)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Eight bytes and the value's."""
-        ttl, held = self._columns(values)
-        return LongSerializer().sizes(ttl, present) + self.value.sizes(held, present)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Time, then value."""
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            one.encode(column, target)
-
 
 class TimerSerializer(TupleSerializer):
-    """A timer: its time, sign bit flipped so that bytes sort as times do; key; namespace."""
+    """A timer: its time, with the sign bit flipped so that bytes sort as times; key; namespace."""
 
     def __init__(self, key: TypeSerializer, namespace: TypeSerializer) -> None:
-        super().__init__([LongSerializer(), key, namespace])
-        names = ("timestamp", "key", "namespace")
-        self.fields = [(name, one) for name, (_, one) in zip(names, self.fields, strict=True)]
-        self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in self.fields])
+        super().__init__([LongSerializer(), key, namespace], ("timestamp", "key", "namespace"))
         self.key = key
         self.namespace = namespace
         self.self_delimiting = key.self_delimiting and namespace.self_delimiting
@@ -97,28 +58,28 @@ class TimerSerializer(TupleSerializer):
         return f"Timer<{self.key.name}, {self.namespace.name}>"
 
     def read(self, source: DataInput) -> dict[str, Any]:
-        """One timer."""
-        found = super().read(source)
-        found["timestamp"] = _flip(found["timestamp"])
-        return found
+        """Read one timer."""
+        timer: dict[str, Any] = super().read(source)
+        timer["timestamp"] = _flip(timer["timestamp"])
+        return timer
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One timer."""
+        """Write one timer."""
         timestamp, key, namespace = self._by_position(value)
         super().write((_flip(timestamp), key, namespace), out)
 
     def hash_code_at(self, source: DataInput) -> int:
-        """That of the timer, whose time is flipped back."""
+        """Return the hash code of the timer that comes next."""
         return self.hash_code(self.read(source))
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Columns of times, keys and namespaces."""
+        """Read a struct of times, keys and namespaces."""
         times = pa.array(flip_sign(cursor.read_int64("a timer")))
         columns = [times, self.key.decode(cursor), self.namespace.decode(cursor)]
         return self._struct(cursor.present, columns, cursor.rows)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Time, key, namespace."""
+        """Write time, key and namespace."""
         times, keys, namespaces = self._columns(values)
         flipped = pa.array(flip_sign(np.asarray(times.to_numpy(zero_copy_only=False))))
         LongSerializer().encode(flipped, target)
@@ -127,7 +88,7 @@ class TimerSerializer(TupleSerializer):
 
 
 def flip_sign(values: I64Array) -> I64Array:
-    """The sign bit inverted: the order of signed numbers becomes that of unsigned bytes."""
+    """Invert the sign bit, so that unsigned bytes sort as the signed numbers do."""
     flipped: I64Array = values ^ np.int64(SIGN_BIT)
     return flipped
 
@@ -138,22 +99,23 @@ def _flip(value: int) -> int:
 
 @register
 class TtlSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`TtlStateFactory$TtlSerializerSnapshot`: a Long's and the value's snapshot nested."""
+    """`TtlStateFactory$TtlSerializerSnapshot`, with the snapshots of a Long and the value."""
 
     java_class = f"{STATE}ttl.TtlStateFactory$TtlSerializerSnapshot"
     same_bytes = (f"{STATE}v2.ttl.TtlStateFactory$TtlSerializerSnapshot",)
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 2
+    delimited = slice(1)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The value with its time."""
+        """Return the serializer of a value with the time of its last access."""
         return TtlSerializer(nested[1])
 
 
 @register
 class AsyncTtlSerializerSnapshot(TtlSerializerSnapshot):
-    """The same of the asynchronous state API (`org.apache.flink.runtime.state.v2`)."""
+    """`TtlSerializerSnapshot` of the asynchronous state API (`...runtime.state.v2`)."""
 
     java_class = f"{STATE}v2.ttl.TtlStateFactory$TtlSerializerSnapshot"
     same_bytes = (TtlSerializerSnapshot.java_class,)
@@ -161,14 +123,14 @@ class AsyncTtlSerializerSnapshot(TtlSerializerSnapshot):
 
 @register
 class TimerSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`TimerSerializerSnapshot`: the snapshots of key and namespace nested."""
+    """`TimerSerializerSnapshot`, with the snapshots of key and namespace."""
 
     java_class = "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot"
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 2
+    delimited = slice(0)  # the backend knows where a timer's key ends, or keeps both as bytes
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A timer of them."""
-        key, namespace = nested
-        return TimerSerializer(key, namespace)
+        """Return the serializer of a timer with this key and namespace."""
+        return TimerSerializer(*nested)

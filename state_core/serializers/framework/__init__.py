@@ -3,6 +3,8 @@
 ====================  ===============================================================
 `base`                `TypeSerializer` and `TypeSerializerSnapshot`
 `columns`             `Cursor` and `Target`: columns between bytes and Arrow
+`element_columns`     columns of lists and maps: where elements lie, which are written
+`opaque_values`       values that are carried as bytes, since only their class understands them
 `snapshots`           the simple and the composite family of snapshots
 `registry`            from class names that Flink writes to the classes that read them
 `config_snapshots`    the snapshots of before Flink 1.7

@@ -1,12 +1,12 @@
-"""What a serializer is, and what a serializer's snapshot is.
+"""Serializers and their snapshots: the base classes.
 
 A `TypeSerializer` knows one type's bytes: a value at a time (`read`, `write`, `skip`) and a column
 at a time (`decode`, `sizes`, `encode`). A `TypeSerializerSnapshot` is what Flink leaves in a
 snapshot to say how its bytes were written: a class name, a version, and a payload of its own. It
-is found by name in the registry, and gives the serializer back.
+is found by name in the registry, and restores the serializer.
 
-A value at a time, Python sees what Arrow's `to_pylist` would give: a tuple or row is a `dict` of
-its fields, a map is a list of pairs.
+Values in Python are those of Arrow's `to_pylist`: a tuple or row is a `dict` of its fields, a map
+is a list of pairs.
 
 Source: `org.apache.flink.api.common.typeutils.TypeSerializer` and `TypeSerializerSnapshot`.
 """
@@ -36,19 +36,19 @@ _NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowEr
 
 
 def to_int32(value: int) -> int:
-    """A number as Java's `int` would hold it, wrapped around."""
+    """Wrap a number around as Java's `int` does."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 class TypeSerializer(ABC):
-    """One type's wire format.
+    """The wire format of one type.
 
-    A subclass needs `arrow_type`, `name`, `read` and `write`; all else follows from them, a value
-    at a time. What its code raises comes out as an error of ours that names the place.
+    A subclass must have `arrow_type`, `name`, `read` and `write`; all else follows from them, a
+    value at a time. Exceptions of a user's subclass become a `StateError` that names the place.
 
     Attributes:
-        length: Bytes of every value, or -1: `TypeSerializer.getLength()`, which decides whether
-            a composite key carries length trailers.
+        length: The bytes of every value, or -1: `TypeSerializer.getLength()`, which decides whether
+            a composite key has length trailers.
         arrow_type: The type of a decoded column.
         self_delimiting: Whether a value's end is known from its bytes. If not, it takes
             everything up to the end of its entry.
@@ -72,53 +72,53 @@ class TypeSerializer(ABC):
 
     @property
     def wire_length(self) -> int:
-        """Bytes of every value, or -1; `length` but for the one type whose length is a fiction."""
+        """The bytes of every value in state, or -1: `length`, unless Flink's own is not true."""
         return self.length
 
     @property
-    def least(self) -> int:
-        """The fewest bytes that a value takes; 0 only where it can take none at all."""
+    def min_length(self) -> int:
+        """The fewest bytes of a value; 0 only where it can have none at all."""
         return max(1, self.length)
 
     @abstractmethod
     def read(self, source: DataInput) -> Any:
-        """One value."""
+        """Read one value."""
 
     @abstractmethod
     def write(self, value: Any, out: DataOutput) -> None:
-        """The value's bytes."""
+        """Write one value."""
 
     def skip(self, source: DataInput) -> None:
         """Move behind one value."""
         self.read(source)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """The program of `state_core.kernels.skip` that walks one value; None if there is none."""
+        """Return the program of `kernels.skip` that walks one value; None if none can."""
         return None
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A column of the values at the cursor, which is left behind them.
+        """Read a column of the values at the cursor, which moves behind them.
 
-        This one reads value by value; built-in types do better. A value that would be written in
-        another way than it was, or that its column can't hold, is marked inexact.
+        This implementation reads value by value; built-in types override it with kernels. A value
+        is marked inexact if it would be written as other bytes, or if its column can't hold it.
         """
-        found: list[Any] = [None] * cursor.rows
+        values: list[Any] = [None] * cursor.rows
         for row in range(cursor.rows):
             if cursor.present.size and not cursor.present[row]:
                 continue
             start, end = int(cursor.position[row]), int(cursor.end[row])
             source = DataInput(cursor.data.data[start:end], cursor.place(start))
-            found[row] = self.read(source)
+            values[row] = self.read(source)
             cursor.position[row] = start + source.position
-            if not self._writes(found[row], source.data[: source.position]):
+            if not self._writes(values[row], source.data[: source.position]):
                 cursor.inexact[row] = 1
         try:
-            return pa.array(found, self.arrow_type)
+            return pa.array(values, self.arrow_type)
         except (*_NO_COLUMN, TypeError, ValueError):
-            return self._nulled(found, cursor)
+            return self._nulled(values, cursor)
 
     def _writes(self, value: Any, data: memoryview) -> bool:
-        """Whether these are the bytes that the value would be written as."""
+        """Return whether the value would be written as these bytes."""
         out = DataOutput()
         try:
             self.write(value, out)
@@ -126,32 +126,32 @@ class TypeSerializer(ABC):
             return False
         return out.buffer == data
 
-    def _nulled(self, found: list[Any], cursor: Cursor) -> pa.Array:
-        """The column, null and inexact where it can't hold the value: half a character, say."""
-        for row, value in enumerate(found):
+    def _nulled(self, values: list[Any], cursor: Cursor) -> pa.Array:
+        """Return the column, null and inexact where it can't hold a value: half a character."""
+        for row, value in enumerate(values):
             try:
                 pa.array([value], self.arrow_type)
             except _NO_COLUMN:  # noqa: PERF203 - a rare case
-                found[row] = None
+                values[row] = None
                 cursor.inexact[row] = 1
-        return pa.array(found, self.arrow_type)
+        return pa.array(values, self.arrow_type)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Bytes that each row takes, 0 where it is not present."""
+        """Return the bytes of each row, 0 where it is not present."""
         return np.array([len(one) for one in self._written(values, present)], np.int64)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Write each present row at the target, which is left behind it."""
+        """Write each present row at the target, which moves behind it."""
         for row, data in enumerate(self._written(values, target.present)):
             at = int(target.position[row])
             target.out[at : at + len(data)] = np.frombuffer(data, np.uint8)
             target.position[row] = at + len(data)
 
     def hash_code(self, value: Any) -> int:
-        """Java's `hashCode()` of a value, as a signed 32-bit number.
+        """Return Java's `hashCode()` of a value, as a signed 32-bit number.
 
         Raises:
-            KeyGroupError: It can't be derived: the class defines it, or it differs in each JVM.
+            KeyGroupError: The Java class defines it, or it differs in each JVM.
         """
         raise KeyGroupError(
             f"the Java hash code of {self.name} can't be derived from its value",
@@ -159,14 +159,14 @@ class TypeSerializer(ABC):
         )
 
     def hash_code_at(self, source: DataInput) -> int:
-        """`hash_code` of the value that comes next, whose very bytes may matter; 0 for null."""
+        """Return the hash code of the value that comes next, from its bytes; 0 for null."""
         value = self.read(source)
         return 0 if value is None else self.hash_code(value)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """`hash_code` of every row; 0 for null, as `Objects.hashCode` has it."""
-        found = values.to_pylist()
-        codes = [0 if value is None else self.hash_code(value) for value in found]
+        """Return the hash code of every row; 0 for null, as `Objects.hashCode` has it."""
+        pylist = values.to_pylist()
+        codes = [0 if value is None else self.hash_code(value) for value in pylist]
         return np.array(codes, np.int32)
 
     def _written(self, values: pa.Array, present: U8Array) -> list[bytes]:
@@ -183,7 +183,7 @@ class TypeSerializer(ABC):
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A user's `read`, `skip` or `write`, whose errors become ours."""
+    """Wrap a user's `read`, `skip` or `write`, so that its errors become a `StateError`."""
 
     @wraps(method)
     def guarded(serializer: TypeSerializer, *arguments: Any) -> Any:
@@ -204,7 +204,7 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TypeSerializerSnapshot(ABC):
-    """How a serializer's bytes were written.
+    """A description of how a serializer's bytes were written.
 
     A subclass is registered under the Java class that it stands for; it takes no arguments, and
     `read_snapshot` fills it.
@@ -223,8 +223,8 @@ class TypeSerializerSnapshot(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        held = vars(cls)
-        if "resolve_new_serializer" in held and "resolve_schema_compatibility" not in held:
+        members = vars(cls)
+        if "resolve_new_serializer" in members and "resolve_schema_compatibility" not in members:
             # the older direction is all that the class has: what it inherits must not go before it
             ask = TypeSerializerSnapshot.resolve_schema_compatibility
             cls.resolve_schema_compatibility = ask  # type: ignore[method-assign]
@@ -239,19 +239,19 @@ class TypeSerializerSnapshot(ABC):
 
     @abstractmethod
     def restore_serializer(self) -> TypeSerializer:
-        """The serializer that reads and writes those bytes."""
+        """Return the serializer that reads and writes those bytes."""
 
     @property
     def type_name(self) -> str:
-        """The type as messages name it."""
+        """The type, for messages."""
         return self.restore_serializer().name
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Whether state that `old` describes can be used with this one's serializer.
+        """Return whether state that `old` describes can be used with this snapshot's serializer.
 
-        This is the direction since Flink 1.19: the new snapshot decides. A class of a user's that
-        only has the older direction has it as `resolve_new_serializer` on the old snapshot; it is
-        asked, with a `DeprecationWarning`, where the new class does not decide itself.
+        This is the direction since Flink 1.19: the new snapshot decides. A user's class that only
+        has the older direction implements `resolve_new_serializer` on the old snapshot; that is
+        called, with a `DeprecationWarning`, where the new class does not decide itself.
         """
         before = type(old).resolve_new_serializer
         if before is not TypeSerializerSnapshot.resolve_new_serializer:
@@ -272,17 +272,17 @@ class TypeSerializerSnapshot(ABC):
         )
 
     def resolve_new_serializer(self, new: TypeSerializer) -> Compatibility:
-        """The direction before Flink 1.19: this old snapshot judges the new serializer.
+        """Judge the new serializer: the direction before Flink 1.19, on the old snapshot.
 
-        Deprecated; only for classes of users that have nothing else.
+        Deprecated; for users' classes that have nothing else.
         """
         return unknown(self.type_name, new.name, "neither snapshot class decides")
 
     def check_version(self, version: int, source: DataInput) -> None:
-        """Refuse a version that is not read.
+        """Refuse a version that can't be read.
 
         Raises:
-            UnsupportedFormatError: It is not in `versions`.
+            UnsupportedFormatError: The version is not in `versions`.
         """
         versions = getattr(self, "versions", (self.current_version,))
         if version not in versions:

@@ -1,8 +1,8 @@
-"""Columns on their way between bytes and Arrow: what every serializer's fast path works with.
+"""Cursors and targets: how serializers read columns from bytes, and write them.
 
-`Cursor` is the reading side: many values at once, each at its own place in one buffer. `Target`
-is the writing side. A serializer reads its part at the cursor and leaves it behind what it read,
-so a tuple is its fields one after the other, a column at a time.
+A `Cursor` is the position of many values at once, each at its own place in one buffer; a `Target`
+is the same for writing. A serializer reads its part at the cursor and moves it behind, so that a
+tuple is read as its fields one after the other, a column at a time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 from state_core.errors import CorruptSnapshotError, EncodeError, UnsupportedFormatError
 from state_core.files.wire import MOST_OF_NO_BYTES
 from state_core.kernels import decode
+from state_core.kernels.compiler import Kernel
 
 __all__ = [
     "Cursor",
@@ -25,12 +26,16 @@ __all__ = [
     "Target",
     "U8Array",
     "arrow_buffer",
+    "decode_bytes",
+    "fixed_sizes",
     "fixed_values",
     "list_offsets",
     "present_rows",
     "require_values",
     "validity",
+    "variable_sizes",
     "variable_values",
+    "written_rows",
 ]
 
 U8Array: TypeAlias = npt.NDArray[np.uint8]
@@ -42,16 +47,16 @@ MAX_COLUMN_BYTES = (1 << 31) - 1
 
 
 class Cursor:
-    """Where each row's next value lies in a buffer.
+    """The position of each row's next value in a buffer.
 
     Args:
         data: The buffer, of bytes.
-        position: Per row, moved by what is read.
-        end: Per row, never passed.
+        position: The position of each row, moved by what is read.
+        end: The end of each row, never passed.
         place: Names a position of `data` for messages: file and offset, or state and key group.
-        present: Per row, 0 where there is nothing to read; of size 0 if all are present.
-        inexact: Per row, set to 1 where the typed value alone can't give its bytes back.
-        outer: The cursor over the same rows that this one was made of.
+        present: One byte a row, 0 where there is nothing to read; of size 0 if all are present.
+        inexact: One byte a row, set to 1 where the typed value alone can't give its bytes back.
+        outer: The cursor over the same rows that this one was made from.
     """
 
     __slots__ = ("data", "end", "inexact", "outer", "place", "position", "present")
@@ -76,35 +81,35 @@ class Cursor:
 
     @property
     def rows(self) -> int:
-        """How many values there are, present or not."""
+        """The number of values, present or not."""
         return len(self.position)
 
     def only(self, wanted: U8Array) -> Cursor:
-        """The same rows, with nothing to read where `wanted` is 0."""
+        """Return a cursor over the same rows, with nothing to read where `wanted` is 0."""
         present = wanted if self.present.size == 0 else self.present & wanted
         return Cursor(self.data, self.position, self.end, self.place, present, self.inexact, self)
 
     def children(self, starts: I64Array, ends: I64Array) -> Cursor:
-        """Other values of the same buffer, such as the elements of these rows' lists."""
+        """Return a cursor over other values of the same buffer, such as the elements of lists."""
         return Cursor(self.data, starts, ends, self.place)
 
     def adopt(self, child: Cursor, first: I64Array) -> None:
-        """Mark rows inexact whose elements, from `first[row]` to `first[row + 1]`, are."""
+        """Mark rows inexact that have inexact elements, from `first[row]` to `first[row + 1]`."""
         if child.inexact.any():
             marked = np.concatenate(([0], np.cumsum(child.inexact, dtype=np.int64)))
             self.inexact |= (marked[first[1:]] > marked[first[:-1]]).astype(np.uint8)
 
     def expect_values(self, values: pa.Array) -> None:
-        """Mark rows inexact that are null though a flag before them says that they are not.
+        """Mark rows inexact that are null though the flag before them says that they are not.
 
-        Flink would read them, and writes none such.
+        Flink reads such rows, and never writes any.
         """
         if values.null_count:
             hidden = 1 - present_rows(values)
             self.inexact |= hidden if self.present.size == 0 else hidden & self.present
 
     def lose(self, rows: npt.NDArray[np.intp]) -> None:
-        """Give rows up of which nobody knows where the value ends; their exact bytes stay.
+        """Give up rows whose value has no known end; their exact bytes stay.
 
         From here on nothing is read of them, and whatever they are part of is null.
         """
@@ -123,7 +128,7 @@ class Cursor:
             raise self.fault(row, f"what should be {what} does not fit in its bytes")
 
     def fault(self, row: int, problem: str) -> CorruptSnapshotError:
-        """The error for one row."""
+        """Return the error for one row."""
         return CorruptSnapshotError(
             problem,
             place=self.place(int(self.position[row])),
@@ -138,21 +143,21 @@ class Cursor:
             raise self.fault(row, f"{extra} bytes behind a complete value")
 
     def read_int32(self, what: str) -> I32Array:
-        """Four bytes of every row, big-endian."""
+        """Read four bytes of every row, big-endian."""
         out = np.empty(self.rows, np.int32)
         failed = decode.read_fixed32(self.data, self.position, self.end, self.present, out)
         self.check(failed, what)
         return out
 
     def read_int64(self, what: str) -> I64Array:
-        """Eight bytes of every row, big-endian."""
+        """Read eight bytes of every row, big-endian."""
         out = np.empty(self.rows, np.int64)
         failed = decode.read_fixed64(self.data, self.position, self.end, self.present, out)
         self.check(failed, what)
         return out
 
     def read_flags(self, what: str) -> U8Array:
-        """One byte of every row as 0 or 1."""
+        """Read one byte of every row as 0 or 1."""
         out = np.empty(self.rows, np.uint8)
         totals = np.zeros(2, np.int64)
         failed = decode.read_bools(
@@ -161,39 +166,39 @@ class Cursor:
         self.check(failed, what)
         return out
 
-    def read_counts(self, what: str, least_bytes_each: int) -> I64Array:
-        """An i32 count of every row, refused where the row's bytes can't hold that many."""
+    def read_counts(self, what: str, min_bytes_each: int) -> I64Array:
+        """Read an i32 count of every row, refused where the row's bytes can't hold that many."""
         counts = self.read_int32(what).astype(np.int64)
         room = self.end - self.position
-        most = room // least_bytes_each if least_bytes_each else MOST_OF_NO_BYTES
-        bad = np.flatnonzero((counts < 0) | (counts > most))
+        limit = room // min_bytes_each if min_bytes_each else MOST_OF_NO_BYTES
+        bad = np.flatnonzero((counts < 0) | (counts > limit))
         if bad.size:
             row = int(bad[0])
             raise self.fault(row, f"{counts[row]} {what} declared in too few bytes")
         return counts
 
     def room(self, numerator: int = 1, denominator: int = 1) -> int:
-        """Bytes that the present rows could decode to at most.
+        """Return the most bytes that the present rows could decode to.
 
         Raises:
-            UnsupportedFormatError: More than an Arrow column of 32-bit offsets holds.
+            UnsupportedFormatError: More than an Arrow column of 32-bit offsets can hold.
         """
-        held = int(decode.room(self.position, self.end, self.present))
-        if held > MAX_COLUMN_BYTES:
+        size = int(decode.room(self.position, self.end, self.present))
+        if size > MAX_COLUMN_BYTES:
             raise UnsupportedFormatError(
-                f"{held} bytes of values in one batch, and a column holds 2 GiB",
+                f"{size} bytes of values in one batch, and a column holds 2 GiB",
                 place=self.place(int(self.position[0])),
                 remedy="a single value this large can't be decoded; drop the state first",
             )
-        return held * numerator // denominator + 16
+        return size * numerator // denominator + 16
 
 
 class Target:
-    """Where each row's next value is to be written.
+    """The position that each row's next value is written to.
 
     Args:
         out: The buffer.
-        position: Per row, moved by what is written.
+        position: The position of each row, moved by what is written.
         present: As in `Cursor`.
     """
 
@@ -205,7 +210,7 @@ class Target:
         self.present = present
 
     def only(self, wanted: U8Array) -> Target:
-        """The same rows, with nothing to write where `wanted` is 0."""
+        """Return a target for the same rows, with nothing to write where `wanted` is 0."""
         present = wanted if self.present.size == 0 else self.present & wanted
         return Target(self.out, self.position, present)
 
@@ -214,12 +219,12 @@ class Target:
 
 
 def arrow_buffer(values: npt.NDArray[Any]) -> pa.Buffer:
-    """The array's memory as an Arrow buffer, not copied."""
+    """Return the array's memory as an Arrow buffer, without copying."""
     return pa.py_buffer(values)
 
 
 def validity(present: U8Array) -> tuple[pa.Buffer | None, int]:
-    """A validity bitmap and its number of nulls, of one byte a row (size 0: all valid)."""
+    """Return a validity bitmap and its number of nulls, of one byte a row (size 0: all valid)."""
     if present.size == 0:
         return None, 0
     nulls = int(present.size - np.count_nonzero(present))
@@ -229,7 +234,7 @@ def validity(present: U8Array) -> tuple[pa.Buffer | None, int]:
 
 
 def present_rows(values: pa.Array) -> U8Array:
-    """One byte a row, 0 where it is null; of size 0 if none is."""
+    """Return one byte a row, 0 where it is null; of size 0 if none is."""
     if values.null_count == 0:
         return ALL_PRESENT
     if pa.types.is_null(values.type):
@@ -240,11 +245,19 @@ def present_rows(values: pa.Array) -> U8Array:
     return np.ascontiguousarray(bits[first:])
 
 
+def written_rows(values: pa.Array, present: U8Array) -> U8Array:
+    """Return one byte a row, 0 where it is null or not present; of size 0 if no row is."""
+    valid = present_rows(values)
+    if present.size == 0 or valid.size == 0:
+        return valid if present.size == 0 else present
+    return valid & present
+
+
 def require_values(values: pa.Array, present: U8Array, what: str) -> None:
     """Refuse nulls where a value is to be written.
 
     Raises:
-        EncodeError: There is one, and the type has no form for it.
+        EncodeError: There is a null, and the type has no form for it.
     """
     if values.null_count == 0:
         return
@@ -260,7 +273,7 @@ def require_values(values: pa.Array, present: U8Array, what: str) -> None:
 
 
 def fixed_values(values: pa.Array, dtype: Any) -> npt.NDArray[Any]:
-    """The values of a fixed-width array, not copied; where null, whatever lies there."""
+    """Return the values of a fixed-width array without copying; undefined where null."""
     width = np.dtype(dtype).itemsize
     buffer = values.buffers()[1]
     if buffer is None:
@@ -268,18 +281,47 @@ def fixed_values(values: pa.Array, dtype: Any) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, dtype, len(values), values.offset * width)
 
 
+def fixed_sizes(rows: int, size: int, present: U8Array) -> I64Array:
+    """Return the same size for every row, 0 where it is not present."""
+    return present.astype(np.int64) * size if present.size else np.full(rows, size, np.int64)
+
+
+def variable_sizes(values: pa.Array, present: U8Array = ALL_PRESENT, head: int = 0) -> I64Array:
+    """Return the bytes of each row of a string or binary array, 0 where it is not present.
+
+    Args:
+        values: The array.
+        present: As in `Cursor`.
+        head: Bytes that stand before those of each present row, such as its length.
+    """
+    sizes: I64Array = np.diff(variable_values(values)[0]).astype(np.int64) + head
+    return sizes * present if present.size else sizes
+
+
+def decode_bytes(cursor: Cursor, read: Kernel, what: str) -> pa.Array:
+    """Read a binary column with a kernel of `state_core.kernels.decode`."""
+    offsets = np.empty(cursor.rows + 1, np.int32)
+    data = np.empty(cursor.room(), np.uint8)
+    totals = np.zeros(2, np.int64)
+    failed = read(cursor.data, cursor.position, cursor.end, cursor.present, offsets, data, totals)
+    cursor.check(failed, what)
+    bitmap, nulls = validity(cursor.present)
+    buffers = [bitmap, arrow_buffer(offsets), arrow_buffer(data[: totals[0]])]
+    return pa.Array.from_buffers(pa.binary(), cursor.rows, buffers, nulls)
+
+
 def variable_values(values: pa.Array) -> tuple[I32Array, U8Array]:
-    """Offsets (one more than rows) and bytes of a string or binary array, not copied."""
+    """Return offsets (one more than rows) and bytes of a string or binary array, not copied."""
     _, offsets, data = values.buffers()
     if offsets is None or offsets.size == 0:
         return np.zeros(len(values) + 1, np.int32), np.empty(0, np.uint8)
     starts = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4)
-    held = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return starts, held
+    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return starts, content
 
 
 def list_offsets(values: pa.Array) -> I64Array:
-    """Where each row's elements begin among `values.values`, and behind the last row's."""
+    """Return where each row's elements begin in `values.values`, and where the last row's end."""
     buffer = values.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(len(values) + 1, np.int64)

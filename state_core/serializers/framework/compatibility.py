@@ -1,7 +1,7 @@
-"""What may follow what: whether state written by one serializer can be used by another.
+"""Schema compatibility: whether state written by one serializer can be used by another.
 
-The question is put to the **new** snapshot, about the old one. The answer is one of four results
-of Flink, or a fifth of ours, where the bytes do not say enough; and it always says why.
+The **new** snapshot gives a verdict on the old one: one of Flink's four results, or `UNKNOWN` where
+the bytes do not say enough. A verdict always has reasons.
 
 ==============================================  ==============================================
 `COMPATIBLE_AS_IS`                              same schema, bytes are used as they are
@@ -12,7 +12,7 @@ of Flink, or a fifth of ours, where the bytes do not say enough; and it always s
 `INCOMPATIBLE`                                  not possible
 ==============================================  ==============================================
 
-Over nested serializers the worst result counts, in the order of this table: one field that needs
+Of nested serializers the worst verdict counts, in the order of this table: one field that needs
 migration makes the whole need it.
 
 Source: `TypeSerializerSchemaCompatibility`, `CompositeTypeSerializerUtil` in
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class Verdict(IntEnum):
-    """The results, from best to worst."""
+    """The verdicts, from best to worst."""
 
     COMPATIBLE_AS_IS = 0
     COMPATIBLE_WITH_RECONFIGURED_SERIALIZER = 1
@@ -51,7 +51,7 @@ class Verdict(IntEnum):
 
     @property
     def text(self) -> str:
-        """The name as it stands in reports: `compatible_as_is`."""
+        """The name in reports: `compatible_as_is`."""
         return self.name.lower()
 
 
@@ -60,9 +60,9 @@ class Reason:
     """One cause of a verdict.
 
     Attributes:
-        path: Where in the type: `value.address.street`; empty for the whole.
-        old: What it was.
-        new: What it is to be.
+        path: The path in the type: `value.address.street`; empty for the whole.
+        old: The old type or value.
+        new: The new type or value.
         rule: The rule that decides, as a sentence without a period.
     """
 
@@ -94,11 +94,11 @@ class Compatibility:
 
     @property
     def usable(self) -> bool:
-        """Whether Flink would go on with the state, migrating it where needed."""
+        """Whether Flink would use the state, migrating it where needed."""
         return self.verdict <= Verdict.COMPATIBLE_AFTER_MIGRATION
 
     def under(self, field: str) -> Compatibility:
-        """The same result seen from outside, its reasons' paths beginning with `field`."""
+        """Return the same verdict with `field` in front of the paths of its reasons."""
         reasons = tuple(
             replace(one, path=f"{field}.{one.path}" if one.path else field) for one in self.reasons
         )
@@ -109,48 +109,48 @@ _AS_IS = Compatibility(Verdict.COMPATIBLE_AS_IS)
 
 
 def as_is() -> Compatibility:
-    """Same schema."""
+    """Return the verdict on the same schema."""
     return _AS_IS
 
 
 def reconfigured(snapshot: Any, old: str, new: str, rule: str) -> Compatibility:
-    """Same schema once the new serializer is `snapshot`'s."""
+    """Return the verdict on the same schema if the new serializer becomes that of `snapshot`."""
     reasons = (Reason("", old, new, rule),)
     return Compatibility(Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER, reasons, snapshot)
 
 
 def migrate(old: str, new: str, rule: str) -> Compatibility:
-    """Another schema; the value can be carried over."""
+    """Return the verdict on another schema to which values can be migrated."""
     return Compatibility(Verdict.COMPATIBLE_AFTER_MIGRATION, (Reason("", old, new, rule),))
 
 
 def unknown(old: str, new: str, settled_by: str) -> Compatibility:
-    """The bytes do not say; `settled_by` names what would."""
+    """Return the verdict where the bytes do not say enough; `settled_by` says what would."""
     return Compatibility(Verdict.UNKNOWN, (Reason("", old, new, settled_by),))
 
 
 def incompatible(old: str, new: str, rule: str) -> Compatibility:
-    """Another schema, and no way over."""
+    """Return the verdict on another schema to which values can't be migrated."""
     return Compatibility(Verdict.INCOMPATIBLE, (Reason("", old, new, rule),))
 
 
 def worst_of(results: Iterable[Compatibility]) -> Compatibility:
-    """The worst verdict of several, with the reasons of all that are not as they were.
+    """Return the worst of several verdicts, with the reasons of all that are not as is.
 
     Reasons come worst first, so that the first line of a report is the one to act on. What was
     reconfigured is not combined: a composite snapshot makes its own from its nested ones.
     """
-    found = sorted(results, key=lambda one: -one.verdict)
-    if not found or found[0].verdict is Verdict.COMPATIBLE_AS_IS:
+    ordered = sorted(results, key=lambda one: -one.verdict)
+    if not ordered or ordered[0].verdict is Verdict.COMPATIBLE_AS_IS:
         return _AS_IS
-    reasons = tuple(reason for one in found for reason in one.reasons)
-    return Compatibility(found[0].verdict, reasons)
+    reasons = tuple(reason for one in ordered for reason in one.reasons)
+    return Compatibility(ordered[0].verdict, reasons)
 
 
 def strict(result: Compatibility, what: str) -> Compatibility:
-    """A result for what can't be migrated: a key, a namespace, a map state's user key.
+    """Return the verdict on a part that can't be migrated: a key, namespace or user key.
 
-    Flink looks entries up by the bytes of these, so bytes must stay as they are.
+    Flink finds entries by the bytes of these, so the bytes must stay as they are.
     """
     if result.verdict is not Verdict.COMPATIBLE_AFTER_MIGRATION:
         return result

@@ -40,25 +40,25 @@ Classes = Mapping[str, type[TypeSerializerSnapshot]]
 def read_config_snapshot(
     class_name: str, source: DataInput, classes: Classes
 ) -> TypeSerializerSnapshot:
-    """The snapshot, in today's form, of a serializer whose class fixes its format.
+    """Return the snapshot, in today's form, of a serializer whose class determines its format.
 
     Args:
-        class_name: The class of the config snapshot; it and `ADAPTER_VERSION` were read.
-        source: What follows.
+        class_name: The class of the config snapshot, which was read before, with `ADAPTER_VERSION`.
+        source: The stream behind them.
         classes: The registered snapshot classes.
 
     Raises:
-        UnsupportedFormatError: The serializer is another one.
+        UnsupportedFormatError: The class does not determine the format.
     """
     at = source.place
     if source.read_int() != 1:
         raise source.fault("a Java-serialized serializer in an unknown form")
     stream = source.read_bytes(source.read_count("bytes of a serializer"))
     try:
-        held = read_java_stream(DataInput(stream, f"{at}, Java stream"))
+        serializer = read_java_stream(DataInput(stream, f"{at}, Java stream"))
     except UnsupportedFormatError:
-        held = None
-    named = held.java_class.name if isinstance(held, JavaObject) else "unknown"
+        serializer = None
+    named = serializer.java_class.name if isinstance(serializer, JavaObject) else "unknown"
     if class_name != PARAMETERLESS:
         raise _refused(f"{named} with {class_name}", at)
     _read_identifier(source)
@@ -66,10 +66,10 @@ def read_config_snapshot(
 
 
 def read_parameterless(source: DataInput, classes: Classes) -> TypeSerializerSnapshot:
-    """The same of Flink 1.6 and older, where the serializer is not beside its config.
+    """Return the snapshot of such a serializer from Flink 1.6 or older, where only its config is.
 
     Raises:
-        UnsupportedFormatError: It is the config of a serializer whose class is not all its format.
+        UnsupportedFormatError: The class does not determine the format.
     """
     at = source.place
     class_name = source.read_utf()
@@ -79,7 +79,7 @@ def read_parameterless(source: DataInput, classes: Classes) -> TypeSerializerSna
 
 
 def _read_identifier(source: DataInput) -> str:
-    """`ParameterlessTypeSerializerConfig`: a version, and the serializer's canonical class name."""
+    """Read a `ParameterlessTypeSerializerConfig`: a version and the serializer's class name."""
     if source.read_int() != 1:
         raise source.fault(f"{PARAMETERLESS} of an unknown version")
     return source.read_utf()
@@ -95,7 +95,7 @@ def _snapshot_of(serializer: str, at: str, classes: Classes) -> TypeSerializerSn
 
 
 def _serializer_name(snapshot_class: str) -> str:
-    """The serializer's canonical name, of that of its snapshot (`A$ASnapshot`, `ASnapshot`)."""
+    """Return a serializer's name from that of its snapshot (`A$ASnapshot`, `ASnapshot`)."""
     outer, dollar, _ = snapshot_class.rpartition("$")
     name = outer if dollar else snapshot_class.removesuffix("Snapshot")
     return name.replace("$", ".")

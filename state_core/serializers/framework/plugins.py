@@ -1,13 +1,13 @@
-"""Code of users that registers serializers and decoders: found, loaded once, and taken along.
+"""Plugins: users' code that registers serializers and decoders, here and in other processes.
 
-It comes from three places: modules or files that a user names (`load_plugin`), those that the
+They come from three places: modules or files that a user names (`load_plugin`), those that the
 environment variable `STATELAKE_PLUGINS` names, separated by commas, and the entry points of
 installed distributions in the group `statelake.serializers`. The latter two are loaded when a class
 is met that is not known. An entry point names a module, which registers as it is imported, or a
 function without arguments that does.
 
-Other processes (Spark's workers) load the same: `loaded_plugins` says what, by name or, for a
-file, by its text, and `restore_plugins` loads it there.
+Other processes (Spark's workers) load the same plugins: `loaded_plugins` returns them, by name or,
+for a file, with its text, and `restore_plugins` loads them there.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ ENVIRONMENT = "STATELAKE_PLUGINS"
 
 @dataclass(frozen=True)
 class Plugin:
-    """What a process needs to load the same code as another.
+    """The code that another process needs to load the same plugin.
 
     Attributes:
         name: The module's name.
         path: The file that it is from; empty for a module that Python finds by its name.
-        text: What is in that file.
+        text: The content of that file.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Plugin:
 
 
 class _State:
-    """What this process has loaded."""
+    """The plugins that this process has loaded."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -73,28 +73,28 @@ _state = _State()
 
 
 def note_change() -> None:
-    """Something was registered."""
+    """Note that something was registered."""
     _state.changes += 1
 
 
 def changes() -> int:
-    """How often something was registered."""
+    """Return how often something was registered."""
     return _state.changes
 
 
 def failures() -> tuple[str, ...]:
-    """What went wrong with entry points; each was warned of when it did."""
+    """Return the failures of entry points; each was also given as a warning."""
     return tuple(_state.failures)
 
 
 def load_plugin(named: str) -> types.ModuleType:
-    """Import a module, or run a Python file as one; once, however often it is asked for.
+    """Import a module, or run a Python file as one; once, however often this is called.
 
     Args:
-        named: `acme.flink_types`, or the path of a file that ends in `.py`.
+        named: The module, as in `acme.flink_types`, or the path of a file that ends in `.py`.
 
     Raises:
-        PluginError: There is none, or it fails.
+        PluginError: It does not exist, or it fails.
     """
     if not named.endswith(".py"):
         return _load(Plugin(named))
@@ -108,29 +108,29 @@ def load_plugin(named: str) -> types.ModuleType:
 
 
 def loaded_plugins() -> tuple[Plugin, ...]:
-    """What was loaded by name, in order; entry points are found by every process itself."""
+    """Return the plugins that were loaded by name, in order, without entry points."""
     if os.environ.get(ENVIRONMENT):
         load_installed()
     return tuple(_state.plugins.values())
 
 
 def restore_plugins(plugins: Iterable[Plugin]) -> None:
-    """Load what another process had loaded.
+    """Load the plugins that another process had loaded.
 
     Raises:
-        PluginError: It is not there, or it fails.
+        PluginError: A plugin does not exist here, or it fails.
     """
     for one in plugins:
         _load(one)
 
 
 def load_installed() -> None:
-    """Load what the environment and the installed distributions name, unless that was done.
+    """Load the plugins of the environment and of installed distributions, unless that was done.
 
-    A broken entry point is warned of; the rest of them, and what does not need them, goes on.
+    A failing entry point gives a warning; the other ones are loaded all the same.
 
     Raises:
-        PluginError: What `STATELAKE_PLUGINS` names can't be loaded.
+        PluginError: A plugin that `STATELAKE_PLUGINS` names can't be loaded.
     """
     with _state.lock:
         if _state.installed:
@@ -150,11 +150,11 @@ def load_installed() -> None:
 def _load_entry_point(one: EntryPoint) -> None:
     whose = one.dist.name if one.dist is not None else "an unknown distribution"
     try:
-        found = one.load()
-        if isinstance(found, types.FunctionType):
-            found()
-        elif not isinstance(found, types.ModuleType):
-            kind = type(found).__name__
+        loaded = one.load()
+        if isinstance(loaded, types.FunctionType):
+            loaded()
+        elif not isinstance(loaded, types.ModuleType):
+            kind = type(loaded).__name__
             raise PluginError(f"it is a {kind}, neither a module nor a function")  # noqa: TRY301
     except Exception as error:  # noqa: BLE001 - it is anybody's code
         said = str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
@@ -184,7 +184,7 @@ def _load(plugin: Plugin) -> types.ModuleType:
 
 
 def _run(plugin: Plugin) -> types.ModuleType:
-    """A file as a module of its own, which pickling finds by name."""
+    """Run a file as a module of its own, which pickling finds by name."""
     module = types.ModuleType(plugin.name)
     module.__file__ = plugin.path
     code = compile(plugin.text, plugin.path, "exec")

@@ -33,19 +33,19 @@ _classes: dict[str, type[TypeSerializerSnapshot]] = {}
 
 
 def register(snapshot_class: _SnapshotClass, *, replace: bool = False) -> _SnapshotClass:
-    """Register a snapshot class under its `java_class`; usable as a decorator.
+    """Register a snapshot class under its `java_class`; also usable as a decorator.
 
     From then on a snapshot that names that Java class is read by this class, and its
-    `restore_serializer` gives what reads and writes the values.
+    `restore_serializer` returns the serializer that reads and writes the values.
 
     Args:
-        snapshot_class: Of a module (no class inside a function or another class), made without
-            arguments, with `java_class`, an int `current_version` and
-            `resolve_schema_compatibility`; the only one of its serializer.
-        replace: Whether it may take the place of another class, such as one that is built in.
+        snapshot_class: A class at the top level of a module that can be made without arguments,
+            with `java_class`, an int `current_version` and `resolve_schema_compatibility`; the
+            only snapshot class of its serializer.
+        replace: Whether it may replace another class, such as one that is built in.
 
     Raises:
-        EncodeError: One of these is not so, or the name is taken.
+        EncodeError: The class does not meet these conditions, or the name is taken.
     """
     problem = _problem(snapshot_class, replace=replace)
     if problem:
@@ -67,13 +67,13 @@ def _is_ours(snapshot_class: type) -> bool:
 
 
 def _decides(snapshot_class: type[TypeSerializerSnapshot]) -> bool:
-    """Whether it has the direction since Flink 1.19."""
+    """Return whether a class has the method that Flink calls since 1.19."""
     ours = TypeSerializerSnapshot.resolve_schema_compatibility
     return snapshot_class.resolve_schema_compatibility is not ours
 
 
 def _problem(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> str:
-    """Why a class can't be registered; empty if it can."""
+    """Return why a class can't be registered; empty if it can."""
     if not isinstance(snapshot_class, type) or not issubclass(
         snapshot_class, TypeSerializerSnapshot
     ):
@@ -95,17 +95,21 @@ def _problem(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> 
     older = TypeSerializerSnapshot.resolve_new_serializer
     silent = not _decides(snapshot_class) and snapshot_class.resolve_new_serializer is older
     if silent and not _is_ours(snapshot_class):
-        return "lacks resolve_schema_compatibility, which says what may follow what"
+        return "lacks resolve_schema_compatibility, which decides what may follow what"
     return _taken(snapshot_class, replace=replace) or _unmade(snapshot_class)
 
 
 def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> str:
-    """Whether another class has its name, or its serializer."""
+    """Return which other class has its name or its serializer; empty if none has."""
     name = snapshot_class.java_class
-    held = _classes.get(name, snapshot_class)
-    if not replace and not _is_same(held, snapshot_class):
-        whose = "which is built in" if _is_ours(held) else f"which {held.__qualname__} has already"
-        return f"claims {name}, {whose}; to take its place say replace=True"
+    other_class = _classes.get(name, snapshot_class)
+    if not replace and not _is_same(other_class, snapshot_class):
+        whose = (
+            "which is built in"
+            if _is_ours(other_class)
+            else f"which {other_class.__qualname__} has already"
+        )
+        return f"claims {name}, {whose}; to replace it pass replace=True"
     serializer: type[TypeSerializer] | None = getattr(snapshot_class, "serializer_class", None)
     if serializer is None or _is_ours(snapshot_class):
         return ""
@@ -119,18 +123,18 @@ def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> st
     return ""
 
 
-def _is_same(held: type, new: type) -> bool:
-    """Whether it is the same class, be it of a module that ran again."""
-    same = (held.__module__, held.__qualname__) == (new.__module__, new.__qualname__)
-    return held is new or (same and not _is_ours(held))
+def _is_same(old: type, new: type) -> bool:
+    """Return whether both are the same class, even if its module was run again."""
+    same = (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
+    return old is new or (same and not _is_ours(old))
 
 
 def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:
-    """Whether it, and a serializer that its class alone describes, can be made."""
+    """Return why a snapshot, or the serializer it names, can't be made; empty if it can."""
     try:
         made = snapshot_class()
     except TypeError:
-        return "needs arguments to be made, and a snapshot is restored by name alone"
+        return "can't be made without arguments, and a snapshot is restored by name alone"
     if _is_ours(snapshot_class) or not hasattr(snapshot_class, "serializer_class"):
         return ""
     try:
@@ -145,12 +149,12 @@ def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:
 
 
 def changes() -> int:
-    """How often anything was registered: what was derived from it before may be outdated."""
+    """Return how often anything was registered: caches made before are outdated if it changes."""
     return plugins.changes()
 
 
 def registered_classes() -> dict[str, type[TypeSerializerSnapshot]]:
-    """Every registered class, by Java name."""
+    """Return every registered class, by Java name."""
     return dict(_classes)
 
 
@@ -161,21 +165,21 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
 
     Raises:
         UnknownSerializerError: The class is not registered. A payload has no length, so nothing
-            behind it can be read either, unless all of the source is (`unknown_classes`).
+            behind it can be read either, unless the whole source is (`unknown_classes`).
     """
     at = source.place
     class_name = source.read_utf()
     version = source.read_int()
     if version == ADAPTER_VERSION:
         return read_config_snapshot(class_name, source, _classes)
-    found = _classes.get(class_name)
-    if found is None:
+    snapshot_class = _classes.get(class_name)
+    if snapshot_class is None:
         plugins.load_installed()
-        found = _classes.get(class_name)
-    if found is None and source.unknown is not None:
+        snapshot_class = _classes.get(class_name)
+    if snapshot_class is None and source.unknown is not None:
         carried: TypeSerializerSnapshot = source.unknown(class_name, version, source)
         return carried
-    if found is None:
+    if snapshot_class is None:
         broken = "".join(f" ({one})" for one in plugins.failures())
         raise UnknownSerializerError(
             f"serializer snapshot class {class_name!r} is unknown, and what follows it can't be"
@@ -185,7 +189,7 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
         )
     if source.nesting >= MAX_NESTING:
         raise source.fault(f"serializers nested more than {MAX_NESTING} deep")
-    snapshot = found()
+    snapshot = snapshot_class()
     source.nesting += 1
     _read_payload(snapshot, version, source)
     source.nesting -= 1

@@ -1,4 +1,4 @@
-"""Which rows of two columns are the same: nested ones too, and without a Python value a row.
+"""Equality of two columns, row by row: nested ones too, and without making Python values.
 
 Floats are compared bit by bit, so a NaN is itself and 0.0 is not -0.0; a null is a null.
 """
@@ -22,10 +22,10 @@ _BITS = {2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
 
 
 def equal_rows(first: pa.Array, second: pa.Array) -> BoolArray:
-    """Row by row, whether both hold the same; the columns are of one type."""
-    held, held_too = _held(first), _held(second)
-    same: BoolArray = held == held_too
-    both = held & held_too
+    """Return which rows are equal in two columns of one type."""
+    valid, valid_too = _held(first), _held(second)
+    same: BoolArray = valid == valid_too
+    both = valid & valid_too
     if not both.any():
         return same
     kind = first.type
@@ -48,12 +48,12 @@ def equal_rows(first: pa.Array, second: pa.Array) -> BoolArray:
 def _held(values: pa.Array) -> BoolArray:
     if values.null_count == 0:
         return np.ones(len(values), np.bool_)
-    held: BoolArray = np.asarray(values.is_valid())
-    return held
+    valid: BoolArray = np.asarray(values.is_valid())
+    return valid
 
 
 def _equal_lists(first: pa.Array, second: pa.Array, both: BoolArray) -> BoolArray:
-    """Lists, or maps, of the same elements in the same order, among the rows of `both`."""
+    """Return which rows of `both` have the same elements, or entries, in the same order."""
     bounds, bounds_too = list_offsets(first), list_offsets(second)
     counts = np.diff(bounds)
     same: BoolArray = both & (counts == np.diff(bounds_too))
@@ -78,7 +78,7 @@ def _items(values: pa.Array) -> pa.Array:
 
 
 def _flat(starts: I64Array, counts: I64Array) -> I64Array:
-    """All positions of ranges that begin at `starts`."""
+    """Return all positions of the ranges that begin at `starts`."""
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     flat: I64Array = np.repeat(starts, counts) + within
     return flat

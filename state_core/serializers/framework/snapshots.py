@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from typing_extensions import Self
 
-from state_core.errors import CorruptSnapshotError
+from state_core.errors import CorruptSnapshotError, EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import (
@@ -24,8 +24,10 @@ from state_core.serializers.framework.compatibility import (
     Verdict,
     as_is,
     incompatible,
+    migrate,
     worst_of,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     register,
@@ -34,6 +36,7 @@ from state_core.serializers.framework.registry import (
 
 __all__ = [
     "CompositeTypeSerializerSnapshot",
+    "FlaggedSnapshot",
     "SimpleTypeSerializerSnapshot",
     "WithoutMagicSnapshot",
     "read_nested",
@@ -45,13 +48,13 @@ COMPOSITE_MAGIC = 911108
 NESTED_MAGIC = 1333245
 NESTED_VERSION = 1
 FIRST_COMPOSITE_WITH_MAGIC = 3
-LEAST_SNAPSHOT_BYTES = 6
+MIN_SNAPSHOT_BYTES = 6
 
 
 class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
     """A snapshot whose class says everything.
 
-    Version 3 has no payload; version 2 held the serializer's class name.
+    Version 3 has no payload; version 2 had the serializer's class name.
     """
 
     current_version = 3
@@ -59,20 +62,20 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
     serializer_class: ClassVar[type[TypeSerializer]]
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Nothing to read, or a class name in version 2."""
+        """Read nothing, or a class name in version 2."""
         self.check_version(version, source)
         if version == 2:
             source.read_utf()
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """Nothing to write."""
+        """Write nothing."""
 
     def restore_serializer(self) -> TypeSerializer:
-        """The one serializer that this class stands for."""
+        """Return the serializer that this class stands for."""
         return self.serializer_class()
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is for the same serializer; incompatible with any other."""
+        """Return as is for the same serializer, else incompatible."""
         if (
             isinstance(old, SimpleTypeSerializerSnapshot)
             and old.serializer_class is self.serializer_class
@@ -101,8 +104,12 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
     Attributes:
         outer_version: The version of the outer payload that is written.
-        arity: How many nested snapshots there must be; None for any number.
-        nested_names: What each nested serializer is called in a reason's path.
+        arity: The number of nested snapshots; None for any number.
+        nested_names: The names of the nested serializers in a reason's path.
+        unnamed: The pattern for the names of others, of their index.
+        delimited: Which nested serializers must be self-delimiting: all, unless others only stand
+            where a value may take everything up to the end of its entry. If one is not, values
+            are carried as bytes.
         same_bytes: Other snapshot classes, by Java name, whose serializers write the same bytes.
         nested: The nested snapshots.
         outer_version_read: The version of the outer payload that was read.
@@ -114,17 +121,35 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     outer_versions: ClassVar[range] = range(1, 2)
     arity: ClassVar[int | None] = None
     nested_names: ClassVar[tuple[str, ...]] = ()
+    unnamed: ClassVar[str] = "[{}]"
+    delimited: ClassVar[slice] = slice(None)
     same_bytes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         self.nested: tuple[TypeSerializerSnapshot, ...] = ()
         self.outer_version_read = self.outer_version
 
-    def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Magic, outer version, outer payload, nested snapshots.
+    @classmethod
+    def around(cls, *nested: TypeSerializerSnapshot) -> Self:
+        """Return the snapshot that a new job's serializer would leave.
 
-        Versions 1 and 2 (before Flink 1.9) had neither magic nor outer version: their outer
-        payload is of the version of the whole.
+        Args:
+            nested: The snapshots of the nested serializers.
+
+        Raises:
+            EncodeError: There must be more of them, or fewer.
+        """
+        if cls.arity is not None and len(nested) != cls.arity:
+            raise EncodeError(f"{cls.__name__} takes {cls.arity} nested types, not {len(nested)}")
+        made = cls()
+        made.nested = nested
+        return made
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """Read magic number, outer version, outer payload and nested snapshots.
+
+        Versions 1 and 2 (before Flink 1.9) had neither magic number nor outer version: the outer
+        payload has the version of the whole.
         """
         self.check_version(version, source)
         outer_version = version
@@ -141,24 +166,35 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
             raise source.fault(f"{self.java_class} with {len(self.nested)} nested serializers")
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The current form of `read_snapshot`."""
+        """Write the current form of what `read_snapshot` reads."""
         out.write_int(COMPOSITE_MAGIC)
         out.write_int(self.outer_version)
         self.write_outer_snapshot(out)
         write_nested(self.nested, out)
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """Read what the outer serializer says of itself; nothing by default."""
+        """Read the payload of the outer serializer; nothing by default."""
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Write what the outer serializer says of itself; nothing by default."""
+        """Write the payload of the outer serializer; nothing by default."""
 
     def restore_serializer(self) -> TypeSerializer:
-        """The outer serializer around the restored nested ones."""
-        return self.compose(tuple(one.restore_serializer() for one in self.nested))
+        """Return the outer serializer around the nested ones.
+
+        Where the end of a nested value is not known but must be, values are carried as bytes.
+        """
+        nested = tuple(one.restore_serializer() for one in self.nested)
+        if all(one.self_delimiting for one in nested[self.delimited]):
+            return self.compose(nested)
+        return OpaqueSerializer(self.opaque_name)
+
+    @property
+    def opaque_name(self) -> str:
+        """The class that values are named by where they are carried as bytes."""
+        return self.java_class
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """The worst of what the outer serializers and each pair of nested ones say."""
+        """Return the worst verdict on the outer serializers and each pair of nested ones."""
         followed = type(old) is type(self) or old.java_class in self.same_bytes
         if not followed or not isinstance(old, CompositeTypeSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
@@ -181,20 +217,58 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         return replace(worst, reconfigured=whole)
 
     def resolve_outer_schema_compatibility(self, old: Self) -> Compatibility:
-        """What the outer payloads say; as is by default, where there is none."""
+        """Return the verdict on the outer payloads; as is by default."""
         return as_is()
 
     def nested_name(self, index: int) -> str:
-        """The name of a nested serializer in a reason's path."""
-        return self.nested_names[index] if index < len(self.nested_names) else f"[{index}]"
+        """Return the name of a nested serializer in a reason's path."""
+        named = index < len(self.nested_names)
+        return self.nested_names[index] if named else self.unnamed.format(index)
 
     @abstractmethod
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The outer serializer around these."""
+        """Return the outer serializer around these nested ones."""
+
+
+class FlaggedSnapshot(CompositeTypeSerializerSnapshot):
+    """A composite snapshot whose outer payload is one flag, for a part that values may lack.
+
+    The current outer version writes the flag. Of the older versions, values of `always` always have
+    the part, and values of others never.
+
+    Attributes:
+        always: The outer version whose values always have the part; 0 if there is none.
+        forms: The names of values without and with the part, for reasons.
+        change: What a migration between both forms changes.
+        flag: Whether values have the part.
+    """
+
+    always: ClassVar[int] = 0
+    forms: ClassVar[tuple[str, str]]
+    change: ClassVar[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flag = True
+
+    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
+        """Read the flag, or take it from the version."""
+        current = version == self.outer_version
+        self.flag = source.read_boolean() if current else version == self.always
+
+    def write_outer_snapshot(self, out: DataOutput) -> None:
+        """Write the flag."""
+        out.write_boolean(self.flag)
+
+    def resolve_outer_schema_compatibility(self, old: Self) -> Compatibility:
+        """Return as is for the same flag; values are migrated to another."""
+        if self.flag == old.flag:
+            return as_is()
+        return migrate(self.forms[old.flag], self.forms[self.flag], self.change)
 
 
 class WithoutMagicSnapshot(CompositeTypeSerializerSnapshot):
-    """A composite snapshot of Flink 1.7: the outer payload and the nested ones, and no magic."""
+    """A composite snapshot of Flink 1.7, without magic number and outer version."""
 
     current_version = 2
     versions = range(2, 3)
@@ -202,23 +276,23 @@ class WithoutMagicSnapshot(CompositeTypeSerializerSnapshot):
     outer_versions = range(2, 3)
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """As `read_snapshot` reads version 2."""
+        """Write what `read_snapshot` reads as version 2."""
         self.write_outer_snapshot(out)
         write_nested(self.nested, out)
 
 
 def read_nested(source: DataInput) -> tuple[TypeSerializerSnapshot, ...]:
-    """The block of nested snapshots (`NestedSerializersSnapshotDelegate`)."""
+    """Read the block of nested snapshots (`NestedSerializersSnapshotDelegate`)."""
     if source.read_int() != NESTED_MAGIC:
         raise source.fault("nested serializers without their magic number")
     if source.read_int() != NESTED_VERSION:
         raise CorruptSnapshotError("nested serializers of an unknown version", place=source.place)
-    count = source.read_count("nested serializers", LEAST_SNAPSHOT_BYTES)
+    count = source.read_count("nested serializers", MIN_SNAPSHOT_BYTES)
     return tuple(read_serializer_snapshot(source) for _ in range(count))
 
 
 def write_nested(nested: tuple[TypeSerializerSnapshot, ...], out: DataOutput) -> None:
-    """The reverse of `read_nested`."""
+    """Write the block of nested snapshots: the reverse of `read_nested`."""
     out.write_int(NESTED_MAGIC)
     out.write_int(NESTED_VERSION)
     out.write_int(len(nested))

@@ -1,4 +1,4 @@
-"""Values that only their class understands: Kryo, unknown classes, and what users say of them.
+"""Values that only their class understands: Kryo, unknown classes, and users' decoders.
 
 ====================  ===============================================================
 `opaque_bytes`        serializers whose values are carried as exact bytes

@@ -1,4 +1,4 @@
-"""Decoders of users, for values that only their own Java classes understand.
+"""Users' decoders, for values that only their own Java classes understand.
 
 Kryo and its like leave bytes under a class name. A user who knows what the class writes registers a
 `Decoder` for it: the column then is typed, and the exact bytes stay beside every row that the typed
@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from state_core.errors import EncodeError, PluginError, StateError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework import plugins
 from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = [
     "DecodedSerializer",
@@ -37,7 +37,7 @@ _NO_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 class Decoder(ABC):
-    """What a value's bytes mean.
+    """A user's decoder of the values of a class.
 
     A subclass has `arrow_type` and `decode`. With `encode` values can be edited; with `length` they
     can stand inside lists, maps, tuples and POJOs, and before a namespace, where nothing else says
@@ -51,40 +51,40 @@ class Decoder(ABC):
 
     @abstractmethod
     def decode(self, data: bytes) -> Any:
-        """The value of exactly these bytes, as Arrow takes it: a dict for a struct, and so on.
+        """Return the value of exactly these bytes, as Arrow takes it: a struct is a dict.
 
-        None for bytes that are not understood: the column is null there, and the bytes stay.
+        Return None for bytes that are not understood: the column is null there, and the bytes stay.
         """
 
     def encode(self, value: Any) -> bytes:
-        """The bytes of a value, as Flink is to read them; leave it out if that is not known."""
+        """Return the bytes of a value, as Flink reads them; leave it out if they are not known."""
         raise NotImplementedError
 
     def length(self, data: memoryview) -> int:
-        """How many bytes the value takes with which `data` begins; leave it out if none can say."""
+        """Return the length of the value at the start of `data`; leave it out if not known."""
         raise NotImplementedError
 
 
 def register_decoder(java_class: str, decoder: Decoder, *, replace: bool = False) -> None:
-    """Have values of a Java class decoded, wherever their serializer is not understood here.
+    """Register a decoder for values of a Java class whose serializer is not understood here.
 
     Args:
-        java_class: As the catalog has it in `binary (com.acme.Event)`: for Kryo the value's class.
-        decoder: What understands its bytes.
-        replace: Whether it may take the place of another class's decoder.
+        java_class: The class as shown in `binary (com.acme.Event)`: for Kryo the value's class.
+        decoder: The decoder.
+        replace: Whether it may replace another class's decoder.
 
     Raises:
-        EncodeError: It is no decoder, has no Arrow type, or the class has another one.
+        EncodeError: It is no decoder, has no Arrow type, or the class has another decoder.
     """
     problem = ""
-    held = _decoders.get(java_class)
+    other = _decoders.get(java_class)
     kind = type(decoder)
     if not isinstance(decoder, Decoder):
         problem = f"{decoder!r} is no Decoder, but a {kind.__qualname__}"
     elif not isinstance(getattr(decoder, "arrow_type", None), pa.DataType):
         problem = f"{kind.__qualname__} has no `arrow_type`"
-    elif not replace and held is not None and type(held).__qualname__ != kind.__qualname__:
-        problem = f"{type(held).__qualname__} decodes it already; to replace it say replace=True"
+    elif not replace and other is not None and type(other).__qualname__ != kind.__qualname__:
+        problem = f"{type(other).__qualname__} decodes it already; to replace it pass replace=True"
     if problem:
         raise EncodeError(problem, place=f"decoder of {java_class}")
     _decoders[java_class] = decoder
@@ -92,7 +92,7 @@ def register_decoder(java_class: str, decoder: Decoder, *, replace: bool = False
 
 
 def decoder_of(java_class: str) -> Decoder | None:
-    """The decoder of a class, if there is one."""
+    """Return the decoder of a class; None if there is none."""
     if _undecoded.get():
         return None
     if java_class not in _decoders:
@@ -102,7 +102,7 @@ def decoder_of(java_class: str) -> Decoder | None:
 
 @contextmanager
 def undecoded() -> Iterator[None]:
-    """Meanwhile and in this thread, as if no decoder were registered."""
+    """Act in this thread as if no decoder were registered, until the context ends."""
     token = _undecoded.set(True)
     try:
         yield
@@ -111,7 +111,7 @@ def undecoded() -> Iterator[None]:
 
 
 def opaque_serializer(java_class: str) -> TypeSerializer:
-    """The serializer of a class that is not understood: it decodes, or carries bytes."""
+    """Return the serializer of a class that only its decoder understands, or else one of bytes."""
     decoder = decoder_of(java_class)
     if decoder is None:
         return OpaqueSerializer(java_class)
@@ -138,14 +138,14 @@ class DecodedSerializer(TypeSerializer):
         return f"{self.java_class} as {self.arrow_type}"
 
     def read(self, source: DataInput) -> Any:
-        """One value; without `length`, of all that is left."""
+        """Read one value; if the decoder has no `length`, from all bytes that are left."""
         place = source.place
         data = source.read_bytes(self._length(source))
         with self._errors("decode", place):
             return self.decoder.decode(data)
 
     def skip(self, source: DataInput) -> None:
-        """One value, not decoded."""
+        """Move behind one value without decoding it."""
         source.read_bytes(self._length(source))
 
     def _length(self, source: DataInput) -> int:
@@ -155,8 +155,9 @@ class DecodedSerializer(TypeSerializer):
             size = self.decoder.length(source.data[source.position :])
         if not 0 < size <= source.remaining:
             raise source.fault(
-                f"a {self.java_class} of {size} bytes, says its decoder; {source.remaining} left",
-                remedy="mend the decoder's `length`, or leave the decoder out",
+                f"the decoder of {self.java_class} returned length {size};"
+                f" {source.remaining} bytes left",
+                remedy="correct the decoder's `length`, or remove the decoder",
             )
         return size
 
@@ -171,32 +172,32 @@ class DecodedSerializer(TypeSerializer):
                 f"{type(self.decoder).__qualname__}.{method} failed for a {self.java_class}"
                 f" ({type(error).__name__}: {error})",
                 place=place,
-                remedy="mend it, or have it give None for what it does not understand",
+                remedy="correct it, or return None for bytes that it does not understand",
             ) from error
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value, by the decoder's `encode`."""
+        """Write one value, by the decoder's `encode`."""
         shown = repr(value)[:SHOWN]
         if value is None:
-            raise EncodeError(f"a null {self.java_class}, of which the exact bytes are not kept")
+            raise EncodeError(f"null, and the exact bytes of this {self.java_class} are not kept")
         if type(self.decoder).encode is Decoder.encode:
             raise EncodeError(
                 f"{shown} can't be written: the decoder of {self.java_class} has no `encode`",
-                remedy="give it one, or leave the value as it was",
+                remedy="add an `encode`, or leave the value as it was",
             )
         with self._errors("encode", shown):
             out.write_bytes(self.decoder.encode(value))
 
-    def _nulled(self, found: list[Any], cursor: Any) -> pa.Array:
-        """A value of another type than was said is a mistake in the decoder, not a rare value."""
-        for row, value in enumerate(found):
+    def _nulled(self, values: list[Any], cursor: Any) -> pa.Array:
+        """Raise for a value that is not of the decoder's type: a mistake in the decoder."""
+        for row, value in enumerate(values):
             try:
                 pa.array([value], self.arrow_type)
             except _NO_VALUE as error:  # noqa: PERF203 - there is a mistake, so it ends here
                 raise PluginError(
-                    f"{type(self.decoder).__qualname__}.decode gave {repr(value)[:SHOWN]} for a"
+                    f"{type(self.decoder).__qualname__}.decode returned {repr(value)[:SHOWN]} for a"
                     f" {self.java_class}, which is no {self.arrow_type}",
                     place=cursor.place(int(cursor.position[row])),
-                    remedy="mend the decoder's `arrow_type` or `decode`",
+                    remedy="correct the decoder's `arrow_type` or `decode`",
                 ) from error
-        return pa.array(found, self.arrow_type)
+        return pa.array(values, self.arrow_type)

@@ -13,27 +13,15 @@ from state_core.serializers.framework.base import TypeSerializer, TypeSerializer
 from state_core.serializers.framework.compatibility import Compatibility, incompatible
 from state_core.serializers.framework.registry import register
 from state_core.serializers.opaque.decoders import opaque_serializer
+from state_core.serializers.opaque.optional_map import skip_optional_map
 
 __all__ = [
     "CopyableValueSerializerSnapshot",
     "GenericSerializerSnapshot",
     "KryoSerializerSnapshot",
-    "skip_optional_map",
 ]
 
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
-OPTIONAL_MAP_HEADER = 0x4F2C69A3D70
-
-
-def skip_optional_map(source: DataInput) -> None:
-    """Walk a `LinkedOptionalMap`: every key and value in it is framed by its length."""
-    if source.read_long() != OPTIONAL_MAP_HEADER:
-        raise source.fault("a map of optional entries without its magic number")
-    for _ in range(source.read_count("map entries", 4)):
-        source.read_utf()
-        for _ in range(2):
-            if source.read_boolean():
-                source.read_bytes(source.read_count("bytes of a frame"))
 
 
 class _CarriedSnapshot(TypeSerializerSnapshot):
@@ -44,7 +32,7 @@ class _CarriedSnapshot(TypeSerializerSnapshot):
         self.payload = b""
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Walk the payload and keep it."""
+        """Walk the payload, and keep it as bytes."""
         self.check_version(version, source)
         start = source.position
         self.type_class = source.read_utf()
@@ -55,15 +43,15 @@ class _CarriedSnapshot(TypeSerializerSnapshot):
         """Move behind what follows the class name; nothing by default."""
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The payload as it was."""
+        """Write the payload as it was read."""
         out.write_bytes(self.payload)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Bytes under the type's class name, or what a user's decoder makes of them."""
+        """Return the decoder of the type's class, or else a serializer of bytes."""
         return opaque_serializer(self.type_class)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Another class is refused; what became of the same one is in its code only."""
+        """Return incompatible for another class; for the same one only its Java code could tell."""
         if not isinstance(old, _CarriedSnapshot) or type(old) is not type(self):
             return incompatible(old.type_name, self.type_name, "the serializer is another one")
         if old.type_class != self.type_class:
@@ -80,7 +68,7 @@ class KryoSerializerSnapshot(_CarriedSnapshot):
     versions = range(2, 3)
 
     def walk(self, source: DataInput) -> None:
-        """Registrations, default serializers, default serializer classes."""
+        """Move behind registrations, default serializers and default serializer classes."""
         for _ in range(3):
             skip_optional_map(source)
 
@@ -96,6 +84,6 @@ class GenericSerializerSnapshot(_CarriedSnapshot):
 
 @register
 class CopyableValueSerializerSnapshot(GenericSerializerSnapshot):
-    """`CopyableValueSerializer$CopyableValueSerializerSnapshot`: one that can copy itself, too."""
+    """`CopyableValueSerializer$CopyableValueSerializerSnapshot`: a class that copies itself."""
 
     java_class = f"{RUNTIME}CopyableValueSerializer$CopyableValueSerializerSnapshot"

@@ -12,19 +12,25 @@ from dataclasses import dataclass
 
 from state_core.errors import UnknownSerializerError, UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import Compatibility, incompatible, unknown
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
 from state_core.serializers.opaque.decoders import opaque_serializer
 
-__all__ = ["FramedSnapshot", "OptionalEntry", "read_optional_map", "write_optional_map"]
+__all__ = [
+    "FramedSnapshot",
+    "OptionalEntry",
+    "read_optional_map",
+    "skip_optional_map",
+    "write_optional_map",
+]
 
 HEADER = 0x4F2C69A3D70
-LEAST_ENTRY_BYTES = 4
+MIN_ENTRY_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +38,9 @@ class FramedSnapshot:
     """A serializer snapshot in a frame.
 
     Attributes:
-        snapshot: What it is; None if its class, or its version, is not known here.
+        snapshot: The snapshot; None if its class, or its version, is not known here.
         encoded: The bytes that it was read from, which are written back; empty for one that was
-            made here, or that is to be written anew.
+            made here, or that is to be written in its current version.
     """
 
     snapshot: TypeSerializerSnapshot | None
@@ -42,23 +48,23 @@ class FramedSnapshot:
 
     @property
     def type_name(self) -> str:
-        """The type as messages name it."""
+        """The type, for messages."""
         if self.snapshot is not None:
             return self.snapshot.type_name
         return OpaqueSerializer(DataInput(self.encoded).read_utf()).name
 
     def restore_serializer(self) -> TypeSerializer:
-        """The serializer; for an unknown class, one that carries bytes or a user's decoder."""
+        """Return the serializer; for an unknown class, its decoder or one of bytes."""
         if self.snapshot is not None:
             return self.snapshot.restore_serializer()
         return opaque_serializer(DataInput(self.encoded).read_utf())
 
     def renewed(self) -> FramedSnapshot:
-        """The same, to be written in its current version."""
+        """Return the same snapshot, to be written in its current version."""
         return self if self.snapshot is None else FramedSnapshot(self.snapshot)
 
     def resolve_schema_compatibility(self, old: FramedSnapshot) -> Compatibility:
-        """As the snapshots say, where both are known."""
+        """Return the verdict of the snapshots, where both are known."""
         if self.snapshot is None:
             rule = "its snapshot class decides in its own code; register one for it here"
             return unknown(old.type_name, self.type_name, rule)
@@ -68,7 +74,7 @@ class FramedSnapshot:
         return self.snapshot.resolve_schema_compatibility(old.snapshot)
 
     def write(self, out: DataOutput) -> None:
-        """The bytes that it was read from, or else its current form."""
+        """Write the bytes that it was read from, or else its current form."""
         if self.encoded or self.snapshot is None:
             out.write_bytes(self.encoded)
         else:
@@ -77,12 +83,12 @@ class FramedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class OptionalEntry:
-    """One name with what is left of its key and its value.
+    """A name, with its key and its value as far as they are known.
 
     Attributes:
         name: The key as text, unique in its map.
-        key: The key's frame; None if the key was gone when the snapshot was written.
-        value: The serializer snapshot; None if that was gone.
+        key: The key's frame; None if Java had lost the key when the snapshot was written.
+        value: The serializer snapshot; None if Java had lost it.
     """
 
     name: str
@@ -91,7 +97,7 @@ class OptionalEntry:
 
     @property
     def present(self) -> bool:
-        """Whether neither is gone."""
+        """Whether both key and value are known."""
         return self.key is not None and self.value is not None
 
 
@@ -99,13 +105,13 @@ def read_optional_map(source: DataInput, what: str) -> tuple[OptionalEntry, ...]
     """Read a map; a snapshot whose class or version is not known stays bytes.
 
     Args:
-        source: Where it lies.
-        what: What it holds, for messages.
+        source: The stream, which stands at the map.
+        what: The name of what it holds, for messages.
     """
     if source.read_long() != HEADER:
         raise source.fault(f"a map of {what} without its magic number")
     entries: dict[str, OptionalEntry] = {}
-    for _ in range(source.read_count(what, LEAST_ENTRY_BYTES)):
+    for _ in range(source.read_count(what, MIN_ENTRY_BYTES)):
         name = source.read_utf()
         if name in entries:
             raise source.fault(f"{name!r} is there twice among the {what}")
@@ -116,8 +122,18 @@ def read_optional_map(source: DataInput, what: str) -> tuple[OptionalEntry, ...]
     return tuple(entries.values())
 
 
+def skip_optional_map(source: DataInput) -> None:
+    """Move behind a map whose values need not be understood."""
+    if source.read_long() != HEADER:
+        raise source.fault("a map of optional entries without its magic number")
+    for _ in range(source.read_count("map entries", MIN_ENTRY_BYTES)):
+        source.read_utf()
+        _read_frame(source)
+        _read_frame(source)
+
+
 def write_optional_map(entries: tuple[OptionalEntry, ...], out: DataOutput) -> None:
-    """The reverse of `read_optional_map`."""
+    """Write a map: the reverse of `read_optional_map`."""
     out.write_long(HEADER)
     out.write_int(len(entries))
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Snapshots of classes that are not known: carried as they are, though nothing says how long.
+"""Snapshots of unknown classes: kept as bytes, though their length is stored nowhere.
 
 A serializer snapshot is a class name, a version and a payload without a length, so where the
 payload of an unknown class ends can't be read. It can be found where the end of *everything* is
@@ -25,9 +25,9 @@ __all__ = ["UnknownSerializerSnapshot", "read_whole"]
 
 _Read = TypeVar("_Read")
 _CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*")
-MOST_ATTEMPTS = 2_000
-MOST_VERSION = 1 << 16
-MOST_STATES = 1 << 12
+MAX_ATTEMPTS = 2_000
+MAX_VERSION = 1 << 16
+MAX_STATES = 1 << 12
 
 
 class UnknownSerializerSnapshot(TypeSerializerSnapshot):
@@ -35,8 +35,8 @@ class UnknownSerializerSnapshot(TypeSerializerSnapshot):
 
     Args:
         java_class: The class that it names.
-        version: Of its payload.
-        payload: Its bytes.
+        version: The version of its payload.
+        payload: The bytes of its payload.
     """
 
     def __init__(self, java_class: str, version: int, payload: bytes) -> None:
@@ -47,45 +47,45 @@ class UnknownSerializerSnapshot(TypeSerializerSnapshot):
         self.payload = payload
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """The rest of the source."""
+        """Read the rest of the source."""
         self.version = version
         self.payload = source.read_rest()
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The payload as it was."""
+        """Write the payload as it was read."""
         out.write_bytes(self.payload)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Bytes under the snapshot class's name, or what a user's decoder makes of them."""
+        """Return the decoder of the snapshot's class, or else a serializer of bytes."""
         return opaque_serializer(self.java_class)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Only the class itself could say."""
+        """Return unknown: only the Java class itself could tell."""
         settled = f"{self.java_class} decides in its own code; register a snapshot class for it"
         return unknown(old.type_name, self.type_name, settled)
 
 
 def read_whole(source: DataInput, read: Callable[[DataInput], _Read]) -> _Read:
-    """Read what takes all of a source, with snapshots in it whose classes are not known.
+    """Read content that takes all of a source and may have snapshots of unknown classes in it.
 
     Args:
-        source: What is read, all that is left of it.
+        source: The source, of which everything that is left is read.
         read: The reader, which leaves the source behind what it has read.
 
     Raises:
-        UnknownSerializerError: A class is unknown, and no length of its payload, or no combination
-            of several, makes sense of all that follows.
-        StateError: As `read` does.
+        UnknownSerializerError: A class is unknown, and no length of its payload, or combination of
+            lengths of several, makes sense of all that follows.
+        StateError: The errors of `read`.
     """
     start = source.position
     try:
         return read(source)
     except UnknownSerializerError as error:
         refused = error
-    found = _Search(source, start, read).run([])
-    if found is None:
+    content = _Search(source, start, read).run([])
+    if content is None:
         raise refused
-    return found
+    return content
 
 
 class _Search(Generic[_Read]):
@@ -98,8 +98,8 @@ class _Search(Generic[_Read]):
         self.attempts = 0
 
     def run(self, lengths: list[int]) -> _Read | None:
-        """What the source means if the first payloads are as long as that; None if nothing."""
-        if self.attempts == MOST_ATTEMPTS:
+        """Return what is read if the first payloads have these lengths; None if nothing can be."""
+        if self.attempts == MAX_ATTEMPTS:
             return None
         self.attempts += 1
         payloads = _Payloads(lengths)
@@ -112,7 +112,7 @@ class _Search(Generic[_Read]):
                 return None
             candidates = self._lengths(source.position, payloads.same())
             deeper = (self.run([*lengths, length]) for length in candidates)
-            return next((found for found in deeper if found is not None), None)
+            return next((content for content in deeper if content is not None), None)
         except StateError:
             return None
         finally:
@@ -120,7 +120,7 @@ class _Search(Generic[_Read]):
         return None if source.remaining else read
 
     def _lengths(self, begin: int, same: int | None) -> Iterator[int]:
-        """Lengths that a payload may have; the one that another of its class has comes first."""
+        """Yield the lengths that a payload may have, first that of another of its class."""
         if same is not None and begin + same <= self.source.limit:
             yield same
         for end in range(begin, self.source.limit + 1):
@@ -128,14 +128,14 @@ class _Search(Generic[_Read]):
                 yield end - begin
 
     def _plausible(self, end: int) -> bool:
-        """Whether something can begin here: a name, or a count of states before a name."""
+        """Return whether a name, or a count of states before a name, can begin here."""
         limit = self.source.limit
         if end == limit or self._is_name(end):
             return True
         if limit - end < 2:
             return False
         count = int.from_bytes(self.source.data[end : end + 2], "big")
-        return count < MOST_STATES and (end + 2 == limit or self._is_name(end + 2))
+        return count < MAX_STATES and (end + 2 == limit or self._is_name(end + 2))
 
     def _is_name(self, at: int) -> bool:
         data = self.source.data
@@ -147,14 +147,14 @@ class _Search(Generic[_Read]):
 
 
 class _Payloads:
-    """Gives out the payloads of unknown classes, as long as it is said."""
+    """Makes snapshots of unknown classes, with payloads of given lengths."""
 
     def __init__(self, lengths: list[int]) -> None:
         self.lengths = lengths
         self.named: list[tuple[str, int]] = []
 
     def __call__(self, java_class: str, version: int, source: DataInput) -> TypeSerializerSnapshot:
-        """The snapshot whose payload comes next."""
+        """Return the snapshot whose payload comes next."""
         self.named.append((java_class, version))
         if len(self.named) > len(self.lengths):
             raise UnknownSerializerError(f"{java_class!r} is unknown", place=source.place)
@@ -163,13 +163,13 @@ class _Payloads:
 
     @property
     def plausible(self) -> bool:
-        """Whether there is one that has no length yet, and it looks like a class."""
+        """Whether the last name has no length yet, and looks like a class."""
         if len(self.named) == len(self.lengths):
             return False
         java_class, version = self.named[-1]
-        return bool(_CLASS.fullmatch(java_class)) and 0 <= version < MOST_VERSION
+        return bool(_CLASS.fullmatch(java_class)) and 0 <= version < MAX_VERSION
 
     def same(self) -> int | None:
-        """The length of a payload of the same class and version, if there is one."""
+        """Return the length of a payload of the same class and version; None if there is none."""
         *before, last = self.named
         return dict(zip(before, self.lengths, strict=True)).get(last)

@@ -17,16 +17,17 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.basic.numbers import IntSerializer, LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.basic.text import StringSerializer
 from state_core.serializers.composite.collections import ListSerializer
 from state_core.serializers.composite.evolution import PositionRule, evolves
-from state_core.serializers.composite.objects import ObjectSerializer
 from state_core.serializers.composite.optionals import NullableSerializer
+from state_core.serializers.composite.structs import ObjectSerializer
 from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
+    FlaggedSnapshot,
     simple_snapshot,
 )
 
@@ -55,12 +56,11 @@ class DeweyNumberSerializer(ListSerializer):
 
 
 class EventIdSerializer(ObjectSerializer):
-    """`EventId`: its number among the events of a timestamp, and the timestamp."""
-
-    length = 12
+    """`EventId`: the number among the events of a timestamp, and the timestamp."""
 
     def __init__(self) -> None:
-        super().__init__("EventId", [("id", IntSerializer()), ("timestamp", LongSerializer())])
+        fields = [("id", IntSerializer()), ("timestamp", LongSerializer())]
+        super().__init__("EventId", fields, fixed=True)
 
 
 class NodeIdSerializer(NullableSerializer):
@@ -73,12 +73,12 @@ class NodeIdSerializer(NullableSerializer):
         super().__init__(ObjectSerializer("NodeId", fields), null_flag=False)
 
     def hash_code(self, value: Any) -> int:
-        """`Objects.hash` of both fields."""
+        """Return `Objects.hash` of both fields."""
         return self.value.hash_code(value)
 
 
 class LockableSerializer(ObjectSerializer):
-    """`Lockable`: how many refer to the element, then the element."""
+    """`Lockable`: the number of references to the element, then the element."""
 
     def __init__(self, element: TypeSerializer) -> None:
         fields = [("ref_counter", IntSerializer()), ("element", element)]
@@ -86,14 +86,14 @@ class LockableSerializer(ObjectSerializer):
 
 
 class SharedBufferEdgeSerializer(ObjectSerializer):
-    """`SharedBufferEdge`: the node that it leads to, and the version that may take it."""
+    """`SharedBufferEdge`: the node that it leads to, and the version that may follow it."""
 
     def __init__(self, target: TypeSerializer, version: TypeSerializer) -> None:
         super().__init__("SharedBufferEdge", [("target", target), ("dewey_number", version)])
 
 
 class SharedBufferNodeSerializer(ListSerializer):
-    """`SharedBufferNode`: a count of edges, each behind how many refer to it."""
+    """`SharedBufferNode`: a count, then edges with the number of references to each."""
 
     name = "SharedBufferNode"
 
@@ -101,7 +101,7 @@ class SharedBufferNodeSerializer(ListSerializer):
         super().__init__(LockableSerializer(edge))
 
     def hash_code(self, value: Any) -> int:
-        """`Objects.hash` of the list alone."""
+        """Return `Objects.hash` of the list alone."""
         return to_int32(31 + super().hash_code(value))
 
 
@@ -113,16 +113,16 @@ class _NoTimestampSerializer(TypeSerializer):
     arrow_type = pa.int64()
 
     @property
-    def least(self) -> int:
-        """No bytes."""
+    def min_length(self) -> int:
+        """Zero: there are no bytes."""
         return 0
 
     def read(self, source: DataInput) -> int:
-        """What Flink takes for it."""
+        """Read nothing, and return what Flink takes for it."""
         return NO_TIMESTAMP
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Nothing, if that loses nothing."""
+        """Write nothing, and refuse a value that would be lost."""
         if value != NO_TIMESTAMP:
             raise EncodeError(
                 f"a previous timestamp {value!r}, and this NFAState is written without",
@@ -130,7 +130,7 @@ class _NoTimestampSerializer(TypeSerializer):
             )
 
     def skip_program(self) -> tuple[int, ...]:
-        """Nothing."""
+        """Return the program that walks nothing."""
         return ()
 
 
@@ -138,7 +138,7 @@ class _QueueSerializer(ListSerializer):
     """A `PriorityQueue` of computation states, in the order of its array."""
 
     def hash_code(self, value: Any) -> int:
-        """Not derived: a queue's hash is its identity."""
+        """Raise: the hash code of a queue is its identity."""
         return TypeSerializer.hash_code(self, value)
 
 
@@ -146,9 +146,9 @@ class NFAStateSerializer(ObjectSerializer):
     """`NFAState`: the computation states of partial matches, and of completed ones.
 
     Args:
-        version: That of a run's version.
-        node_id: That of the node of the last event.
-        event_id: That of the first event.
+        version: The serializer of a run's version.
+        node_id: The serializer of the node of the last event.
+        event_id: The serializer of the first event's id.
         with_previous: Whether the time of the previous event is written.
     """
 
@@ -184,59 +184,57 @@ simple_snapshot(f"{BUFFER}EventId$EventIdSerializer$EventIdSerializerSnapshot", 
 
 @register
 class NodeIdSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`NodeId$NodeIdSerializer$NodeIdSerializerSnapshot`: that of `EventId` nested."""
+    """`NodeId$NodeIdSerializer$NodeIdSerializerSnapshot`, with the snapshot of `EventId`."""
 
     java_class = f"{BUFFER}NodeId$NodeIdSerializer$NodeIdSerializerSnapshot"
+    opaque_name = "NodeId"
     arity = 1
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A node's id."""
-        known = all(one.self_delimiting for one in nested)
-        return NodeIdSerializer(*nested) if known else OpaqueSerializer("NodeId")
+        """Return the serializer of a node's id."""
+        return NodeIdSerializer(*nested)
 
 
 @register
 class LockableTypeSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`LockableTypeSerializerSnapshot`: that of the element nested."""
+    """`LockableTypeSerializerSnapshot`, with the snapshot of the element."""
 
     java_class = f"{BUFFER}LockableTypeSerializerSnapshot"
     arity = 1
     nested_names = ("element",)
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The element with its count."""
+        """Return the serializer of an element with its count of references."""
         return LockableSerializer(*nested)
 
 
 @register
 class SharedBufferEdgeSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`SharedBufferEdge$...$SharedBufferEdgeSerializerSnapshot`: target and version nested."""
+    """`SharedBufferEdge$...$SharedBufferEdgeSerializerSnapshot`, of target and version."""
 
     java_class = (
         f"{BUFFER}SharedBufferEdge$SharedBufferEdgeSerializer$SharedBufferEdgeSerializerSnapshot"
     )
+    opaque_name = "SharedBufferEdge"
     arity = 2
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """An edge."""
-        known = all(one.self_delimiting for one in nested)
-        return (
-            SharedBufferEdgeSerializer(*nested) if known else OpaqueSerializer("SharedBufferEdge")
-        )
+        """Return the serializer of an edge."""
+        return SharedBufferEdgeSerializer(*nested)
 
 
 @register
 class SharedBufferNodeSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`SharedBufferNodeSerializerSnapshotV2`: that of an edge nested."""
+    """`SharedBufferNodeSerializerSnapshotV2`, with the snapshot of an edge."""
 
     java_class = f"{BUFFER}SharedBufferNodeSerializerSnapshotV2"
+    opaque_name = "SharedBufferNode"
     arity = 1
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A node's edges."""
-        (edge,) = nested
-        known = edge.self_delimiting
-        return SharedBufferNodeSerializer(edge) if known else OpaqueSerializer("SharedBufferNode")
+        """Return the serializer of a node's edges."""
+        return SharedBufferNodeSerializer(*nested)
 
 
 @register
@@ -247,63 +245,45 @@ class SharedBufferNodeListSnapshot(CompositeTypeSerializerSnapshot):
         f"{BUFFER}SharedBufferNode$SharedBufferNodeSerializer$SharedBufferNodeSerializerSnapshot"
     )
     arity = 1
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The list that is nested."""
+        """Return the nested serializer, which is that of a list."""
         return nested[0]
 
 
 @register
-class NFAStateSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`NFAStateSerializerSnapshot`: whether the previous timestamp is written; three nested."""
+class NFAStateSerializerSnapshot(FlaggedSnapshot):
+    """`NFAStateSerializerSnapshot`: whether the previous timestamp is written, and three others."""
 
     java_class = f"{NFA}NFAStateSerializerSnapshot"
+    opaque_name = "NFAState"
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 3
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.with_previous = True
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """A boolean since version 2; before that it was not written."""
-        self.with_previous = version > 1 and source.read_boolean()
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Whether it is written."""
-        out.write_boolean(self.with_previous)
-
-    def resolve_outer_schema_compatibility(self, old: NFAStateSerializerSnapshot) -> Compatibility:
-        """Gaining it, or losing it, migrates."""
-        if self.with_previous == old.with_previous:
-            return as_is()
-        forms = ("without previous timestamps", "with previous timestamps")
-        rule = "each computation state gains or loses a time"
-        return migrate(forms[old.with_previous], forms[self.with_previous], rule)
+    forms = ("without previous timestamps", "with previous timestamps")
+    change = "each computation state gains or loses a time"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """The state of a key."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer("NFAState")
-        version, node_id, event_id = nested
-        return NFAStateSerializer(version, node_id, event_id, with_previous=self.with_previous)
+        """Return the serializer of a key's partial and completed matches."""
+        return NFAStateSerializer(*nested, with_previous=self.flag)
 
 
 class _GoneSnapshot(CompositeTypeSerializerSnapshot):
-    """Of Flink 1.5; later ones name it in a state that they have emptied, and never write it."""
+    """A snapshot of Flink 1.5, which later versions only name in a state that they have emptied."""
 
     outer_version = 2
     outer_versions = range(1, 3)
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Bytes."""
+        """Return a serializer that carries bytes."""
         return OpaqueSerializer(self.java_class.rpartition("$")[0])
 
 
 @register
 class MigratedNFASerializerSnapshot(_GoneSnapshot):
-    """`NFA$MigratedNFASerializerSnapshot`: event and buffer nested."""
+    """`NFA$MigratedNFASerializerSnapshot`, with the snapshots of event and buffer."""
 
     java_class = f"{NFA}NFA$MigratedNFASerializerSnapshot"
     arity = 2
@@ -311,7 +291,7 @@ class MigratedNFASerializerSnapshot(_GoneSnapshot):
 
 @register
 class SharedBufferSerializerSnapshot(_GoneSnapshot):
-    """`SharedBuffer$SharedBufferSerializerSnapshot`: key, value and version nested."""
+    """`SharedBuffer$SharedBufferSerializerSnapshot`, with those of key, value and version."""
 
     java_class = f"{NFA}SharedBuffer$SharedBufferSerializerSnapshot"
     arity = 3

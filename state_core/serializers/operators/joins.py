@@ -12,8 +12,7 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.basic.numbers import BooleanSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
-from state_core.serializers.composite.structs import StructSerializer, TupleSerializer
+from state_core.serializers.composite.structs import StructSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
@@ -42,7 +41,7 @@ class UnionSerializer(TypeSerializer):
         return f"TaggedUnion<{self.inputs[ONE].name}, {self.inputs[TWO].name}>"
 
     def read(self, source: DataInput) -> dict[str, Any]:
-        """One element, in the field of its input."""
+        """Read one element, in the field of its input."""
         tag = source.read_byte()
         if tag not in self.inputs:
             raise source.fault(f"an element of input {tag}")
@@ -54,7 +53,7 @@ class UnionSerializer(TypeSerializer):
         }
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One element."""
+        """Write one element."""
         tag = value.get("input") if isinstance(value, dict) else None
         if tag not in (ONE, TWO):
             raise EncodeError(f"{value!r} is of neither input of {self.name}")
@@ -62,11 +61,11 @@ class UnionSerializer(TypeSerializer):
         self.inputs[tag].write(value["one" if tag == ONE else "two"], out)
 
 
-class BufferEntrySerializer(TupleSerializer):
+class BufferEntrySerializer(StructSerializer):
     """`BufferEntry`: whether it was joined already, then the element."""
 
     def __init__(self, element: TypeSerializer) -> None:
-        StructSerializer.__init__(self, [("joined", BooleanSerializer()), ("element", element)])
+        super().__init__([("joined", BooleanSerializer()), ("element", element)])
 
     @property
     def name(self) -> str:
@@ -76,37 +75,34 @@ class BufferEntrySerializer(TupleSerializer):
 
 @register
 class UnionSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`CoGroupedStreams$UnionSerializerSnapshot`: both inputs' snapshots nested."""
+    """`CoGroupedStreams$UnionSerializerSnapshot`, with the snapshots of both inputs."""
 
     java_class = (
         "org.apache.flink.streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot"
     )
+    opaque_name = "TaggedUnion"
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 2
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """An element of one of both."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer("TaggedUnion")
+        """Return the serializer of an element of one of two inputs."""
         return UnionSerializer(*nested)
 
 
 @register
 class BufferEntrySerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`IntervalJoinOperator$BufferEntrySerializerSnapshot`: the element's snapshot nested."""
+    """`IntervalJoinOperator$BufferEntrySerializerSnapshot`, with the snapshot of the element."""
 
     java_class = (
         "org.apache.flink.streaming.api.operators.co"
         ".IntervalJoinOperator$BufferEntrySerializerSnapshot"
     )
+    opaque_name = "BufferEntry"
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 1
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """An element with its mark."""
-        (element,) = nested
-        if not element.self_delimiting:
-            return OpaqueSerializer("BufferEntry")
-        return BufferEntrySerializer(element)
+        """Return the serializer of an element with its mark."""
+        return BufferEntrySerializer(*nested)

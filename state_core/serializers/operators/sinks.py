@@ -13,17 +13,15 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.basic.numbers import IntSerializer, LongSerializer, ShortSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.arrays import SimpleArraySerializer
 from state_core.serializers.composite.collections import ListSerializer
 from state_core.serializers.composite.evolution import PositionRule, evolves
-from state_core.serializers.composite.objects import ObjectSerializer
 from state_core.serializers.composite.optionals import NullableSerializer
+from state_core.serializers.composite.structs import ObjectSerializer
 from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.compatibility import Compatibility, as_is, migrate
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
-    CompositeTypeSerializerSnapshot,
+    FlaggedSnapshot,
     simple_snapshot,
 )
 
@@ -45,8 +43,8 @@ class TwoPhaseCommitStateSerializer(ObjectSerializer):
     """`TwoPhaseCommitSinkFunction.State`: the open transaction, those to commit, the context.
 
     Args:
-        transaction: That of a transaction.
-        context: That of the user's context.
+        transaction: The serializer of a transaction.
+        context: The serializer of the user's context.
         with_null: Whether a flag says if there is an open transaction.
     """
 
@@ -70,45 +68,27 @@ evolves(TransactionHolderSerializer)(PositionRule)
 
 
 @register
-class StateSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`TwoPhaseCommitSinkFunction$StateSerializerSnapshot`: transaction and context nested."""
+class StateSerializerSnapshot(FlaggedSnapshot):
+    """`TwoPhaseCommitSinkFunction$StateSerializerSnapshot`, with those of its parts."""
 
     java_class = f"{SINKS}legacy.TwoPhaseCommitSinkFunction$StateSerializerSnapshot"
+    opaque_name = "TwoPhaseCommitSinkFunction.State"
     outer_version = 4
     outer_versions = range(1, 5)
     arity = 2
+    always = 3
+    forms = ("always an open transaction", "an open transaction or none")
+    change = "a flag comes before it"
     nested_names = ("transaction", "context")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.with_null = True
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """A boolean since version 4; version 3 always had the flag, those before it never."""
-        self.with_null = source.read_boolean() if version == 4 else version == 3
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Whether there is a flag."""
-        out.write_boolean(self.with_null)
-
-    def resolve_outer_schema_compatibility(self, old: StateSerializerSnapshot) -> Compatibility:
-        """Gaining the flag, or losing it, migrates."""
-        if self.with_null == old.with_null:
-            return as_is()
-        forms = ("always an open transaction", "an open transaction or none")
-        return migrate(forms[old.with_null], forms[self.with_null], "a flag comes before it")
-
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A sink's state."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer("TwoPhaseCommitSinkFunction.State")
-        transaction, context = nested
-        return TwoPhaseCommitStateSerializer(transaction, context, with_null=self.with_null)
+        """Return the serializer of a sink's state."""
+        return TwoPhaseCommitStateSerializer(*nested, with_null=self.flag)
 
 
 @register
 class OldStateSerializerSnapshot(StateSerializerSnapshot):
-    """The same of Flink 1, where the sink is in another package."""
+    """`StateSerializerSnapshot` of Flink 1, where the sink is in another package."""
 
     java_class = f"{SINKS}TwoPhaseCommitSinkFunction$StateSerializerSnapshot"
 
@@ -121,14 +101,14 @@ class UtfSerializer(TypeSerializer):
 
     name = "String"
     arrow_type = pa.string()
-    least = 2
+    min_length = 2
 
     def read(self, source: DataInput) -> str:
-        """One text."""
+        """Read one text."""
         return source.read_utf()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One text."""
+        """Write one text."""
         if not isinstance(value, str):
             raise EncodeError(f"{value!r} is no text")
         out.write_utf(value)
@@ -154,16 +134,14 @@ class KafkaTransactionContextSerializer(SimpleArraySerializer):
 
 
 class NextTransactionalIdHintSerializer(ObjectSerializer):
-    """`NextTransactionalIdHint`: where the next ids begin, and the parallelism they are for."""
-
-    length = 12
+    """`NextTransactionalIdHint`: the next free id, and the last parallelism."""
 
     def __init__(self) -> None:
         fields: list[tuple[str, TypeSerializer]] = [
             ("next_free_transactional_id", LongSerializer()),
             ("last_parallelism", IntSerializer()),
         ]
-        super().__init__("NextTransactionalIdHint", fields)
+        super().__init__("NextTransactionalIdHint", fields, fixed=True)
 
 
 for _producer in ("FlinkKafkaProducer", "FlinkKafkaProducer011"):

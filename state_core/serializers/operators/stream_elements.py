@@ -54,11 +54,11 @@ class OperatorIdSerializer(TypeSerializer):
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str:
-        """One id."""
+        """Read one id."""
         return source.read_bytes(self.length).hex()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One id."""
+        """Write one id."""
         try:
             data = bytes.fromhex(value)
         except (TypeError, ValueError):
@@ -69,7 +69,7 @@ class OperatorIdSerializer(TypeSerializer):
 
 
 class StreamElementSerializer(TypeSerializer):
-    """`StreamElement`: a struct of all that any kind has, null where this one has none."""
+    """`StreamElement`: a struct of all that any kind of element has, null where one has none."""
 
     def __init__(self, value: TypeSerializer) -> None:
         self.value = value
@@ -92,17 +92,17 @@ class StreamElementSerializer(TypeSerializer):
         return f"StreamElement<{self.value.name}>"
 
     def read(self, source: DataInput) -> dict[str, Any]:
-        """One element, in the fields of its kind."""
+        """Read one element, in the fields of its kind."""
         tag = source.read_byte()
         if not 0 <= tag < len(ELEMENTS):
             raise source.fault(f"a stream element with tag {tag}")
         kind, names = ELEMENTS[tag]
-        found: dict[str, Any] = {"kind": kind, **dict.fromkeys(self.parts)}
-        found.update((name, self.parts[name].read(source)) for name in names)
-        return found
+        element: dict[str, Any] = {"kind": kind, **dict.fromkeys(self.parts)}
+        element.update((name, self.parts[name].read(source)) for name in names)
+        return element
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One element."""
+        """Write one element."""
         kind = value.get("kind") if isinstance(value, dict) else None
         if kind not in TAGS:
             raise EncodeError(
@@ -122,12 +122,12 @@ class StreamElementSerializer(TypeSerializer):
 
 @evolves(StreamElementSerializer)
 class _StreamElementRule(Rule):
-    """The value of a record."""
+    """Converts the value of a record."""
 
     def column(
         self, old: StreamElementSerializer, new: StreamElementSerializer, column: pa.Array
     ) -> pa.Array:
-        """The column of values; the others stay."""
+        """Convert the column of values; the others stay."""
         columns = [
             migrate_column(old.value, new.value, column.field(one.name))
             if one.name == "value"
@@ -139,13 +139,13 @@ class _StreamElementRule(Rule):
     def value(
         self, old: StreamElementSerializer, new: StreamElementSerializer, value: Any
     ) -> dict[str, Any]:
-        """One element."""
+        """Convert one element."""
         return {**value, "value": migrate_value(old.value, new.value, value["value"])}
 
 
 @register
 class StreamElementSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`StreamElementSerializer$StreamElementSerializerSnapshot`: that of the value nested."""
+    """`StreamElementSerializer$StreamElementSerializerSnapshot`, with the value's snapshot."""
 
     java_class = (
         "org.apache.flink.streaming.runtime.streamrecord"
@@ -155,7 +155,8 @@ class StreamElementSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_versions = range(1, 3)
     arity = 1
     nested_names = ("value",)
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Elements with such values."""
+        """Return the serializer of stream elements with such values."""
         return StreamElementSerializer(*nested)

@@ -1,10 +1,9 @@
 """Types of Flink's Scala API.
 
 ====================  ===============================================================
-`serializers`         case classes, options, `Either`, `Try`, collections
+`serializers`         case classes, options, `Either`, `Try`, collections, hash codes
 `enums`               Scala's enumerations
-`hashes`              hash codes as Scala computes them, for keys
 ====================  ===============================================================
 
-A new Scala type goes into `serializers`; if it can be a key, its hash code into `hashes`.
+A new Scala type goes into `serializers`; if it can be a key, with its hash code.
 """

@@ -44,20 +44,20 @@ class ScalaEnumSerializer(EnumSerializer):
         return f"Enumeration<{self.enum_class}>"
 
     def read(self, source: DataInput) -> str:
-        """One value's name."""
+        """Read one value's name."""
         number = source.read_int()
         if number not in self.index_of:
             raise source.fault(f"value {number} of {self.enum_class}, which has none such")
         return self.constants[self.index_of[number]]
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value."""
+        """Write one value."""
         if value not in self.constants:
             raise EncodeError(f"{value!r} is no value of {self.enum_class}")
         out.write_int(int(self.numbers[self.constants.index(value)]))
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Names."""
+        """Read the names of the constants."""
         numbers = cursor.read_int32(f"a value of {self.enum_class}")
         there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
         indices = pc.index_in(pa.array(numbers, mask=~there), value_set=pa.array(self.numbers))
@@ -72,8 +72,8 @@ class ScalaEnumSerializer(EnumSerializer):
 
     def _ordinals(self, values: pa.Array, present: U8Array) -> pa.Array:
         indices = super()._ordinals(values, present)
-        held = self.numbers if self.numbers.size else np.zeros(1, np.int32)
-        return pa.array(held[indices.to_numpy()])
+        numbers = self.numbers if self.numbers.size else np.zeros(1, np.int32)
+        return pa.array(numbers[indices.to_numpy()])
 
 
 @register
@@ -89,14 +89,14 @@ class ScalaEnumSerializerSnapshot(TypeSerializerSnapshot):
         self.values: tuple[tuple[str, int], ...] = ()
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Class, count, names and numbers."""
+        """Read class, count, names and numbers."""
         self.check_version(version, source)
         self.enum_class = source.read_utf()
         count = source.read_count("values of an Enumeration", 6)
         self.values = tuple((source.read_utf(), source.read_int()) for _ in range(count))
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """Class, count, names and numbers."""
+        """Write class, count, names and numbers."""
         out.write_utf(self.enum_class)
         out.write_int(len(self.values))
         for name, number in self.values:
@@ -104,19 +104,19 @@ class ScalaEnumSerializerSnapshot(TypeSerializerSnapshot):
             out.write_int(number)
 
     def restore_serializer(self) -> ScalaEnumSerializer:
-        """The serializer with those values."""
+        """Return the serializer with those values."""
         return ScalaEnumSerializer(self.enum_class, self.values)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is where each old value's number is its place among the new ones.
+        """Return as is where each old value's number is its position among the new ones.
 
-        Flink takes the number for a place, so it refuses an Enumeration with gaps even as it was.
+        Flink takes the number for a position, and refuses even an unchanged Enumeration with gaps.
         """
         if not isinstance(old, ScalaEnumSerializerSnapshot) or old.enum_class != self.enum_class:
             return incompatible(old.type_name, self.type_name, "the Enumeration is another one")
         for name, number in old.values:
-            held = self.values[number][0] if 0 <= number < len(self.values) else "none"
-            if held != name:
+            there = self.values[number][0] if 0 <= number < len(self.values) else "none"
+            if there != name:
                 rule = f"the value in place {number} is another one"
-                return incompatible(f"{name} = {number}", held, rule)
+                return incompatible(f"{name} = {number}", there, rule)
         return as_is()

@@ -4,19 +4,26 @@ A case class is a struct `f0`, `f1`, ... (a snapshot has no names of fields), an
 or null, an `Either` what Java's is, a `Try` the same with what Kryo made of the exception, and any
 collection, maps too, a list of its elements.
 
-Source: `org.apache.flink.api.scala.typeutils`.
+Keys of Scala jobs are assigned to key groups by Scala's hash codes of tuples. In these a number
+hashes as the equal number of another type does: 1 as 1L and 1.0.
+
+Source: `org.apache.flink.api.scala.typeutils`; `scala.util.hashing.MurmurHash3.productHash` and
+`scala.runtime.Statics.anyHash` of Scala 2.12.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import struct
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.text import OpaqueSerializer
+from state_core.serializers.basic.numbers import DoubleSerializer, FloatSerializer, LongSerializer
 from state_core.serializers.basic.values import ConstantSerializer
 from state_core.serializers.composite.arrays import ElementRule, GenericArraySerializer
 from state_core.serializers.composite.evolution import PositionRule, evolves
@@ -27,15 +34,15 @@ from state_core.serializers.composite.optionals import (
     NullableSerializer,
 )
 from state_core.serializers.composite.structs import TupleSerializer
-from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.columns import I32Array
 from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     simple_snapshot,
 )
-from state_core.serializers.scala.hashes import NUMBERS, number_hash, product_hash
 
 __all__ = [
     "CaseClassSerializer",
@@ -46,6 +53,10 @@ __all__ = [
 ]
 
 TUPLE = re.compile(r"scala\.Tuple\d+(\$mc\w+\$sp)?")
+NUMBERS = (LongSerializer, FloatSerializer, DoubleSerializer)
+PRODUCT_SEED = 0xCAFEBABE
+MASK = 0xFFFFFFFF
+LONGS = -(1 << 63), (1 << 63) - 1
 SCALA = "org.apache.flink.api.scala.typeutils."
 
 
@@ -67,14 +78,14 @@ class CaseClassSerializer(TupleSerializer):
         return f"{self.case_class}<{', '.join(one.name for _, one in self.fields)}>"
 
     def hash_code(self, value: Any) -> int:
-        """That of a tuple; a case class may have one of its own."""
+        """Return the hash code of a Scala tuple; raise for a case class with its own."""
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, value)
         fields = zip(self.fields, self._by_position(value), strict=True)
-        return product_hash([_field_hash(one, held) for (_, one), held in fields])
+        return product_hash([_field_hash(one, field) for (_, one), field in fields])
 
     def hash_code_at(self, source: DataInput) -> int:
-        """The same, of the fields' very bytes."""
+        """Return the hash code of the case class that comes next, from the bytes of its fields."""
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, None)
         codes = [
@@ -84,7 +95,7 @@ class CaseClassSerializer(TupleSerializer):
         return product_hash(codes)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """`hash_code` of every row."""
+        """Return the hash code of every row."""
         return TypeSerializer.hash_codes(self, values)
 
 
@@ -96,8 +107,50 @@ def _field_hash(serializer: TypeSerializer, value: Any) -> int:
     return serializer.hash_code(value)
 
 
+def product_hash(codes: Sequence[int]) -> int:
+    """Return the hash code of a Scala tuple with fields of these hash codes."""
+    code = PRODUCT_SEED
+    for one in codes:
+        code ^= _rotated(one * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
+        code = _rotated(code, 13) * 5 + 0xE6546B64 & MASK
+    code ^= len(codes)
+    code = (code ^ code >> 16) * 0x85EBCA6B & MASK
+    code = (code ^ code >> 13) * 0xC2B2AE35 & MASK
+    return to_int32(code ^ code >> 16)
+
+
+def number_hash(serializer: TypeSerializer, value: Any) -> int:
+    """Return the Scala hash code of a Long, Float or Double."""
+    if isinstance(value, int):
+        return _long_hash(value)
+    if math.isfinite(value):
+        whole = min(max(int(value), LONGS[0]), LONGS[1])  # as a cast to long has it
+        if float(whole) == value:
+            return _long_hash(whole)
+    if isinstance(serializer, DoubleSerializer) and _is_float(value):
+        return FloatSerializer().hash_code(value)
+    return serializer.hash_code(value)
+
+
+def _long_hash(value: int) -> int:
+    return value if to_int32(value) == value else LongSerializer().hash_code(value)
+
+
+def _is_float(value: float) -> bool:
+    """Return whether a float holds exactly this value; none holds NaN, which equals nothing."""
+    try:
+        (rounded,) = struct.unpack(">f", struct.pack(">f", value))
+    except OverflowError:
+        return False
+    return bool(rounded == value)
+
+
+def _rotated(code: int, by: int) -> int:
+    return (code << by | code >> 32 - by) & MASK
+
+
 class OptionSerializer(NullableSerializer):
-    """`Option`: a flag that is true for a value, then the value; a null inside is as no value.
+    """`Option`: a flag that is true for a value, then the value; a null inside is no value.
 
     The exact bytes of `Some(null)` and `Some(None)` are kept beside the null.
     """
@@ -111,11 +164,11 @@ class OptionSerializer(NullableSerializer):
         return f"Option<{self.value.name}>"
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Not derived, that of `None` neither."""
+        """Raise: not even the hash code of `None` can be derived."""
         return self.hash_code(None)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """Not derived."""
+        """Raise: the hash code can't be derived."""
         self.hash_code(None)
         return super().hash_codes(values)
 
@@ -123,7 +176,7 @@ class OptionSerializer(NullableSerializer):
 class TrySerializer(EitherSerializer):
     """`Try`: a flag that is true for success, then the value or the exception.
 
-    An exception is Kryo's: bytes up to the end of the entry.
+    An exception is written by Kryo: bytes up to the end of the entry.
     """
 
     java_name = "Try"
@@ -156,11 +209,11 @@ class NothingSerializer(TypeSerializer):
     arrow_type = pa.bool_()
 
     def read(self, source: DataInput) -> Any:
-        """Refused."""
+        """Raise: there are no values of this type."""
         raise source.fault("a value of type Nothing")
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Refused."""
+        """Raise: there are no values of this type."""
         raise EncodeError(f"{value!r}, and there are no values of type Nothing")
 
 
@@ -174,7 +227,7 @@ simple_snapshot(f"{SCALA}NothingSerializerSnapshot", NothingSerializer)
 
 
 class _NamedSnapshot(CompositeTypeSerializerSnapshot):
-    """A snapshot with a text of its own, which stays the same."""
+    """A composite snapshot whose outer payload is a text, which must stay the same."""
 
     outer_version = 2
     outer_versions = range(1, 3)
@@ -185,39 +238,41 @@ class _NamedSnapshot(CompositeTypeSerializerSnapshot):
         self.text = ""
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """The text."""
+        """Read the text."""
         self.text = source.read_utf()
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """The text."""
+        """Write the text."""
         out.write_utf(self.text)
 
     def resolve_outer_schema_compatibility(self, old: _NamedSnapshot) -> Compatibility:
-        """It is the same."""
+        """Return as is for the same text, else incompatible."""
         return as_is() if self.text == old.text else incompatible(old.text, self.text, self.rule)
 
 
 @register
 class ScalaCaseClassSerializerSnapshot(_NamedSnapshot):
-    """`ScalaCaseClassSerializerSnapshot`: the class, and the fields' snapshots nested."""
+    """`ScalaCaseClassSerializerSnapshot`: the class, and the snapshots of the fields."""
 
     java_class = f"{SCALA}ScalaCaseClassSerializerSnapshot"
+    unnamed = "f{}"
     rule = "the case class is another one"
 
-    def nested_name(self, index: int) -> str:
-        """`f0`, `f1`, ..."""
-        return f"f{index}"
+    @property
+    def opaque_name(self) -> str:
+        """The case class."""
+        return self.text
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A case class of them; one without fields has no bytes that could be counted."""
-        if not nested or not all(one.self_delimiting for one in nested):
+        """Return the serializer of a case class; one of bytes if it has no fields."""
+        if not nested:
             return OpaqueSerializer(self.text)
         return CaseClassSerializer(self.text, list(nested))
 
 
 @register
 class Tuple2CaseClassSerializerSnapshot(ScalaCaseClassSerializerSnapshot):
-    """`Tuple2CaseClassSerializerSnapshot`: of `scala.Tuple2` and its specialized subclasses."""
+    """`Tuple2CaseClassSerializerSnapshot`, for `scala.Tuple2` and its specialized subclasses."""
 
     java_class = f"{SCALA}Tuple2CaseClassSerializerSnapshot"
     arity = 2
@@ -225,64 +280,61 @@ class Tuple2CaseClassSerializerSnapshot(ScalaCaseClassSerializerSnapshot):
 
 @register
 class TraversableSerializerSnapshot(_NamedSnapshot):
-    """`TraversableSerializerSnapshot`: the code that builds the collection; the element nested."""
+    """`TraversableSerializerSnapshot`: the code that builds the collection, and the element."""
 
     java_class = f"{SCALA}TraversableSerializerSnapshot"
     arity = 1
     nested_names = ("element",)
+    opaque_name = "scala.collection.TraversableOnce"
     rule = "the collection is built by other code"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A collection of it."""
-        (element,) = nested
-        if not element.self_delimiting:
-            return OpaqueSerializer("scala.collection.TraversableOnce")
-        return TraversableSerializer(self.text, element)
+        """Return the serializer of a collection of these elements."""
+        return TraversableSerializer(self.text, *nested)
 
 
 @register
 class ScalaOptionSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ScalaOptionSerializerSnapshot`: the value's snapshot nested."""
+    """`ScalaOptionSerializerSnapshot`, with the snapshot of the value."""
 
     java_class = f"{SCALA}ScalaOptionSerializerSnapshot"
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 1
     nested_names = ("value",)
+    opaque_name = "scala.Option"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A value or none."""
-        (value,) = nested
-        known = value.self_delimiting
-        return OptionSerializer(value) if known else OpaqueSerializer("scala.Option")
+        """Return the serializer of a value that may be absent."""
+        return OptionSerializer(*nested)
 
 
 @register
 class ScalaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ScalaEitherSerializerSnapshot`: both sides' snapshots nested."""
+    """`ScalaEitherSerializerSnapshot`, with the snapshots of both sides."""
 
     java_class = f"{SCALA}ScalaEitherSerializerSnapshot"
     arity = 2
     nested_names = ("left", "right")
+    opaque_name = "scala.util.Either"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """One of both."""
-        known = all(one.self_delimiting for one in nested)
-        return EitherSerializer(*nested) if known else OpaqueSerializer("scala.util.Either")
+        """Return the serializer of a value of one of two types."""
+        return EitherSerializer(*nested)
 
 
 @register
 class ScalaTrySerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ScalaTrySerializerSnapshot`: the value's and the exception's snapshots nested."""
+    """`ScalaTrySerializerSnapshot`, with the snapshots of the value and the exception."""
 
     java_class = f"{SCALA}ScalaTrySerializerSnapshot"
     outer_version = 2
     outer_versions = range(1, 3)
     arity = 2
     nested_names = ("value", "failure")
+    delimited = slice(1)
+    opaque_name = "scala.util.Try"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A value or an exception."""
-        value, failure = nested
-        known = value.self_delimiting
-        return TrySerializer(value, failure) if known else OpaqueSerializer("scala.util.Try")
+        """Return the serializer of a value or an exception."""
+        return TrySerializer(*nested)

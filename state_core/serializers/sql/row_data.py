@@ -34,7 +34,6 @@ from state_core.serializers.sql.section_data import (
 )
 from state_core.serializers.sql.table_data import DecimalDataSerializerSnapshot
 from state_core.serializers.sql.table_timestamps import TimestampDataSerializerSnapshot
-from state_core.serializers.sql.types.logical_type_differences import differences
 from state_core.serializers.sql.types.logical_type_streams import WrittenType, read_logical_type
 from state_core.serializers.sql.types.logical_types import (
     ArrayType,
@@ -47,6 +46,7 @@ from state_core.serializers.sql.types.logical_types import (
     SimpleType,
     StructuredType,
     TimestampType,
+    type_differences,
 )
 from state_core.serializers.sql.types.serializer_streams import java_serializer_of
 
@@ -58,30 +58,30 @@ __all__ = [
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
 BASE = "org.apache.flink.api.common.typeutils.base."
 MAX_FIELDS = 1 << 16
-LEAST_STREAM = 6
+MIN_STREAM_BYTES = 6
 TYPE_STAYS = "a logical type in Flink SQL's state never changes"
 
 
 def _compare(
     types: Iterable[tuple[str, LogicalType, LogicalType]],
 ) -> Compatibility:
-    """What the logical types say: as is if all are equal, else never."""
-    found = [
+    """Return as is if all logical types are equal; they can't be migrated."""
+    all_differences = [
         difference
         for path, before, after in types
-        for difference in differences(before, after, path)
+        for difference in type_differences(before, after, path)
     ]
-    if not found:
+    if not all_differences:
         return as_is()
-    sure = [one for one in found if one.certain]
+    sure = [one for one in all_differences if one.certain]
     rule = TYPE_STAYS if sure else "only the class in Java says whether it equals what it was"
-    reasons = tuple(Reason(one.path, one.old, one.new, rule) for one in sure or found)
+    reasons = tuple(Reason(one.path, one.old, one.new, rule) for one in sure or all_differences)
     return Compatibility(Verdict.INCOMPATIBLE if sure else Verdict.UNKNOWN, reasons)
 
 
 @register
 class RowDataSerializerSnapshot(TypeSerializerSnapshot):
-    """`RowDataSerializer$RowDataSerializerSnapshot`: the fields' types, and their snapshots."""
+    """`RowDataSerializer$RowDataSerializerSnapshot`: types and snapshots of the fields."""
 
     java_class = f"{TYPEUTILS}RowDataSerializer$RowDataSerializerSnapshot"
     current_version = 3
@@ -93,10 +93,10 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
 
     @classmethod
     def of(cls, *types: LogicalType) -> RowDataSerializerSnapshot:
-        """The snapshot of rows of these fields.
+        """Return the snapshot of rows with fields of these types.
 
         Raises:
-            EncodeError: One of them can't be written down here.
+            EncodeError: One of the types can't be written here.
         """
         made = cls()
         made.types = tuple(WrittenType.of(one) for one in types)
@@ -104,16 +104,16 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """A count, a Java stream for each type, the nested snapshots."""
+        """Read a count, a Java stream for each type, and the nested snapshots."""
         self.check_version(version, source)
-        count = source.read_count("field types", LEAST_STREAM)
+        count = source.read_count("field types", MIN_STREAM_BYTES)
         self.types = tuple(read_logical_type(source) for _ in range(count))
         self.nested = read_nested(source)
         if len(self.nested) != count:
             raise source.fault(f"{len(self.nested)} serializers of {count} fields")
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The streams as they were."""
+        """Write the streams as they were read."""
         out.write_int(len(self.types))
         for one in self.types:
             out.write_bytes(one.stream)
@@ -125,13 +125,13 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
         return f"RowData<{', '.join(str(one.type) for one in self.types)}>"
 
     def restore_serializer(self) -> TypeSerializer:
-        """Columns by type; bytes if a type is not known."""
+        """Return the serializer of these types; one of bytes if a type is not known."""
         section = row_format([one.type for one in self.types])
         name = self.type_name
         return BinarySerializer(name) if section is None else RowDataSerializer(section, name)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """All types equal, and then the worst of the nested ones."""
+        """Return the worst verdict on the nested serializers, if all types are equal."""
         if not isinstance(old, RowDataSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
         if len(self.types) != len(old.types):
@@ -154,7 +154,7 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
 
 @register
 class BinaryRowDataSerializerSnapshot(TypeSerializerSnapshot):
-    """`BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot`: a number of fields, no types."""
+    """`BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot`: the number of fields."""
 
     java_class = f"{TYPEUTILS}BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot"
     current_version = 3
@@ -165,28 +165,28 @@ class BinaryRowDataSerializerSnapshot(TypeSerializerSnapshot):
 
     @classmethod
     def of(cls, fields: int) -> BinaryRowDataSerializerSnapshot:
-        """The snapshot of rows of so many fields."""
+        """Return the snapshot of rows with this number of fields."""
         made = cls()
         made.fields = fields
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """One number."""
+        """Read one number."""
         self.check_version(version, source)
         self.fields = source.read_int()
         if not 0 <= self.fields <= MAX_FIELDS:
             raise source.fault(f"a row of {self.fields} fields")
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """One number."""
+        """Write one number."""
         out.write_int(self.fields)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Bytes: without types nothing says what a slot holds."""
+        """Return a serializer of bytes: without types a slot's content is not known."""
         return BinarySerializer(f"BinaryRowData({self.fields})")
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is for the same number of fields."""
+        """Return as is for the same number of fields, else incompatible."""
         if not isinstance(old, BinaryRowDataSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
         if self.fields == old.fields:
@@ -195,7 +195,7 @@ class BinaryRowDataSerializerSnapshot(TypeSerializerSnapshot):
 
 
 class _CollectionSnapshot(TypeSerializerSnapshot):
-    """Logical types and then the serializers of them, all as Java streams."""
+    """A snapshot of logical types and then of their serializers, all as Java streams."""
 
     current_version = 3
     versions = range(1, 4)
@@ -206,7 +206,7 @@ class _CollectionSnapshot(TypeSerializerSnapshot):
         self.serializers: tuple[bytes, ...] = ()
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """The streams."""
+        """Read the streams."""
         self.check_version(version, source)
         self.types = tuple(read_logical_type(source) for _ in self.parts)
         streams = []
@@ -217,12 +217,12 @@ class _CollectionSnapshot(TypeSerializerSnapshot):
         self.serializers = tuple(streams)
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The streams as they were."""
+        """Write the streams as they were read."""
         for stream in (*(one.stream for one in self.types), *self.serializers):
             out.write_bytes(stream)
 
     def fill(self, *types: LogicalType) -> None:
-        """Take these types, with the streams that Flink 2.3.0 writes."""
+        """Set these types, with the streams that Flink 2.3.0 writes."""
         self.types = tuple(WrittenType.of(one) for one in types)
         self.serializers = tuple(write_java_stream(java_serializer_of(one)) for one in types)
 
@@ -238,13 +238,13 @@ class _CollectionSnapshot(TypeSerializerSnapshot):
         return f"{kind}<{', '.join(str(one.type) for one in self.types)}>"
 
     def restore_serializer(self) -> TypeSerializer:
-        """Columns by type; bytes if a type is not known."""
+        """Return the serializer of these types; one of bytes if a type is not known."""
         section = section_format(self.whole)
         name = self.type_name
         return BinarySerializer(name) if section is None else SectionSerializer(section, name)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is for equal types: their serializers are equal, too."""
+        """Return as is for equal types, whose serializers are equal too."""
         if type(old) is not type(self) or not isinstance(old, _CollectionSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
         pairs = zip(self.parts, old.types, self.types, strict=True)
@@ -260,10 +260,10 @@ class ArrayDataSerializerSnapshot(_CollectionSnapshot):
 
     @classmethod
     def of(cls, element: LogicalType) -> ArrayDataSerializerSnapshot:
-        """The snapshot of arrays of these elements.
+        """Return the snapshot of arrays with elements of this type.
 
         Raises:
-            EncodeError: The type can't be written down here.
+            EncodeError: The type can't be written here.
         """
         made = cls()
         made.fill(element)
@@ -284,10 +284,10 @@ class MapDataSerializerSnapshot(_CollectionSnapshot):
 
     @classmethod
     def of(cls, key: LogicalType, value: LogicalType) -> MapDataSerializerSnapshot:
-        """The snapshot of maps of these.
+        """Return the snapshot of maps with keys and values of these types.
 
         Raises:
-            EncodeError: A type can't be written down here.
+            EncodeError: A type can't be written here.
         """
         made = cls()
         made.fill(key, value)
@@ -319,10 +319,10 @@ _SIMPLE = {
 
 
 def internal_snapshot(type_: LogicalType) -> TypeSerializerSnapshot:
-    """The snapshot of the serializer that Flink SQL has for a type (`InternalSerializers`).
+    """Return the snapshot of Flink SQL's serializer of a type (`InternalSerializers`).
 
     Raises:
-        EncodeError: It has none, or it depends on a class of a user's.
+        EncodeError: The type has none, or it depends on a user's class.
     """
     if isinstance(type_, DistinctType):
         return internal_snapshot(type_.source)
@@ -339,10 +339,10 @@ def internal_snapshot(type_: LogicalType) -> TypeSerializerSnapshot:
         return MapDataSerializerSnapshot.of(type_.element, count)
     if isinstance(type_, RowType | StructuredType):
         return RowDataSerializerSnapshot.of(*type_.children)
-    found = registered_classes().get(_SIMPLE.get(type_.root, ""))
-    if found is None:
+    snapshot_class = registered_classes().get(_SIMPLE.get(type_.root, ""))
+    if snapshot_class is None:
         raise EncodeError(
             f"{type_} has no serializer that can be made here",
             remedy="take it from a snapshot that has it",
         )
-    return found()
+    return snapshot_class()

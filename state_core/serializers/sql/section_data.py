@@ -24,8 +24,10 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     present_rows,
 )
+from state_core.serializers.framework.element_columns import offsets_of
 from state_core.serializers.sql.binary.sections import SectionFormat
 from state_core.serializers.sql.table_data import bytes_hash_codes, locate_sized
 
@@ -36,12 +38,12 @@ class SectionSerializer(TypeSerializer):
     """A section of the binary format behind its i32 size.
 
     Args:
-        section: Its format.
-        name: The type as messages name it.
+        section: The form of the section.
+        name: The type, for messages.
     """
 
     name = ""
-    least = 4
+    min_length = 4
 
     def __init__(self, section: SectionFormat, name: str) -> None:
         self.section = section
@@ -49,7 +51,7 @@ class SectionSerializer(TypeSerializer):
         self.arrow_type = section.arrow_type
 
     def read(self, source: DataInput) -> Any:
-        """One value."""
+        """Read one value."""
         place = source.place
         data = source.read_bytes(source.read_count("bytes"))
         bounds = np.zeros(1, np.int64), np.array([len(data)])
@@ -57,7 +59,7 @@ class SectionSerializer(TypeSerializer):
         return self.section.decode(cursor).to_pylist()[0]
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One value."""
+        """Write one value."""
         try:
             column = pa.array([value], self.arrow_type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -69,49 +71,48 @@ class SectionSerializer(TypeSerializer):
         out.write_bytes(data.tobytes())
 
     def skip(self, source: DataInput) -> None:
-        """Move behind its bytes."""
+        """Move behind the bytes of one value."""
         source.read_bytes(source.read_count("bytes"))
 
     def skip_program(self) -> tuple[int, ...]:
-        """A count of bytes."""
+        """Return the program that walks a length and that many bytes."""
         return (SIZED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """The sections, all at once."""
+        """Read the sections of all rows at once."""
         starts, ends = locate_sized(cursor, f"a {self.name}")
         inner = Cursor(cursor.data, starts, ends, cursor.place, cursor.present, cursor.inexact)
         return self.section.decode(inner)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes and the section's."""
-        sizes = self.section.sizes(values, present)
-        return sizes + (4 * present.astype(np.int64) if present.size else 4)
+        """Return four bytes and those of the section."""
+        return self.section.sizes(values, present) + fixed_sizes(len(values), 4, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Sizes, and each section at its place."""
+        """Write the sizes, and each section behind its size."""
         sizes = self.section.sizes(values, target.present).astype(np.int32)
         encode.write_fixed32(sizes, target.present, target.out, target.position)
         self.section.encode(values, target)
 
 
 class RowDataSerializer(SectionSerializer):
-    """`RowData`: fields `f0`, `f1`, ...; its hash code is that of its bytes."""
+    """`RowData`: fields `f0`, `f1`, ...; the hash code is that of the bytes."""
 
     def hash_code(self, value: Any) -> int:
-        """Murmur over the row's bytes, by words."""
+        """Return murmur over the row's bytes, by words."""
         out = DataOutput()
         self.write(value, out)
         return self.hash_code_at(DataInput(out.to_bytes()))
 
     def hash_code_at(self, source: DataInput) -> int:
-        """The same of a row as it was written, whatever its kind and layout."""
+        """Return the hash code of the row that comes next, whatever its kind and layout."""
         return _hash_bytes(source.read_bytes(source.read_count("bytes")))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """The same of every row; 0 for null."""
+        """Return the hash code of every row; 0 for null."""
         present = present_rows(values)
         sizes = self.section.sizes(values, present)
-        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+        bounds = offsets_of(sizes)
         out = np.empty(int(bounds[-1]), np.uint8)
         self.section.encode(values, Target(out, bounds[:-1].copy(), present))
         codes = bytes_hash_codes(out, bounds[:-1], bounds[1:])
@@ -121,13 +122,13 @@ class RowDataSerializer(SectionSerializer):
 
 
 class BinarySerializer(ByteArraySerializer):
-    """The binary format behind its size where nothing says what is in it: kept as bytes."""
+    """A section behind its size whose content is not known: kept as bytes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def hash_code(self, value: Any) -> int:
-        """Murmur over the bytes."""
+        """Return murmur over the bytes."""
         return _hash_bytes(value)
 
 

@@ -15,20 +15,19 @@ from state_core.errors import EncodeError
 from state_core.files.java_stream import JavaArray, JavaObject, JavaValue, read_java_stream
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import REPEAT, WHEN
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.collections import MapSerializer
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.columns import Cursor
 from state_core.serializers.framework.compatibility import (
     Compatibility,
     as_is,
     incompatible,
-    migrate,
     unknown,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
+    FlaggedSnapshot,
     read_nested,
     write_nested,
 )
@@ -51,7 +50,7 @@ class LinkedListSerializer(TypeSerializer):
     It stands within RAW values only, whose column is binary, so it has no fast path.
     """
 
-    least = 4
+    min_length = 4
 
     def __init__(self, element: TypeSerializer, *, with_mask: bool = True) -> None:
         self.element = element
@@ -64,9 +63,9 @@ class LinkedListSerializer(TypeSerializer):
         return f"LinkedList<{self.element.name}>"
 
     def read(self, source: DataInput) -> list[Any]:
-        """One list."""
+        """Read one list."""
         if not self.with_mask:
-            count = source.read_count("list elements", self.element.least)
+            count = source.read_count("list elements", self.element.min_length)
             return [self.element.read(source) for _ in range(count)]
         count = source.read_int()
         if count < 0 or (count + 7) // 8 > source.remaining:
@@ -76,7 +75,7 @@ class LinkedListSerializer(TypeSerializer):
         return [None if one else self.element.read(source) for one in null]
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One list."""
+        """Write one list."""
         if not isinstance(value, list) or not (self.with_mask or None not in value):
             raise EncodeError(f"{value!r} is no {self.name}")
         out.write_int(len(value))
@@ -90,13 +89,9 @@ class LinkedListSerializer(TypeSerializer):
                 self.element.write(one, out)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """A count of elements, if there is no mask."""
+        """Return the program that walks a count of elements; None if there is a mask."""
         body = None if self.with_mask else self.element.skip_program()
         return None if body is None else (REPEAT, len(body), *body)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Value by value; what does not come out the same is inexact."""
-        return decode_by_value(self, cursor)
 
 
 class NullAwareMapSerializer(TypeSerializer):
@@ -105,7 +100,7 @@ class NullAwareMapSerializer(TypeSerializer):
     A map of Arrow has no null keys, so it is a list of pairs. It stands within RAW values only.
     """
 
-    least = 4
+    min_length = 4
 
     def __init__(self, key: TypeSerializer, value: TypeSerializer) -> None:
         self.key = key
@@ -119,7 +114,7 @@ class NullAwareMapSerializer(TypeSerializer):
         return f"NullAwareMap<{self.key.name}, {self.value.name}>"
 
     def read(self, source: DataInput) -> list[dict[str, Any]]:
-        """One map."""
+        """Read one map."""
         count = source.read_count("map entries", 2)
         return [
             {
@@ -130,19 +125,19 @@ class NullAwareMapSerializer(TypeSerializer):
         ]
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One map."""
+        """Write one map."""
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             raise EncodeError(f"{value!r} is no {self.name}")
         out.write_int(len(value))
         for pair in value:
             for name, serializer in (("key", self.key), ("value", self.value)):
-                held = pair.get(name)
-                out.write_boolean(held is None)
-                if held is not None:
-                    serializer.write(held, out)
+                part = pair.get(name)
+                out.write_boolean(part is None)
+                if part is not None:
+                    serializer.write(part, out)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """A count of entries."""
+        """Return the program that walks a count of entries."""
         programs = [self.key.skip_program(), self.value.skip_program()]
         body: list[int] = []
         for one in programs:
@@ -151,31 +146,9 @@ class NullAwareMapSerializer(TypeSerializer):
             body += [WHEN, 0, len(one), *one]
         return (REPEAT, len(body), *body)
 
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Value by value; what does not come out the same is inexact."""
-        return decode_by_value(self, cursor)
-
-
-def decode_by_value(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:
-    """Read row by row, and mark those inexact that would be written in another way."""
-    starts = cursor.position.copy()
-    column = TypeSerializer.decode(serializer, cursor)
-    for row, value in enumerate(column.to_pylist()):
-        if cursor.present.size and not cursor.present[row]:
-            continue
-        out = DataOutput()
-        try:
-            serializer.write(value, out)
-        except EncodeError:
-            out = DataOutput()
-        found = cursor.data[int(starts[row]) : int(cursor.position[row])]
-        if out.to_bytes() != found.tobytes():
-            cursor.inexact[row] = 1
-    return column
-
 
 class SortedMapSerializer(MapSerializer):
-    """`SortedMap`: as a map, its entries in the comparator's order."""
+    """`SortedMap`: a map with entries in the order of its comparator."""
 
     @property
     def name(self) -> str:
@@ -184,55 +157,28 @@ class SortedMapSerializer(MapSerializer):
 
 
 @register
-class LinkedListSerializerSnapshot(CompositeTypeSerializerSnapshot):
+class LinkedListSerializerSnapshot(FlaggedSnapshot):
     """`LinkedListSerializer$LinkedListSerializerSnapshot`: whether there is a mask of nulls."""
 
     java_class = f"{TYPEUTILS}LinkedListSerializer$LinkedListSerializerSnapshot"
     outer_version = 3
     outer_versions = range(1, 4)
     arity = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.with_mask = True
-
-    @classmethod
-    def of(cls, element: TypeSerializerSnapshot) -> LinkedListSerializerSnapshot:
-        """The snapshot of lists of these elements."""
-        made = cls()
-        made.nested = (element,)
-        return made
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """A boolean since version 3; version 2 always had a mask, version 1 never."""
-        self.with_mask = source.read_boolean() if version == 3 else version == 2
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Whether there is a mask."""
-        out.write_boolean(self.with_mask)
-
-    def resolve_outer_schema_compatibility(
-        self, old: LinkedListSerializerSnapshot
-    ) -> Compatibility:
-        """With and without a mask lists are written differently."""
-        if self.with_mask == old.with_mask:
-            return as_is()
-        forms = {False: "LinkedList without null mask", True: "LinkedList with null mask"}
-        return migrate(forms[old.with_mask], forms[self.with_mask], "the null mask changes")
+    always = 2
+    forms = ("LinkedList without null mask", "LinkedList with null mask")
+    change = "the null mask changes"
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A list of it."""
-        if not nested[0].self_delimiting:
-            return OpaqueSerializer(self.java_class)
-        return LinkedListSerializer(nested[0], with_mask=self.with_mask)
+        """Return the serializer of a list of these elements."""
+        return LinkedListSerializer(*nested, with_mask=self.flag)
 
 
 @register
 class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
-    """`SortedMapSerializerSnapshot`: the comparator as a Java stream, key's and value's nested.
+    """`SortedMapSerializerSnapshot`: the comparator as a Java stream, and key and value.
 
-    The comparator of Top-N is code that the planner made; it is carried, and compared by what it
-    says of itself, as `ComparableRecordComparator.equals` does.
+    The comparator of Top-N is code that the planner generated; it stays a stream, and is compared
+    by its fields, as `ComparableRecordComparator.equals` does.
     """
 
     java_class = f"{TYPEUTILS}SortedMapSerializerSnapshot"
@@ -249,7 +195,7 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
     def of(
         cls, comparator: bytes, key: TypeSerializerSnapshot, value: TypeSerializerSnapshot
     ) -> SortedMapSerializerSnapshot:
-        """The snapshot of maps in the order of a comparator, given as its Java stream."""
+        """Return the snapshot of maps in the order of a comparator, given as its Java stream."""
         made = cls()
         made._take(DataInput(comparator, "a comparator"))
         made.nested = (key, value)
@@ -257,24 +203,24 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
 
     def _take(self, source: DataInput) -> None:
         start = source.position
-        found = read_java_stream(source)
+        comparator = read_java_stream(source)
         self.comparator = bytes(source.data[start : source.position])
-        if not isinstance(found, JavaObject):
+        if not isinstance(comparator, JavaObject):
             raise source.fault("no comparator where one should be")
-        self.comparator_class = found.java_class.name
+        self.comparator_class = comparator.java_class.name
         if self.comparator_class == COMPARATOR:
-            types = found.values.get("compareKeyTypes")
+            types = comparator.values.get("compareKeyTypes")
             self.order = (
-                _items(found.values.get("compareKeyPositions")),
+                _items(comparator.values.get("compareKeyPositions")),
                 tuple(logical_type_of(one, source) for one in _items(types)),
-                _items(found.values.get("compareOrders")),
-                _items(found.values.get("nullsIsLast")),
+                _items(comparator.values.get("compareOrders")),
+                _items(comparator.values.get("nullsIsLast")),
             )
         else:
-            self.order = summary(found)
+            self.order = summary(comparator)
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """The comparator's stream, then the nested snapshots."""
+        """Read the comparator's stream, then the nested snapshots."""
         self.check_version(version, source)
         self._take(source)
         self.nested = read_nested(source)
@@ -282,19 +228,19 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
             raise source.fault(f"a map of {len(self.nested)} serializers")
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """The stream as it was."""
+        """Write the stream as it was read."""
         out.write_bytes(self.comparator)
         write_nested(self.nested, out)
 
     def restore_serializer(self) -> TypeSerializer:
-        """A map."""
+        """Return the serializer of a sorted map."""
         key, value = (one.restore_serializer() for one in self.nested)
         if not key.self_delimiting or not value.self_delimiting:
             return OpaqueSerializer(self.java_class)
         return SortedMapSerializer(key, value)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """What the comparators say; like Flink's, it does not look at key and value."""
+        """Return the verdict on the comparators; like Flink, it does not look at key and value."""
         if not isinstance(old, SortedMapSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
         names = (old.comparator_class, self.comparator_class)
@@ -313,13 +259,11 @@ def _items(value: JavaValue) -> tuple[JavaValue, ...]:
 
 @register
 class NullAwareMapSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`NullAwareMapSerializerSnapshot`: the snapshots of key and value nested."""
+    """`NullAwareMapSerializerSnapshot`, with the snapshots of key and value."""
 
     java_class = f"{DATAVIEW}NullAwareMapSerializerSnapshot"
     arity = 2
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A map of them."""
-        if not all(one.self_delimiting for one in nested):
-            return OpaqueSerializer(self.java_class)
+        """Return the serializer of a map of this key and value."""
         return NullAwareMapSerializer(*nested)

@@ -31,7 +31,9 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     require_values,
+    variable_sizes,
     variable_values,
 )
 from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
@@ -62,7 +64,7 @@ _EXACT = Context(prec=60)
 
 
 def locate_sized(cursor: Cursor, what: str) -> tuple[I64Array, I64Array]:
-    """Where the bytes behind an i32 length lie; the cursor moves behind them."""
+    """Return where the bytes behind an i32 length begin and end; the cursor moves behind them."""
     starts, ends = np.empty(cursor.rows, np.int64), np.empty(cursor.rows, np.int64)
     failed = binary_rows.locate_sized(
         cursor.data, cursor.position, cursor.end, cursor.present, starts, ends
@@ -72,14 +74,14 @@ def locate_sized(cursor: Cursor, what: str) -> tuple[I64Array, I64Array]:
 
 
 def presence(cursor: Cursor) -> U8Array:
-    """What there is to read of each row: a value or nothing."""
+    """Return what is to be read of each row: a value or nothing."""
     if cursor.present.size == 0:
         return np.full(cursor.rows, VALUE, np.uint8)
     return np.where(cursor.present == 0, ABSENT, VALUE).astype(np.uint8)
 
 
 def bytes_hash_codes(data: U8Array, starts: I64Array, ends: I64Array) -> I32Array:
-    """`BinarySection.hashCode`: murmur over the bytes of each range."""
+    """Return `BinarySection.hashCode` of each range: murmur over its bytes."""
     codes = np.empty(len(starts), np.int32)
     writing.hash_sections(data, starts, ends, codes)
     return codes
@@ -88,19 +90,19 @@ def bytes_hash_codes(data: U8Array, starts: I64Array, ends: I64Array) -> I32Arra
 class StringDataSerializer(TypeSerializer):
     """`StringData`: an i32 length and UTF-8.
 
-    What is no UTF-8 becomes U+FFFD in the column, and its exact bytes travel beside.
+    Invalid UTF-8 becomes U+FFFD in the column, and the exact bytes are kept beside it.
     """
 
     name = "StringData"
-    least = 4
+    min_length = 4
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str:
-        """One string."""
+        """Read one string."""
         return source.read_bytes(source.read_count("bytes")).decode("utf-8", "replace")
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One string."""
+        """Write one string."""
         try:
             data = value.encode("utf-8")
         except (AttributeError, UnicodeEncodeError):
@@ -109,28 +111,26 @@ class StringDataSerializer(TypeSerializer):
         out.write_bytes(data)
 
     def hash_code(self, value: Any) -> int:
-        """Murmur over the UTF-8."""
+        """Return murmur over the UTF-8."""
         data = np.frombuffer(value.encode("utf-8"), np.uint8)
         return int(bytes_hash_codes(data, np.zeros(1, np.int64), np.array([len(data)]))[0])
 
     def skip_program(self) -> tuple[int, ...]:
-        """A count of bytes."""
+        """Return the program that walks a length and that many bytes."""
         return (SIZED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """UTF-8 as it is."""
+        """Read UTF-8 as it is."""
         starts, ends = locate_sized(cursor, "a StringData")
         return string_column(cursor.data, starts, ends, presence(cursor), cursor.inexact)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes and the UTF-8."""
+        """Return four bytes and those of the UTF-8."""
         require_values(values, present, self.name)
-        offsets, _ = variable_values(values)
-        lengths = np.diff(offsets).astype(np.int64) + 4
-        return lengths * present if present.size else lengths
+        return variable_sizes(values, present, head=4)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """UTF-8 as it is."""
+        """Write UTF-8 as it is."""
         offsets, data = variable_values(values)
         encode.write_byte_arrays(offsets, data, target.present, target.out, target.position)
 
@@ -155,12 +155,12 @@ class DecimalDataSerializer(TypeSerializer):
         return 8 if self.small else VARIABLE
 
     @property
-    def least(self) -> int:
-        """A long, or a length and a byte."""
+    def min_length(self) -> int:
+        """The length of an i64, or of a length and one byte."""
         return 8 if self.small else 5
 
     def read(self, source: DataInput) -> Decimal | None:
-        """One decimal; None where it has more digits than the type."""
+        """Read one decimal; None where it has more digits than the type."""
         if self.small:
             unscaled = source.read_long()
         else:
@@ -173,7 +173,7 @@ class DecimalDataSerializer(TypeSerializer):
         return Decimal(unscaled).scaleb(-self.scale, _EXACT)
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One decimal."""
+        """Write one decimal."""
         unscaled = self._unscaled(value)
         if self.small:
             out.write_long(unscaled)
@@ -195,7 +195,7 @@ class DecimalDataSerializer(TypeSerializer):
         return unscaled
 
     def hash_code(self, value: Any) -> int:
-        """`BigDecimal.hashCode`: 31 * the unscaled value's + scale."""
+        """Return `BigDecimal.hashCode`: `31 * hash(unscaled) + scale`."""
         unscaled = self._unscaled(value)
         magnitude, code = abs(unscaled), 0
         for shift in range((magnitude.bit_length() + 31) // 32 - 1, -1, -1):
@@ -204,11 +204,11 @@ class DecimalDataSerializer(TypeSerializer):
         return to_int32(31 * code + self.scale)
 
     def skip_program(self) -> tuple[int, ...]:
-        """A long, or a count of bytes."""
+        """Return the program that walks an i64, or a length and that many bytes."""
         return (FIXED, 8) if self.small else (SIZED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """As 128 bits; null where there are more digits than the type has."""
+        """Read decimals of 128 bits; null where there are more digits than the type has."""
         state = presence(cursor)
         if not self.small:
             starts, ends = locate_sized(cursor, f"a {self.name}")
@@ -229,15 +229,14 @@ class DecimalDataSerializer(TypeSerializer):
         return lengths
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Eight bytes, or four and the number's."""
+        """Return eight bytes, or four and those of the number."""
         require_values(values, present, self.name)
-        sizes = np.full(len(values), 8, np.int64)
-        if not self.small:
-            sizes = self._lengths(values, present) + 4
-        return sizes * present if present.size else sizes
+        if self.small:
+            return fixed_sizes(len(values), 8, present)
+        return self._lengths(values, present) + fixed_sizes(len(values), 4, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """The unscaled values."""
+        """Write the unscaled values."""
         words = decimal_words(values)
         if self.small:
             low = np.ascontiguousarray(words[::2]).view(np.int64)
@@ -277,29 +276,29 @@ class DecimalDataSerializerSnapshot(TypeSerializerSnapshot):
 
     @classmethod
     def of(cls, precision: int, scale: int) -> DecimalDataSerializerSnapshot:
-        """The snapshot of a DECIMAL."""
+        """Return the snapshot of a DECIMAL."""
         made = cls()
         made.precision, made.scale = precision, scale
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Two numbers."""
+        """Read two numbers."""
         self.check_version(version, source)
         self.precision, self.scale = source.read_int(), source.read_int()
         if not 1 <= self.precision <= MAX_DIGITS or not 0 <= self.scale <= self.precision:
             raise source.fault(f"DECIMAL({self.precision}, {self.scale})")
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """Two numbers."""
+        """Write two numbers."""
         out.write_int(self.precision)
         out.write_int(self.scale)
 
     def restore_serializer(self) -> TypeSerializer:
-        """The serializer of this precision and scale."""
+        """Return the serializer of this precision and scale."""
         return DecimalDataSerializer(self.precision, self.scale)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is for the same precision and scale; nothing else goes."""
+        """Return as is for the same precision and scale, else incompatible."""
         if not isinstance(old, DecimalDataSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
         if (self.precision, self.scale) == (old.precision, old.scale):
@@ -309,20 +308,14 @@ class DecimalDataSerializerSnapshot(TypeSerializerSnapshot):
 
 @register
 class RawValueDataSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`RawValueDataSerializer$RawValueDataSerializerSnapshot`: the value's snapshot nested."""
+    """`RawValueDataSerializer$RawValueDataSerializerSnapshot`, with the value's snapshot."""
 
     java_class = f"{TYPEUTILS}RawValueDataSerializer$RawValueDataSerializerSnapshot"
     outer_version = 0
     outer_versions = range(1)
     arity = 1
-
-    @classmethod
-    def of(cls, inner: TypeSerializerSnapshot) -> RawValueDataSerializerSnapshot:
-        """The snapshot of RAW values that `inner`'s serializer writes."""
-        made = cls()
-        made.nested = (inner,)
-        return made
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Its bytes."""
-        return RawValueDataSerializer(nested[0])
+        """Return the serializer of RAW values, which stay bytes."""
+        return RawValueDataSerializer(*nested)

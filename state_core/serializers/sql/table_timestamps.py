@@ -22,6 +22,7 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
+    fixed_sizes,
     require_values,
 )
 from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
@@ -60,7 +61,7 @@ class TimestampDataSerializer(TypeSerializer):
         return f"TimestampData({self.precision})"
 
     def read(self, source: DataInput) -> datetime | None:
-        """One timestamp, cut to microseconds; None where a year is not of four digits."""
+        """Read one timestamp, cut to microseconds; None where the year has not four digits."""
         millis, nanos = source.read_long(), 0 if self.small else source.read_int()
         if not FIRST_MILLI <= millis <= LAST_MILLI or not 0 <= nanos <= 999_999:
             return None
@@ -68,7 +69,7 @@ class TimestampDataSerializer(TypeSerializer):
         return moved.replace(tzinfo=None)
 
     def _parts(self, value: Any) -> tuple[int, int]:
-        """Milliseconds and nanoseconds of the millisecond."""
+        """Return milliseconds, and nanoseconds of the millisecond."""
         if not isinstance(value, datetime):
             raise EncodeError(f"{value!r} is no {self.name}")
         aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
@@ -78,18 +79,18 @@ class TimestampDataSerializer(TypeSerializer):
         return millis, micros * 1000
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One timestamp."""
+        """Write one timestamp."""
         millis, nanos = self._parts(value)
         out.write_long(millis)
         if not self.small:
             out.write_int(nanos)
 
     def hash_code(self, value: Any) -> int:
-        """`TimestampData.hashCode`."""
+        """Return `TimestampData.hashCode`."""
         return self._hash(*self._parts(value))
 
     def hash_code_at(self, source: DataInput) -> int:
-        """The same, with nanoseconds that the column cuts off."""
+        """Return the hash code with the nanoseconds that the column cuts off."""
         return self._hash(source.read_long(), 0 if self.small else source.read_int())
 
     @staticmethod
@@ -98,25 +99,24 @@ class TimestampDataSerializer(TypeSerializer):
         return to_int32(31 * to_int32((bits ^ (bits >> 32)) & 0xFFFFFFFF) + nanos)
 
     def skip_program(self) -> tuple[int, ...]:
-        """Eight or twelve bytes."""
+        """Return the program that walks eight or twelve bytes."""
         return (FIXED, self.length)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """As microseconds."""
+        """Read timestamps as microseconds."""
         millis = cursor.read_int64(f"a {self.name}")
         nanos = None if self.small else cursor.read_int32(f"a {self.name}")
         return timestamp_column(self.arrow_type, millis, nanos, presence(cursor), cursor.inexact)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Eight or twelve bytes."""
+        """Return eight or twelve bytes for every present row."""
         require_values(values, present, self.name)
         if self.small:
             millis_of(values, write_states(values, present))
-        sizes = np.full(len(values), self.length, np.int64)
-        return sizes * present if present.size else sizes
+        return fixed_sizes(len(values), self.length, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Milliseconds and nanoseconds."""
+        """Write milliseconds and nanoseconds."""
         micros = micros_of(values, write_states(values, target.present))
         millis = micros // 1000
         encode.write_fixed64(millis, target.present, target.out, target.position)
@@ -138,28 +138,28 @@ class TimestampDataSerializerSnapshot(TypeSerializerSnapshot):
 
     @classmethod
     def of(cls, precision: int) -> TimestampDataSerializerSnapshot:
-        """The snapshot of a TIMESTAMP, with or without local time zone."""
+        """Return the snapshot of a TIMESTAMP, with or without local time zone."""
         made = cls()
         made.precision = precision
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """One number."""
+        """Read one number."""
         self.check_version(version, source)
         self.precision = source.read_int()
         if not 0 <= self.precision <= 9:
             raise source.fault(f"TIMESTAMP({self.precision})")
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """One number."""
+        """Write one number."""
         out.write_int(self.precision)
 
     def restore_serializer(self) -> TypeSerializer:
-        """The serializer of this precision."""
+        """Return the serializer of this precision."""
         return TimestampDataSerializer(self.precision)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """As is for the same precision; nothing else goes."""
+        """Return as is for the same precision, else incompatible."""
         if not isinstance(old, TimestampDataSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, "the type is another one")
         if self.precision == old.precision:

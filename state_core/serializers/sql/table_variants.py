@@ -44,13 +44,13 @@ class VariantSerializer(StructSerializer):
     """`Variant`: two i32 lengths, then the value and its metadata in Parquet's variant encoding."""
 
     name = "Variant"
-    least = 8
+    min_length = 8
 
     def __init__(self) -> None:
         super().__init__([("value", ByteArraySerializer()), ("metadata", ByteArraySerializer())])
 
     def read(self, source: DataInput) -> dict[str, bytes]:
-        """One variant."""
+        """Read one variant."""
         lengths = source.read_int(), source.read_int()
         return {
             name: source.read_bytes(length)
@@ -58,7 +58,7 @@ class VariantSerializer(StructSerializer):
         }
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """One variant."""
+        """Write one variant."""
         parts = self._by_position(value)
         if not all(isinstance(one, bytes) for one in parts):
             raise EncodeError(f"{value!r} is no Variant")
@@ -67,21 +67,24 @@ class VariantSerializer(StructSerializer):
         for one in parts:
             out.write_bytes(one)
 
+    def skip_program(self) -> None:
+        """Return None: both lengths stand before the parts, which no program walks."""
+
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Two binary columns."""
+        """Read a struct of two binary columns."""
         lengths = [cursor.read_int32(f"a {self.name}").astype(np.int64) for _ in self.fields]
         columns, state = [], presence(cursor)
         for length in lengths:
-            held = np.where(state == VALUE, length, 0)
-            bad = np.flatnonzero((held < 0) | (held > cursor.end - cursor.position))
+            sizes = np.where(state == VALUE, length, 0)
+            bad = np.flatnonzero((sizes < 0) | (sizes > cursor.end - cursor.position))
             cursor.check(int(bad[0]) if bad.size else -1, f"a {self.name}")
             starts = np.where(state == VALUE, cursor.position, 0)
-            columns.append(binary_column(cursor.data, starts, starts + held, state))
-            cursor.position += held
+            columns.append(binary_column(cursor.data, starts, starts + sizes, state))
+            cursor.position += sizes
         return self._struct(cursor.present, columns, cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Eight bytes and both parts'."""
+        """Return eight bytes and those of both parts."""
         require_values(values, present, self.name)
         total = np.zeros(len(values), np.int64)
         for (_, one), column in zip(self.fields, self._columns(values), strict=True):
@@ -89,7 +92,7 @@ class VariantSerializer(StructSerializer):
         return total
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Both lengths, then both parts."""
+        """Write both lengths, then both parts."""
         columns = self._columns(values)
         for column in columns:
             lengths = np.diff(variable_values(column)[0]).astype(np.int32)

@@ -24,31 +24,32 @@ class _TransparentSnapshot(CompositeTypeSerializerSnapshot):
     """The snapshot of a wrapper whose bytes are those of what it wraps."""
 
     arity = 1
+    delimited = slice(0)
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """What is wrapped."""
+        """Return the serializer of what is wrapped."""
         return nested[0]
 
 
 @register
 class MapViewSerializerSnapshot(_TransparentSnapshot):
-    """`MapViewSerializerSnapshot`: the map's snapshot nested."""
+    """`MapViewSerializerSnapshot`, with the snapshot of the map."""
 
     java_class = f"{DATAVIEW}MapViewSerializerSnapshot"
 
 
 @register
 class ListViewSerializerSnapshot(_TransparentSnapshot):
-    """`ListViewSerializerSnapshot`: the list's snapshot nested."""
+    """`ListViewSerializerSnapshot`, with the snapshot of the list."""
 
     java_class = f"{DATAVIEW}ListViewSerializerSnapshot"
 
 
 @register
 class ExternalSerializerSnapshot(_TransparentSnapshot):
-    """`ExternalSerializer$ExternalSerializerSnapshot`: a `DataType` as a Java stream, carried.
+    """`ExternalSerializer$ExternalSerializerSnapshot`: a `DataType`, kept as its Java stream.
 
-    State holds the internal form; the data type only says what Java code sees of it.
+    State has the internal form; the data type only says what Java code sees of it.
     """
 
     java_class = f"{TYPEUTILS}ExternalSerializer$ExternalSerializerSnapshot"
@@ -62,19 +63,19 @@ class ExternalSerializerSnapshot(_TransparentSnapshot):
     def of(
         cls, data_type: bytes, inner: TypeSerializerSnapshot, *, internal_input: bool = False
     ) -> ExternalSerializerSnapshot:
-        """The snapshot of a `DataType`, given as its Java stream, over an internal serializer."""
-        made = cls()
-        made.data_type, made.nested, made.internal_input = data_type, (inner,), internal_input
+        """Return the snapshot of a `DataType`, given as Java stream, over a serializer."""
+        made = cls.around(inner)
+        made.data_type, made.internal_input = data_type, internal_input
         return made
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """The stream, and whether values come in the internal form."""
+        """Read the stream, and whether values come in the internal form."""
         start = source.position
         read_java_stream(source)
         self.data_type = bytes(source.data[start : source.position])
         self.internal_input = source.read_boolean()
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """The stream as it was."""
+        """Write the stream as it was read."""
         out.write_bytes(self.data_type)
         out.write_boolean(self.internal_input)

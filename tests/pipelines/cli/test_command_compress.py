@@ -7,11 +7,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.flink_conf import COMPRESSION_KEY, compression_of, parse_conf
+from pipelines.cli.commands.compress import parse_conf
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.orchestration.jobs import compression_job
 from state_core import open_snapshot
 from state_core.errors import EncodeError
+from state_core.files.compression import COMPRESSION_KEY, configured_compression
 from tests.support.command import run
 from tests.support.lakes import KINDS, WINDOWS, entries, import_as
 
@@ -88,7 +89,7 @@ def test_a_dagster_job(tmp_path: Path) -> None:
 
 def test_nothing_said() -> None:
     """Then the other option holds, or nothing."""
-    assert compression_of(parse_conf([])) is None
-    assert compression_of({}, "snappy") == "snappy"
+    assert configured_compression(parse_conf([])) is None
+    assert configured_compression({}, "snappy") == "snappy"
     with pytest.raises(EncodeError, match="has no meaning"):
-        compression_of({"x": "y"})
+        configured_compression({"x": "y"})

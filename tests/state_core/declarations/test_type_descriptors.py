@@ -185,12 +185,12 @@ def test_where_a_type_came_from_is_no_part_of_it() -> None:
         (Unreadable, "can't be read"),
         ("Strin", "Strin is no known type"),
         ("", "a type is missing"),
-        ({"pojo": "P", "fields": []}, "is no type|not a mapping"),
-        ({"pojo": "P"}, "not a mapping"),
+        ({"pojo": "P", "fields": []}, "is no type|must be a mapping"),
+        ({"pojo": "P"}, "must be a mapping"),
         ({"avro": "no schema"}, "is no type"),
         ({"avro": {"type": "record"}}, "is no type"),
         ({"tuple": 5}, "5 is no known type"),
-        ({}, "a type of"),
+        ({}, r"\[\] must name one kind of type"),
     ],
 )
 def test_what_is_no_type_is_refused(hint: Any, words: str) -> None:

@@ -18,7 +18,7 @@ from state_core.model.handles import DistributionMode
 from state_core.model.key_groups import subtask_of
 from state_core.model.redistribution import (
     ElementSlice,
-    OperatorPart,
+    StateShare,
     plan_key_groups,
     plan_operator_state,
     skew_of,
@@ -28,7 +28,7 @@ from tests.support.savepoints.golden_cases import GOLDEN
 
 Case = dict[str, Any]
 Plan = list[dict[str, list[ElementSlice]]]
-Before = list[dict[str, OperatorPart]]
+Before = list[dict[str, StateShare]]
 
 MODES = {mode.name[0]: mode for mode in DistributionMode}
 SPLIT, UNION, BROADCAST = (
@@ -54,7 +54,7 @@ def before_of(case: Case) -> Before:
     """What the old subtasks held."""
     return [
         {
-            name: OperatorPart(MODES[held[0]], int(held[1:]))
+            name: StateShare(MODES[held[0]], int(held[1:]))
             for name, _, held in (state.partition("=") for state in subtask.split())
         }
         for subtask in case["from"]
@@ -107,7 +107,7 @@ def befores(draw: st.DrawFn) -> Before:
     counts = st.integers(0, 9) | st.integers(0, 1 << 40)
     subtasks = draw(st.lists(st.lists(st.sampled_from(names), unique=True), min_size=1, max_size=9))
     return [
-        {name: OperatorPart(modes[name], draw(counts)) for name in subtask} for subtask in subtasks
+        {name: StateShare(modes[name], draw(counts)) for name in subtask} for subtask in subtasks
     ]
 
 
@@ -193,13 +193,13 @@ def test_an_unchanged_parallelism_leaves_split_state_where_it_is(before: Before)
     plan = plan_operator_state(before, len(before))
     for name in [name for name, mode in modes_of(before).items() if mode is SPLIT]:
         for index, subtask in enumerate(plan):
-            held = before[index].get(name, OperatorPart(SPLIT, 0)).elements
+            held = before[index].get(name, StateShare(SPLIT, 0)).elements
             assert slices_of(subtask, name) == ([(index, 0, held)] if held else [])
 
 
 def test_a_plan_does_not_depend_on_how_many_elements_there_are() -> None:
     """Ten quintillion elements are as few slices as ten."""
-    before = [{"large": OperatorPart(SPLIT, 10**18), "all": OperatorPart(UNION, 10**18)}] * 10
+    before = [{"large": StateShare(SPLIT, 10**18), "all": StateShare(UNION, 10**18)}] * 10
     plan = plan_operator_state(before, 7)
     assert sum(len(one["large"]) for one in plan) == len(before) + 7 - 1
     assert [len(one["all"]) for one in plan] == [len(before)] * 7

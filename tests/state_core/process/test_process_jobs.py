@@ -82,7 +82,7 @@ WRONG: dict[str, tuple[Callable[[Job], object], str]] = {
         "no broadcast input",
     ),
     "sink": (lambda job: job.source("a", "x").sink("s", "y"), "as it is"),
-    "nothing": (lambda job: job.build(), "without operators"),
+    "nothing": (lambda job: job.build(), "has no operators"),
     "keys": (two_keys, "two types"),
 }
 

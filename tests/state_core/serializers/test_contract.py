@@ -161,7 +161,7 @@ def check_scalars(serializer: TypeSerializer, values: list[bytes]) -> None:
 def check_lengths(serializer: TypeSerializer, values: list[bytes]) -> None:
     """What a serializer says of lengths is true of every value."""
     for data in values:
-        assert len(data) >= serializer.least or not data
+        assert len(data) >= serializer.min_length or not data
         if serializer.wire_length > 0:
             assert len(data) == serializer.wire_length
         if serializer.length > 0:

@@ -17,7 +17,7 @@ from state_core.serializers.basic.numbers import (
     IntSerializer,
     LongSerializer,
 )
-from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.basic.text import StringSerializer
 from state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
@@ -28,6 +28,7 @@ from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
 from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
 from state_core.serializers.composite.wrappers import TtlSerializer
 from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from tests.support.serializers.serializer_columns import decode, write
 
 LONG, TEXT = LongSerializer(), StringSerializer()

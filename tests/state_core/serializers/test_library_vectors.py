@@ -25,10 +25,10 @@ from state_core.formats.layout.meta_info import (
 )
 from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
 from state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.evolution import migrate_column, migrate_value
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import Compatibility, Verdict
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,

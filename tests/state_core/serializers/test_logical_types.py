@@ -19,7 +19,6 @@ from state_core.files.java_stream import (
     write_java_stream,
 )
 from state_core.files.wire import DataInput
-from state_core.serializers.sql.types.logical_type_differences import Difference, differences
 from state_core.serializers.sql.types.logical_type_objects import JavaTypes, java_class, java_object
 from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from state_core.serializers.sql.types.logical_type_streams import (
@@ -36,7 +35,9 @@ from state_core.serializers.sql.types.logical_types import (
     RowField,
     RowType,
     SimpleType,
+    TypeDifference,
     UnknownType,
+    type_differences,
 )
 
 INT = SimpleType("INTEGER")
@@ -140,17 +141,19 @@ class TestDifferences:
     def test_places(self, old: str, new: str, found: list[tuple[str, str, str]]) -> None:
         """The innermost places, with both types."""
         pair = parse_logical_type(old), parse_logical_type(new)
-        assert list(differences(*pair)) == [Difference(*one, certain=True) for one in found]
+        assert list(type_differences(*pair)) == [
+            TypeDifference(*one, certain=True) for one in found
+        ]
 
     def test_raw_types(self) -> None:
         """Only Java knows whether two serializers of one class are equal; of two, they are not."""
         one = RawType("acme.A", ("S", 1))
-        (found,) = differences(ArrayType(one), ArrayType(replace(one, serializer=("S", 2))))
+        (found,) = type_differences(ArrayType(one), ArrayType(replace(one, serializer=("S", 2))))
         assert not found.certain
-        (found,) = differences(one, RawType("acme.B", ("S", 1)))
+        (found,) = type_differences(one, RawType("acme.B", ("S", 1)))
         assert found.certain
         unknown = UnknownType("acme.Type", "SYMBOL", 1)
-        (found,) = differences(unknown, replace(unknown, content=2))
+        (found,) = type_differences(unknown, replace(unknown, content=2))
         assert not found.certain
 
 

@@ -27,7 +27,6 @@ from state_core.serializers.basic.numbers import (
     LongSerializer,
 )
 from state_core.serializers.basic.text import (
-    OpaqueSerializer,
     StringSerializer,
     StringSerializerSnapshot,
 )
@@ -42,6 +41,7 @@ from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
 from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,

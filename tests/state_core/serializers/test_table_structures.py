@@ -13,10 +13,10 @@ from state_core.errors import CorruptSnapshotError, EncodeError, KeyGroupError, 
 from state_core.files.java_stream import JavaArray, write_java_stream
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.structs import TupleSerializerSnapshot
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
@@ -81,7 +81,7 @@ COLLECTIONS: dict[str, tuple[TypeSerializer, st.SearchStrategy[Any]]] = {
     ),
     "sorted long": (SortedLongSerializer(), longs),
     "node": (
-        WindowKeySerializerSnapshot.of(row("BIGINT", "STRING")).restore_serializer(),
+        WindowKeySerializerSnapshot.around(row("BIGINT", "STRING")).restore_serializer(),
         st.fixed_dictionaries(
             {"window": longs, "key": st.fixed_dictionaries({"f0": longs, "f1": st.text()})}
         ),
@@ -184,9 +184,9 @@ class TestSnapshots:
     @pytest.mark.parametrize(
         "made",
         [
-            LinkedListSerializerSnapshot.of(LONGS()),
-            WindowKeySerializerSnapshot.of(row("INT")),
-            RawValueDataSerializerSnapshot.of(LONGS()),
+            LinkedListSerializerSnapshot.around(LONGS()),
+            WindowKeySerializerSnapshot.around(row("INT")),
+            RawValueDataSerializerSnapshot.around(LONGS()),
             TimestampDataSerializerSnapshot.of(3),
             BinaryRowDataSerializerSnapshot.of(7),
             SortedMapSerializerSnapshot.of(comparator("acme.Order"), row("INT"), LONGS()),
@@ -219,12 +219,12 @@ class TestSnapshots:
     def test_nested_values_of_no_known_end(self) -> None:
         """What holds a value whose end nobody knows is opaque as a whole; RAW has its size."""
         for made in (
-            LinkedListSerializerSnapshot.of(kryo()),
+            LinkedListSerializerSnapshot.around(kryo()),
             SortedMapSerializerSnapshot.of(comparator("a.A"), LONGS(), kryo()),
-            WindowKeySerializerSnapshot.of(kryo()),
+            WindowKeySerializerSnapshot.around(kryo()),
         ):
             assert isinstance(made.restore_serializer(), OpaqueSerializer)
-        raw = RawValueDataSerializerSnapshot.of(kryo()).restore_serializer()
+        raw = RawValueDataSerializerSnapshot.around(kryo()).restore_serializer()
         assert raw.self_delimiting
         assert read(raw, bytes.fromhex("00000002 abcd")) == b"\xab\xcd"
 

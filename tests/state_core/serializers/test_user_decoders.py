@@ -17,7 +17,6 @@ from state_core.files.wire import DataInput, DataOutput
 from state_core.formats.writing.unified_encode import StateRows, encode_rows
 from state_core.serializers import Decoder, register_decoder
 from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer
 from state_core.serializers.composite.collections import ListSerializer, MapSerializer
 from state_core.serializers.composite.evolution import (
     migrate_column,
@@ -28,6 +27,7 @@ from state_core.serializers.composite.pojo import PojoSerializer
 from state_core.serializers.composite.structs import TupleSerializer
 from state_core.serializers.framework import plugins
 from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.opaque.decoders import DecodedSerializer, opaque_serializer, undecoded
 from state_core.serializers.opaque.optional_map import FramedSnapshot
 from state_core.serializers.type_spec import parse_type
@@ -219,7 +219,7 @@ class TestColumns:
         ("how", "why"),
         [
             ("raises", "decode failed .*KeyError: 'id'"),
-            ("lies", "decode gave 'no car' .* is no struct"),
+            ("lies", "decode returned 'no car' .* is no struct"),
         ],
     )
     def test_mistakes_of_a_decoder(self, how: str, why: str) -> None:
@@ -231,7 +231,7 @@ class TestColumns:
     def test_lengths_that_can_not_be(self, size: int) -> None:
         """They would never end, or read what is another's."""
         decoder = type("L", (Writing,), {"length": lambda *_: size})()
-        with pytest.raises(StateError, match=f"of {size} bytes, says its decoder; 9 left"):
+        with pytest.raises(StateError, match=f"returned length {size}; 9 bytes left"):
             decode(DecodedSerializer(CAR, decoder), [car_bytes(3)])
 
     def test_an_edit_needs_encode(self) -> None:

@@ -24,11 +24,11 @@ from state_core.serializers.framework.columns import (
     fixed_values,
     present_rows,
     validity,
-    variable_values,
 )
+from state_core.serializers.framework.element_columns import offsets_of
 
 __all__ = [
-    "binary_column", "decimal_column", "decimal_words", "fixed_column", "lengths_of", "micros_of",
+    "binary_column", "decimal_column", "decimal_words", "fixed_column", "micros_of",
     "millis_of", "pad", "state_validity", "string_column", "timestamp_column", "timestamp_type",
     "write_states",
 ]  # fmt: skip
@@ -37,13 +37,13 @@ U64Array: TypeAlias = npt.NDArray[np.uint64]
 
 
 def pad(sizes: I64Array) -> I64Array:
-    """Sizes rounded up to multiples of 8."""
+    """Return sizes rounded up to multiples of 8."""
     padded: I64Array = (sizes + 7) & ~np.int64(7)
     return padded
 
 
 def write_states(values: pa.Array, present: U8Array) -> U8Array:
-    """What is to be written of each row: nothing, a value, or a null."""
+    """Return what is to be written of each row: nothing, a value, or a null."""
     valid = present_rows(values)
     state = np.full(len(values), VALUE, np.uint8)
     if valid.size:
@@ -54,18 +54,18 @@ def write_states(values: pa.Array, present: U8Array) -> U8Array:
 
 
 def state_validity(state: U8Array) -> tuple[pa.Buffer | None, int]:
-    """A validity bitmap and its number of nulls."""
+    """Return a validity bitmap and its number of nulls."""
     return validity((state == VALUE).astype(np.uint8))
 
 
 def fixed_column(kind: pa.DataType, values: npt.NDArray[Any], state: U8Array) -> pa.Array:
-    """A column of fixed width."""
+    """Return a column of fixed width."""
     bitmap, nulls = state_validity(state)
     return pa.Array.from_buffers(kind, len(state), [bitmap, arrow_buffer(values)], nulls)
 
 
 def timestamp_type(*, local: bool) -> pa.DataType:
-    """TIMESTAMP_LTZ is an instant; TIMESTAMP has no time zone."""
+    """Return the column type: an instant for TIMESTAMP_LTZ; TIMESTAMP has no time zone."""
     return pa.timestamp("us", "UTC") if local else pa.timestamp("us")
 
 
@@ -76,7 +76,7 @@ def timestamp_column(
     state: U8Array,
     inexact: U8Array,
 ) -> pa.Array:
-    """Milliseconds, and nanoseconds of the millisecond, as microseconds."""
+    """Return a column of milliseconds, and nanoseconds of the millisecond, as microseconds."""
     micros = np.empty(len(millis), np.int64)
     if nanos is None:
         reading.millis_to_micros(millis, state, micros, inexact)
@@ -86,15 +86,15 @@ def timestamp_column(
 
 
 def micros_of(values: pa.Array, state: U8Array) -> I64Array:
-    """Microseconds, 0 where there is no value."""
+    """Return microseconds, 0 where there is no value."""
     return np.where(state == VALUE, fixed_values(values, np.int64), 0)
 
 
 def millis_of(values: pa.Array, state: U8Array) -> I64Array:
-    """Milliseconds of a column of microseconds.
+    """Return the milliseconds of a column of microseconds.
 
     Raises:
-        EncodeError: There is more than milliseconds.
+        EncodeError: A value is finer than milliseconds.
     """
     micros = micros_of(values, state)
     millis: I64Array = micros // 1000
@@ -116,7 +116,7 @@ def decimal_column(
     state: U8Array,
     inexact: U8Array,
 ) -> tuple[pa.Array, int]:
-    """Big-endian two's complement as decimals, and the first row of no bytes, or -1."""
+    """Return big-endian two's complement as decimals, and the first row of no bytes, or -1."""
     words = np.empty(2 * len(starts), np.uint64)
     limit = 10**kind.precision
     low, high = np.uint64(limit & (1 << 64) - 1), np.uint64(limit >> 64)
@@ -125,7 +125,7 @@ def decimal_column(
 
 
 def decimal_words(values: pa.Array) -> U64Array:
-    """Two words of each decimal, the low one first."""
+    """Return the two 64-bit words of each decimal, the low one first."""
     buffer = values.buffers()[1]
     if buffer is None:
         return np.zeros(2 * len(values), np.uint64)
@@ -133,7 +133,7 @@ def decimal_words(values: pa.Array) -> U64Array:
 
 
 def _bounds(starts: I64Array, ends: I64Array) -> I64Array:
-    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts, dtype=np.int64)))
+    bounds = offsets_of(ends - starts)
     if bounds[-1] > MAX_COLUMN_BYTES:
         raise UnsupportedFormatError(
             f"{bounds[-1]} bytes of values in one batch, and a column holds 2 GiB",
@@ -151,7 +151,7 @@ def _variable_column(
 
 
 def binary_column(data: U8Array, starts: I64Array, ends: I64Array, state: U8Array) -> pa.Array:
-    """Ranges of bytes as a column."""
+    """Return ranges of bytes as a column."""
     bounds = _bounds(starts, ends)
     out = np.empty(int(bounds[-1]), np.uint8)
     reading.gather(data, starts, ends, bounds, out)
@@ -161,7 +161,7 @@ def binary_column(data: U8Array, starts: I64Array, ends: I64Array, state: U8Arra
 def string_column(
     data: U8Array, starts: I64Array, ends: I64Array, state: U8Array, inexact: U8Array
 ) -> pa.Array:
-    """Ranges of UTF-8 as a column; what is none becomes U+FFFD and is inexact."""
+    """Return ranges of UTF-8 as a column; invalid ones become U+FFFD and are inexact."""
     bounds = _bounds(starts, ends)
     out = np.empty(int(bounds[-1]), np.uint8)
     reading.gather(data, starts, ends, bounds, out)
@@ -172,9 +172,3 @@ def string_column(
         text = [one.decode("utf-8", "replace") for one in raw]
         return pa.array(text, pa.string(), mask=state != VALUE)
     return _variable_column(pa.string(), bounds, out, state)
-
-
-def lengths_of(values: pa.Array) -> I64Array:
-    """Bytes of each row of a string or binary column."""
-    offsets, _ = variable_values(values)
-    return np.diff(offsets).astype(np.int64)

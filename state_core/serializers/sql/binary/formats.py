@@ -65,7 +65,7 @@ _NUMBERS = {
 
 
 def slot_format(type_: LogicalType) -> SlotFormat | None:
-    """The form of a type in a slot; None if it is not known, or can't be in state at all."""
+    """Return the form of a type in a slot; None if it is not known, or never in state."""
     if isinstance(type_, DistinctType):
         return slot_format(type_.source)
     if isinstance(type_, SimpleType | TimeType | IntervalType):
@@ -91,8 +91,8 @@ def _simple_format(root: str) -> SlotFormat | None:
         return DateFormat()
     if root in ("VARIANT", "BITMAP"):
         return BinaryFormat(inline=False)
-    found = _NUMBERS.get(root)
-    return None if found is None else NumberFormat(*found)
+    number = _NUMBERS.get(root)
+    return None if number is None else NumberFormat(*number)
 
 
 def _timestamp_format(type_: TimestampType) -> SlotFormat | None:
@@ -104,7 +104,7 @@ def _timestamp_format(type_: TimestampType) -> SlotFormat | None:
 
 
 def section_format(type_: LogicalType) -> SectionFormat | None:
-    """The form of an array, a map or a row; None if it is none, or not known inside."""
+    """Return the form of an array, map or row; None for another type, or unknown parts."""
     if isinstance(type_, DistinctType):
         return section_format(type_.source)
     if isinstance(type_, RowType):
@@ -124,12 +124,12 @@ def section_format(type_: LogicalType) -> SectionFormat | None:
 
 
 def row_format(types: Sequence[LogicalType], names: Sequence[str] = ()) -> RowFormat | None:
-    """The form of a row of these types; None if one of them is not known.
+    """Return the form of a row of these types; None if one of them is not known.
 
     Args:
-        types: The fields' types.
-        names: Their names; `f0`, `f1`, ... where there are none, or where Delta and Spark could
-            not have columns of these names.
+        types: The types of the fields.
+        names: The names of the fields; `f0`, `f1`, ... if there are none, or if Delta and Spark
+            could not have columns of these names.
     """
     fields = [slot_format(one) for one in types]
     if any(one is None for one in fields):

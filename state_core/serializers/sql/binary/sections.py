@@ -26,11 +26,16 @@ from state_core.serializers.framework.columns import (
     I64Array,
     Target,
     U8Array,
-    arrow_buffer,
-    list_offsets,
-    present_rows,
+    fixed_sizes,
     require_values,
     validity,
+)
+from state_core.serializers.framework.element_columns import (
+    elements_of,
+    entries_of,
+    list_array,
+    offsets_of,
+    without_null_keys,
 )
 from state_core.serializers.sql.binary.columns import pad, write_states
 from state_core.serializers.sql.binary.slots import OF_THEIR_OWN, Places, SlotFormat, Slots
@@ -42,7 +47,7 @@ EMPTY_ROW = pa.struct([pa.field("empty", pa.bool_())])
 
 
 class SectionFormat(ABC):
-    """The form of a value that lies in one piece.
+    """The form of a value that is one section.
 
     Attributes:
         arrow_type: The type of the column.
@@ -52,15 +57,15 @@ class SectionFormat(ABC):
 
     @abstractmethod
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A column of the sections from `cursor.position` to `cursor.end`; it does not move."""
+        """Read the sections from `cursor.position` to `cursor.end`; the cursor does not move."""
 
     @abstractmethod
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Bytes of each section, 0 where it is not present."""
+        """Return the bytes of each section, 0 where it is not present."""
 
     @abstractmethod
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Write each present section at the target, which is left behind it."""
+        """Write each present section at the target, which moves behind it."""
 
 
 class RowFormat(SectionFormat):
@@ -82,7 +87,7 @@ class RowFormat(SectionFormat):
             self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in pairs])
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A struct column."""
+        """Read a struct column."""
         base, end, present = cursor.position, cursor.end, cursor.present
         expected = np.empty(cursor.rows, np.int64)
         failed = reading.open_rows(
@@ -108,19 +113,17 @@ class RowFormat(SectionFormat):
         )
 
     def _columns(self, values: pa.Array) -> list[pa.Array]:
-        """The fields' columns, by name."""
-        found = {one.name for one in values.type}
+        """Return the columns of the fields, by name."""
+        present = {one.name for one in values.type}
         for name in self.names:
-            if name not in found:
+            if name not in present:
                 raise EncodeError(f"field {name!r} of a row is missing from the column")
         return [values.field(name) for name in self.names]
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """The fixed part and the longer values."""
+        """Return the size of the fixed part and of the longer values."""
         require_values(values, present, "row")
-        sizes = np.full(len(values), self.fixed, np.int64)
-        if present.size:
-            sizes *= present
+        sizes = fixed_sizes(len(values), self.fixed, present)
         for field, column in zip(self.fields, self._columns(values), strict=True):
             more = field.reserve(column, write_states(column, present))
             if more is not None:
@@ -128,7 +131,7 @@ class RowFormat(SectionFormat):
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Rows of kind `+I`, laid out as `BinaryRowWriter` does."""
+        """Write rows of kind `+I`, laid out as `BinaryRowWriter` does."""
         sizes = self.sizes(values, target.present)
         base = target.position.copy()
         writing.zero_ranges(target.out, base, sizes)
@@ -155,19 +158,19 @@ class ArrayFormat(SectionFormat):
         self.arrow_type = pa.list_(element.arrow_type)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A list column."""
+        """Read a list column."""
         first, items = self.decode_items(cursor)
-        return list_column(self.arrow_type, first, cursor.present, items)
+        return list_array(self.arrow_type, first, cursor.present, items)
 
     def decode_items(self, cursor: Cursor) -> tuple[I64Array, pa.Array]:
-        """Where each row's elements begin, and the elements of all rows."""
+        """Return where each row's elements begin, and the elements of all rows."""
         counts, expected = np.empty(cursor.rows, np.int64), np.empty(cursor.rows, np.int64)
         base, end, width = cursor.position, cursor.end, self.element.width
         failed = reading.open_arrays(
             cursor.data, base, end, cursor.present, width, counts, expected, cursor.inexact
         )
         cursor.check(failed, "an array")
-        first = bounds_of(counts)
+        first = offsets_of(counts)
         total = int(first[-1])
         slots, owner = np.empty(total, np.int64), np.empty(total, np.int64)
         state = np.empty(total, np.uint8)
@@ -184,29 +187,29 @@ class ArrayFormat(SectionFormat):
         return first, items
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Head, slots, and the longer values."""
+        """Return the size of head, slots and longer values."""
         require_values(values, present, "array")
         first, items = elements_of(values, present)
         return self.item_sizes(first, items, present)
 
     def item_sizes(self, first: I64Array, items: pa.Array, present: U8Array) -> I64Array:
-        """The sizes of arrays whose elements are given."""
+        """Return the sizes of arrays of these elements."""
         sizes = pad(_head(np.diff(first)) + np.diff(first) * self.element.width)
         if present.size:
             sizes *= present
         more = self.element.reserve(items, write_states(items, ALL_PRESENT))
         if more is not None:
-            within = bounds_of(more)
+            within = offsets_of(more)
             sizes += within[first[1:]] - within[first[:-1]]
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Arrays laid out as `BinaryArrayWriter` does."""
+        """Write arrays, laid out as `BinaryArrayWriter` does."""
         first, items = elements_of(values, target.present)
         self.encode_items(first, items, target)
 
     def encode_items(self, first: I64Array, items: pa.Array, target: Target) -> None:
-        """Arrays whose elements are given."""
+        """Write arrays of these elements."""
         sizes = self.item_sizes(first, items, target.present)
         counts, width = np.diff(first), self.element.width
         base = target.position.copy()
@@ -220,7 +223,7 @@ class ArrayFormat(SectionFormat):
         targets = np.zeros(len(items), np.int64)
         more = self.element.reserve(items, state)
         if more is not None:
-            within = bounds_of(more)
+            within = offsets_of(more)
             behind = base + pad(heads + counts * width)
             targets = behind[owner] + within[:-1] - within[first[:-1]][owner]
         self.element.encode(items, Places(target.out, slots, state, base, owner, targets))
@@ -236,7 +239,7 @@ class MapFormat(SectionFormat):
         self.arrow_type = pa.map_(key.arrow_type, value.arrow_type)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """A map column; a map with a null key is null there, and inexact."""
+        """Read a map column; a map with a null key is null in it, and inexact."""
         rows = cursor.rows
         starts, middles = np.empty(rows, np.int64), np.empty(rows, np.int64)
         failed = reading.split_maps(
@@ -251,112 +254,62 @@ class MapFormat(SectionFormat):
         second, items = self.items.decode_items(halves[1])
         unlike = np.flatnonzero(np.diff(first) != np.diff(second))
         cursor.check(int(unlike[0]) if unlike.size else -1, "a map of as many values as keys")
-        present = cursor.present
-        if keys.null_count:
-            nulls = bounds_of((present_rows(keys) == 0).astype(np.int64))
-            bad = nulls[first[1:]] > nulls[first[:-1]]
-            cursor.inexact[bad] = 1
-            present = np.where(bad, 0, present if present.size else 1).astype(np.uint8)
-            counts: I64Array = np.diff(first)
-            kept = pa.array(np.flatnonzero(np.repeat(present, counts)))
-            keys, items = keys.take(kept), items.take(kept)
-            first = bounds_of(counts * present.astype(np.int64))
+        present, first, keys, items = without_null_keys(cursor, first, keys, items)
         kind = self.arrow_type
         pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-        return list_column(kind, first, present, pairs)
+        return list_array(kind, first, present, pairs)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Four bytes and both arrays'."""
+        """Return four bytes and those of both arrays."""
         require_values(values, present, "map")
-        first, keys, items = pairs_of(values, present)
+        first, keys, items = entries_of(values, present)
         sizes = self.keys.item_sizes(first, keys, present)
         sizes += self.items.item_sizes(first, items, present)
-        return sizes + (4 * present.astype(np.int64) if present.size else 4)
+        return sizes + fixed_sizes(len(values), 4, present)
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Both arrays."""
-        first, keys, items = pairs_of(values, target.present)
+        """Write the array of keys, then the array of values."""
+        first, keys, items = entries_of(values, target.present)
         key_sizes = self.keys.item_sizes(first, keys, target.present)
         writing.write_array_heads(key_sizes, target.present, target.out, target.position)
-        target.position += 4 * target.present.astype(np.int64) if target.present.size else 4
+        target.position += fixed_sizes(len(values), 4, target.present)
         self.keys.encode_items(first, keys, target)
         self.items.encode_items(first, items, target)
 
 
 class ReferenceFormat(SlotFormat):
-    """A slot that says where a section lies."""
+    """A slot that refers to a section."""
 
     def __init__(self, section: SectionFormat) -> None:
         self.section = section
         self.arrow_type = section.arrow_type
 
     def decode(self, slots: Slots) -> pa.Array:
-        """The column of the sections."""
+        """Read the column of the sections."""
         starts, ends = slots.locate(inline=False, what="a nested value")
-        held = (slots.state == VALUE).astype(np.uint8)
-        present = ALL_PRESENT if held.all() else held
+        valid = (slots.state == VALUE).astype(np.uint8)
+        present = ALL_PRESENT if valid.all() else valid
         return self.section.decode(
             Cursor(slots.data, starts, ends, slots.place, present, slots.inexact)
         )
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array:
-        """The section's size."""
+        """Return the size of each section."""
         return pad(self.section.sizes(values, (state == VALUE).astype(np.uint8)))
 
     def encode(self, values: pa.Array, places: Places) -> None:
-        """The section at its target."""
-        held = (places.state == VALUE).astype(np.uint8)
-        sizes = self.section.sizes(values, held)
+        """Write the section at its target."""
+        valid = (places.state == VALUE).astype(np.uint8)
+        sizes = self.section.sizes(values, valid)
         # what pads a map, whose size is no multiple of 8
         writing.zero_ranges(places.out, places.targets + sizes, pad(sizes) - sizes)
         writing.write_references(
             sizes, places.state, places.slots, places.base, places.owner, places.targets, places.out
         )
-        self.section.encode(values, Target(places.out, places.targets.copy(), held))
-
-
-# --------------------------------------------------------------------------- Arrow
-
-
-def bounds_of(counts: I64Array) -> I64Array:
-    """Where each begins if they lie one behind the other, and where the last ends."""
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
+        self.section.encode(values, Target(places.out, places.targets.copy(), valid))
 
 
 def _head(counts: I64Array) -> I64Array:
-    """Bytes of an array's count and null bits."""
+    """Return the bytes of an array's count and null bits."""
     head: I64Array = 4 + (counts + 31) // 32 * 4
     return head
-
-
-def list_column(kind: pa.DataType, first: I64Array, present: U8Array, items: pa.Array) -> pa.Array:
-    """A list or map column of these elements."""
-    bitmap, nulls = validity(present)
-    buffers = [bitmap, arrow_buffer(first.astype(np.int32))]
-    return pa.Array.from_buffers(kind, len(first) - 1, buffers, nulls, children=[items])
-
-
-def _present_only(values: pa.Array, present: U8Array) -> pa.Array:
-    """The same column without the elements of rows that are not to be written."""
-    counts = np.diff(list_offsets(values))
-    held = present_rows(values)
-    hidden = counts > 0
-    hidden &= (held == 0 if held.size else False) | (present == 0 if present.size else False)
-    if not hidden.any():
-        return values
-    return values.take(pa.array(np.arange(len(values)), mask=hidden))
-
-
-def elements_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array]:
-    """Offsets from 0 and the elements of a list column, of present rows only."""
-    shown = _present_only(values, present)
-    first = list_offsets(shown)
-    return first - first[0], shown.values.slice(int(first[0]), int(first[-1] - first[0]))
-
-
-def pairs_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, pa.Array]:
-    """Offsets from 0, and the keys and values of a map column, of present rows only."""
-    shown = _present_only(values, present)
-    first = list_offsets(shown)
-    start, count = int(first[0]), int(first[-1] - first[0])
-    return first - first[0], shown.keys.slice(start, count), shown.items.slice(start, count)

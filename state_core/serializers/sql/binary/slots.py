@@ -3,7 +3,7 @@
 A `SlotFormat` is the form that one SQL type has in a slot of a row or an array. It reads a field
 of many sections at once (`Slots`) into an Arrow column, and writes it back (`Places`). A value
 that the column can't hold (a TIMESTAMP of the year 20000, a DECIMAL of more digits than its type
-has) becomes null there, and its row is marked inexact, so that its exact bytes travel beside.
+has) becomes null there, and its row is marked inexact, so that its exact bytes are kept beside it.
 
 Source: `org.apache.flink.table.data.writer.BinaryWriter`, `BinarySegmentUtils`.
 """
@@ -27,6 +27,7 @@ from state_core.serializers.framework.columns import (
     I64Array,
     U8Array,
     fixed_values,
+    variable_sizes,
     variable_values,
 )
 from state_core.serializers.sql.binary.columns import (
@@ -34,7 +35,6 @@ from state_core.serializers.sql.binary.columns import (
     decimal_column,
     decimal_words,
     fixed_column,
-    lengths_of,
     millis_of,
     pad,
     state_validity,
@@ -57,14 +57,14 @@ class Slots:
 
     Attributes:
         data: The bytes.
-        slots: Where each slot begins.
-        state: Of each slot, what `state_core.kernels.binary_rows` says of it.
-        base: Where each section begins.
-        end: Where each section ends.
-        owner: Each slot's section; of size 0 if each slot has a section of its own.
-        cursor: Of each section, where its next longer value is expected.
-        padding: How wide a slot is at least: 8 in a row, 0 in an array.
-        inexact: Per slot.
+        slots: The position of each slot.
+        state: The state of each slot, as in `state_core.kernels.binary_rows`.
+        base: The start of each section.
+        end: The end of each section.
+        owner: The section of each slot; of size 0 if each slot has a section of its own.
+        cursor: The position in each section where its next longer value is expected.
+        padding: The minimum width of a slot: 8 in a row, 0 in an array.
+        inexact: One byte a slot, set to 1 where the typed value can't give its bytes back.
         place: Names a position for messages.
     """
 
@@ -89,7 +89,7 @@ class Slots:
             )
 
     def locate(self, *, inline: bool, what: str) -> tuple[I64Array, I64Array]:
-        """Where the bytes of longer values lie."""
+        """Return where the bytes of longer values begin and end."""
         starts, ends = np.empty(len(self.slots), np.int64), np.empty(len(self.slots), np.int64)
         failed = binary_values.locate_values(
             self.data, self.slots, self.state, self.base, self.end, self.owner, self.cursor, inline,
@@ -99,7 +99,7 @@ class Slots:
         return starts, ends
 
     def column(self, kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
-        """A column of fixed width."""
+        """Return a column of fixed width."""
         return fixed_column(kind, values, self.state)
 
 
@@ -109,11 +109,11 @@ class Places:
 
     Attributes:
         out: The buffer.
-        slots: Where each slot begins.
-        state: Per slot: absent, a value, or null.
-        base: Where each section begins.
-        owner: Each slot's section; of size 0 if each slot has a section of its own.
-        targets: Per slot, where its longer value goes.
+        slots: The position of each slot.
+        state: The state of each slot: absent, a value, or null.
+        base: The start of each section.
+        owner: The section of each slot; of size 0 if each slot has a section of its own.
+        targets: The position that each slot's longer value is written to.
     """
 
     out: U8Array
@@ -137,17 +137,17 @@ class SlotFormat(ABC):
 
     @abstractmethod
     def decode(self, slots: Slots) -> pa.Array:
-        """The column."""
+        """Read the column."""
 
     @abstractmethod
     def encode(self, values: pa.Array, places: Places) -> None:
         """Write the column, which `reserve` has checked."""
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array | None:
-        """Bytes that each value takes outside its slot, a multiple of 8; None if never any.
+        """Return the bytes of each value outside its slot, a multiple of 8; None if never any.
 
         Raises:
-            EncodeError: A value that the type has no form for.
+            EncodeError: A value has no form in this type.
         """
         return None
 
@@ -165,11 +165,11 @@ class NumberFormat(SlotFormat):
         self.width = width
 
     def decode(self, slots: Slots) -> pa.Array:
-        """The numbers, zero where null."""
+        """Read the numbers, zero where null."""
         return slots.column(self.arrow_type, read_numbers(slots, self.width))
 
     def encode(self, values: pa.Array, places: Places) -> None:
-        """The numbers."""
+        """Write the numbers."""
         _, write, dtype = _NUMBERS[self.width]
         write(fixed_values(values, dtype), places.state, places.slots, places.out)
 
@@ -181,17 +181,17 @@ class BooleanFormat(SlotFormat):
     arrow_type = pa.bool_()
 
     def decode(self, slots: Slots) -> pa.Array:
-        """Bytes into bits; any other byte is true too, and inexact."""
-        found = read_numbers(slots, 1)
-        slots.inexact[found > 1] = 1
-        bits = pa.py_buffer(np.packbits(found != 0, bitorder="little"))
+        """Read bytes into bits; any byte but 0 and 1 is true and inexact."""
+        flags = read_numbers(slots, 1)
+        slots.inexact[flags > 1] = 1
+        bits = pa.py_buffer(np.packbits(flags != 0, bitorder="little"))
         bitmap, nulls = state_validity(slots.state)
-        return pa.Array.from_buffers(pa.bool_(), len(found), [bitmap, bits], nulls)
+        return pa.Array.from_buffers(pa.bool_(), len(flags), [bitmap, bits], nulls)
 
     def encode(self, values: pa.Array, places: Places) -> None:
-        """Bits into bytes."""
-        found = np.asarray(values.fill_null(False)).astype(np.uint8)
-        writing.write_slots8(found, places.state, places.slots, places.out)
+        """Write bits as bytes."""
+        flags = np.asarray(values.fill_null(False)).astype(np.uint8)
+        writing.write_slots8(flags, places.state, places.slots, places.out)
 
 
 class DateFormat(NumberFormat):
@@ -201,7 +201,7 @@ class DateFormat(NumberFormat):
         super().__init__(pa.date32(), 4)
 
     def decode(self, slots: Slots) -> pa.Array:
-        """Days of years 1 to 9999."""
+        """Read days of the years 1 to 9999."""
         days = read_numbers(slots, 4)
         binary_values.check_dates(days, slots.state, slots.inexact)
         return slots.column(self.arrow_type, days)
@@ -214,16 +214,16 @@ class SmallTimestampFormat(SlotFormat):
         self.arrow_type = arrow_type
 
     def decode(self, slots: Slots) -> pa.Array:
-        """As microseconds, which is what Spark has."""
+        """Read milliseconds as microseconds, which is what Spark has."""
         millis = read_numbers(slots, 8)
         return timestamp_column(self.arrow_type, millis, None, slots.state, slots.inexact)
 
     def reserve(self, values: pa.Array, state: U8Array) -> None:
-        """Nothing, but microseconds are refused."""
+        """Reserve nothing, and refuse values finer than milliseconds."""
         millis_of(values, state)
 
     def encode(self, values: pa.Array, places: Places) -> None:
-        """As milliseconds."""
+        """Write milliseconds."""
         millis = millis_of(values, places.state)
         writing.write_slots64(millis, places.state, places.slots, places.out)
 
@@ -235,7 +235,7 @@ class WideTimestampFormat(SlotFormat):
         self.arrow_type = arrow_type
 
     def decode(self, slots: Slots) -> pa.Array:
-        """As microseconds; what they cut off is inexact."""
+        """Read microseconds; a finer value is inexact."""
         micros = np.empty(len(slots.slots), np.int64)
         failed = binary_values.read_wide_timestamps(
             slots.data, slots.slots, slots.state, slots.base, slots.end, slots.owner, slots.cursor,
@@ -245,12 +245,12 @@ class WideTimestampFormat(SlotFormat):
         return slots.column(self.arrow_type, micros)
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array:
-        """Eight bytes."""
+        """Return eight bytes for each value."""
         sizes: I64Array = (state == VALUE).astype(np.int64) * 8
         return sizes
 
     def encode(self, values: pa.Array, places: Places) -> None:
-        """Both parts."""
+        """Write nanoseconds into the slot, and milliseconds at the target."""
         writing.write_wide_timestamps(
             fixed_values(values, np.int64), places.state, places.slots, places.base, places.owner,
             places.targets, places.out,
@@ -264,7 +264,7 @@ class SmallDecimalFormat(SlotFormat):
         self.arrow_type = pa.decimal128(precision, scale)
 
     def decode(self, slots: Slots) -> pa.Array:
-        """As 128 bits."""
+        """Read decimals of 128 bits."""
         unscaled = read_numbers(slots, 8)
         words = np.empty(2 * len(unscaled), np.uint64)
         limit = 10**self.arrow_type.precision
@@ -272,7 +272,7 @@ class SmallDecimalFormat(SlotFormat):
         return slots.column(self.arrow_type, words)
 
     def encode(self, values: pa.Array, places: Places) -> None:
-        """The low 64 bits."""
+        """Write the low 64 bits."""
         low = np.ascontiguousarray(decimal_words(values)[::2]).view(np.int64)
         writing.write_slots64(low, places.state, places.slots, places.out)
 
@@ -284,7 +284,7 @@ class WideDecimalFormat(SlotFormat):
         self.arrow_type = pa.decimal128(precision, scale)
 
     def decode(self, slots: Slots) -> pa.Array:
-        """As 128 bits."""
+        """Read decimals of 128 bits."""
         starts, ends = np.empty(len(slots.slots), np.int64), np.empty(len(slots.slots), np.int64)
         failed = binary_values.locate_decimals(
             slots.data, slots.slots, slots.state, slots.base, slots.end, slots.owner, slots.cursor,
@@ -298,12 +298,12 @@ class WideDecimalFormat(SlotFormat):
         return column
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array:
-        """Sixteen bytes."""
+        """Return sixteen bytes for each value."""
         sizes: I64Array = (state == VALUE).astype(np.int64) * 16
         return sizes
 
     def encode(self, values: pa.Array, places: Places) -> None:
-        """As few bytes as hold the number."""
+        """Write as few bytes as hold the number."""
         words = decimal_words(values)
         lengths = np.empty(len(values), np.int64)
         writing.decimal_lengths(words, places.state, lengths)
@@ -315,10 +315,10 @@ class WideDecimalFormat(SlotFormat):
 
 
 class BinaryFormat(SlotFormat):
-    """Bytes: up to 7 in the slot where `inline` says so, else outside.
+    """Bytes: up to 7 in the slot if they may be inline, else outside.
 
     Args:
-        inline: BINARY and VARBINARY are; RAW, VARIANT and BITMAP never.
+        inline: Whether they may: those of BINARY and VARBINARY; not of RAW, VARIANT and BITMAP.
     """
 
     arrow_type = pa.binary()
@@ -327,17 +327,17 @@ class BinaryFormat(SlotFormat):
         self.inline = inline
 
     def decode(self, slots: Slots) -> pa.Array:
-        """The bytes as they are."""
+        """Read the bytes as they are."""
         starts, ends = slots.locate(inline=self.inline, what="bytes")
         return binary_column(slots.data, starts, ends, slots.state)
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array:
-        """Its bytes, where they are not in the slot."""
-        sizes = np.where(state == VALUE, lengths_of(values), 0)
+        """Return the bytes of each value that does not fit into its slot."""
+        sizes = np.where(state == VALUE, variable_sizes(values), 0)
         return pad(np.where(sizes > binary_values.MAX_INLINE, sizes, 0) if self.inline else sizes)
 
     def encode(self, values: pa.Array, places: Places) -> None:
-        """The bytes as they are."""
+        """Write the bytes as they are."""
         offsets, data = variable_values(values)
         if self.inline:
             writing.write_inline(
@@ -345,7 +345,7 @@ class BinaryFormat(SlotFormat):
                 places.targets, places.out,
             )  # fmt: skip
             return
-        sizes = np.where(places.state == VALUE, lengths_of(values), 0)
+        sizes = np.where(places.state == VALUE, variable_sizes(values), 0)
         writing.write_references(
             sizes, places.state, places.slots, places.base, places.owner, places.targets, places.out
         )
@@ -362,7 +362,7 @@ class StringFormat(BinaryFormat):
         super().__init__(inline=True)
 
     def decode(self, slots: Slots) -> pa.Array:
-        """The text; what is no UTF-8 becomes U+FFFD and is inexact."""
+        """Read text; invalid UTF-8 becomes U+FFFD and is inexact."""
         starts, ends = slots.locate(inline=True, what="a string")
         return string_column(slots.data, starts, ends, slots.state, slots.inexact)
 
@@ -376,7 +376,7 @@ _NUMBERS: dict[int, tuple[Any, Any, type]] = {
 
 
 def read_numbers(slots: Slots, width: int) -> npt.NDArray[Any]:
-    """Little-endian numbers of some width; 0 where there is none."""
+    """Read little-endian numbers of this width; 0 where there is none."""
     read, _, dtype = _NUMBERS[width]
     out: npt.NDArray[Any] = np.empty(len(slots.slots), dtype)
     padding = () if width == 8 else (max(0, slots.padding - width),)

@@ -1,11 +1,10 @@
 """Logical types of Flink SQL, in each form in which a snapshot has them.
 
 ==========================  =========================================================
-`logical_types`             the types themselves
+`logical_types`             the types themselves, and where two of them differ
 `logical_type_parser`       from their text
 `logical_type_streams`      from Java streams, as old snapshots have them
 `logical_type_objects`      what those streams hold, object by object
-`logical_type_differences`  in what two types differ
 `serializer_streams`        serializers in Java streams
 ==========================  =========================================================
 

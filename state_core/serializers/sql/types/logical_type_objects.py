@@ -70,7 +70,7 @@ def java_class(
     parent: JavaClass | None = None,
     flags: int = SERIALIZABLE,
 ) -> JavaClass:
-    """A class descriptor; fields are given as name and JVM signature, in the stream's order."""
+    """Return a class descriptor of fields with name and JVM signature, in the stream's order."""
     members = (
         JavaField(kind[0], field, kind if kind[0] in "[L" else None) for field, kind in fields
     )
@@ -78,12 +78,12 @@ def java_class(
 
 
 def java_object(described: JavaClass, **values: JavaValue) -> JavaObject:
-    """An object with these field values, in the order of its class's lineage."""
+    """Return an object with these field values, those of superclasses first."""
     return JavaObject(described, values)
 
 
 def _constant(described: JavaClass, constant: str) -> JavaEnum:
-    """An enum constant; the same object each time, as it is in Java."""
+    """Return an enum constant; the same object each time, as in Java."""
     key = (described.name, constant)
     if key not in _CONSTANTS:
         _CONSTANTS[key] = JavaEnum(described, constant)
@@ -191,17 +191,17 @@ _UNMODIFIABLE = java_class(
 
 
 class JavaTypes:
-    """Makes Java objects of types, one of each, as there is one in Java."""
+    """Makes Java objects of logical types, one object of each type, as in Java."""
 
     def __init__(self) -> None:
         self.made: dict[int, JavaObject] = {}
         self.types: list[LogicalType] = []
 
     def of(self, type_: LogicalType) -> JavaObject:
-        """The object that Java has of a type.
+        """Return the Java object of a type.
 
         Raises:
-            EncodeError: It holds a class of a user's, whose stream only Java can write.
+            EncodeError: The type holds a user's class, whose stream only Java can write.
         """
         if id(type_) not in self.made:
             self.types.append(type_)  # so that no other type gets its id

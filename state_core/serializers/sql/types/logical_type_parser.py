@@ -43,16 +43,16 @@ _LENGTHS = {"STRING": ("VARCHAR", MAX_LENGTH), "BYTES": ("VARBINARY", MAX_LENGTH
 
 
 def parse_logical_type(text: str) -> LogicalType:
-    """The type that an SQL text means.
+    """Parse the SQL text of a type.
 
     Raises:
-        EncodeError: It is no type, or one that can't be written down (RAW, a catalog's type).
+        EncodeError: It is no type, or one that can't be written as text (RAW, a catalog's type).
     """
     parser = _Parser(text)
-    found = parser.type(0)
+    parsed = parser.type(0)
     if parser.kind != "end":
         raise parser.fault(f"{parser.value!r} behind a complete type")
-    return found
+    return parsed
 
 
 class _Parser:
@@ -69,16 +69,16 @@ class _Parser:
         )
 
     def advance(self) -> tuple[str, str]:
-        """Go on to the next token, and give the one that was current."""
+        """Move to the next token, and return the one before it."""
         was = (self.kind, self.value)
         if not self.text[self.at :].strip():
             self.kind, self.value = "end", "the end"
             return was
-        found = _TOKEN.match(self.text, self.at)
-        if found is None or found.lastgroup is None:
+        match = _TOKEN.match(self.text, self.at)
+        if match is None or match.lastgroup is None:
             raise self.fault(f"{self.text[self.at :]!r} is no part of a type")
-        self.at = found.end()
-        self.kind, self.value = found.lastgroup, found[found.lastgroup]
+        self.at = match.end()
+        self.kind, self.value = match.lastgroup, match[match.lastgroup]
         if self.kind == "quoted":
             self.value = self.value.replace("``", "`")
         elif self.kind == "text":
@@ -86,7 +86,7 @@ class _Parser:
         return was
 
     def accept(self, *words: str) -> bool:
-        """Move behind these marks or words if they come next."""
+        """Move behind these marks or words if they come next, and return whether they did."""
         back = (self.at, self.kind, self.value)
         for word in words:
             if self.kind not in ("mark", "word") or self.value.upper() != word:
@@ -99,35 +99,35 @@ class _Parser:
         if not self.accept(word):
             raise self.fault(f"{word!r} expected where {self.value!r} is")
 
-    def number(self, least: int, most: int) -> int:
+    def number(self, low: int, high: int) -> int:
         kind, value = self.advance()
-        if kind != "word" or not value.isdigit() or not least <= int(value) <= most:
-            raise self.fault(f"a number from {least} to {most} expected where {value!r} is")
+        if kind != "word" or not value.isdigit() or not low <= int(value) <= high:
+            raise self.fault(f"a number from {low} to {high} expected where {value!r} is")
         return int(value)
 
-    def digits(self, default: int, least: int, most: int) -> int:
-        """A number in brackets, or the default."""
+    def digits(self, default: int, low: int, high: int) -> int:
+        """Parse a number in brackets; the default if there is none."""
         if not self.accept("("):
             return default
-        found = self.number(least, most)
+        number = self.number(low, high)
         self.expect(")")
-        return found
+        return number
 
     def type(self, depth: int) -> LogicalType:
         if depth > MAX_DEPTH:
             raise self.fault(f"types nested more than {MAX_DEPTH} deep")
-        found = self.nullability(self.base(depth))
+        parsed = self.nullability(self.base(depth))
         if self.accept("ARRAY"):
-            return self.nullability(ArrayType(found))
+            return self.nullability(ArrayType(parsed))
         if self.accept("MULTISET"):
-            return self.nullability(MultisetType(found))
-        return found
+            return self.nullability(MultisetType(parsed))
+        return parsed
 
-    def nullability(self, found: LogicalType) -> LogicalType:
+    def nullability(self, parsed: LogicalType) -> LogicalType:
         if self.accept("NOT", "NULL"):
-            return replace(found, nullable=False)
+            return replace(parsed, nullable=False)
         self.accept("NULL")
-        return found
+        return parsed
 
     def base(self, depth: int) -> LogicalType:
         kind, value = self.advance()
@@ -203,12 +203,12 @@ class _Parser:
 
     def subtypes(self, depth: int, count: int) -> list[LogicalType]:
         self.expect("<")
-        found = [self.type(depth)]
+        subtypes = [self.type(depth)]
         for _ in range(count - 1):
             self.expect(",")
-            found.append(self.type(depth))
+            subtypes.append(self.type(depth))
         self.expect(">")
-        return found
+        return subtypes
 
     def row(self, depth: int) -> LogicalType:
         close = ")" if self.accept("(") else ">"
@@ -227,19 +227,19 @@ class _Parser:
         return StructuredType(name, self.fields(depth, ">"))
 
     def fields(self, depth: int, close: str) -> tuple[RowField, ...]:
-        found: list[RowField] = []
+        fields: list[RowField] = []
         while not self.accept(close):
-            if found:
+            if fields:
                 self.expect(",")
             kind, name = self.advance()
             if kind not in ("word", "quoted") or (kind == "word" and name[0].isdigit()):
                 raise self.fault(f"the name of a field expected where {name!r} is")
-            if any(one.name == name for one in found):
+            if any(one.name == name for one in fields):
                 raise self.fault(f"two fields {name!r}")
             type_ = self.type(depth)
             description = self.advance()[1] if self.kind == "text" else None
-            found.append(RowField(name, type_, description))
-        return tuple(found)
+            fields.append(RowField(name, type_, description))
+        return tuple(fields)
 
 
 _BUILDERS: dict[str, Callable[[_Parser, int], LogicalType]] = {

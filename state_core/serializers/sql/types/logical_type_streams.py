@@ -59,26 +59,26 @@ MAX_SUMMARY = 1 << 16
 
 @dataclass(frozen=True)
 class WrittenType:
-    """A logical type and the stream that says it."""
+    """A logical type, and the Java stream that it was read from or is written as."""
 
     type: LogicalType
     stream: bytes
 
     @classmethod
     def of(cls, type_: LogicalType) -> WrittenType:
-        """The type with the stream that Flink 2.3.0 writes.
+        """Return the type with the stream that Flink 2.3.0 writes.
 
         Raises:
-            EncodeError: It holds a class of a user's, whose stream only Java can write.
+            EncodeError: The type holds a user's class, whose stream only Java can write.
         """
         return cls(type_, write_java_stream(JavaTypes().of(type_)))
 
 
 def read_logical_type(source: DataInput) -> WrittenType:
-    """Read one stream with a logical type in it.
+    """Read one Java stream with a logical type in it.
 
     Raises:
-        CorruptSnapshotError: It is no stream, or what is in it is no logical type.
+        CorruptSnapshotError: It is no such stream, or its content is no logical type.
     """
     start = source.position
     value = read_java_stream(source)
@@ -87,10 +87,14 @@ def read_logical_type(source: DataInput) -> WrittenType:
 
 
 def logical_type_of(value: JavaValue, source: DataInput) -> LogicalType:
-    """The type that an object is; `source` names the place for messages.
+    """Return the logical type that a Java object is.
+
+    Args:
+        value: The object.
+        source: Names the place for messages.
 
     Raises:
-        CorruptSnapshotError: It is none.
+        CorruptSnapshotError: It is no logical type.
     """
     return _Types(source).read(value, 0)
 
@@ -99,7 +103,7 @@ def logical_type_of(value: JavaValue, source: DataInput) -> LogicalType:
 
 
 class _Types:
-    """Objects to types, each object once; a stranger's stream can't make it run away."""
+    """Converts Java objects to logical types, each object once, within bounds of size and depth."""
 
     def __init__(self, source: DataInput) -> None:
         self.source = source
@@ -112,12 +116,12 @@ class _Types:
         if depth > 60:
             raise self.source.fault("logical types nested more than 60 deep")
         if id(value) not in self.known:
-            found = self._of(value, depth)
-            size = 1 + sum(self.sizes.get(id(one), 1) for one in found.children)
+            logical_type = self._of(value, depth)
+            size = 1 + sum(self.sizes.get(id(one), 1) for one in logical_type.children)
             if size > MAX_TYPES:
                 raise self.source.fault(f"a logical type made of more than {MAX_TYPES}")
-            self.known[id(value)] = found
-            self.sizes[id(found)] = size
+            self.known[id(value)] = logical_type
+            self.sizes[id(logical_type)] = size
         return self.known[id(value)]
 
     def _of(self, value: JavaObject, depth: int) -> LogicalType:
@@ -134,46 +138,48 @@ class _Types:
             raise self.source.fault(f"a {name} that is none ({error})") from None
 
     def constant(self, value: JavaObject, name: str) -> str:
-        found = value.values.get(name)
-        if not isinstance(found, JavaEnum):
+        constant = value.values.get(name)
+        if not isinstance(constant, JavaEnum):
             raise self.source.fault(f"no enum constant in {name}")
-        return found.constant
+        return constant.constant
 
     def nullable(self, value: JavaObject) -> bool:
         return bool(value.values["isNullable"])
 
-    def number(self, value: JavaObject, name: str, least: int, most: int) -> int:
-        found = value.values[name]
-        if not isinstance(found, int) or not least <= found <= most:
-            raise self.source.fault(f"{name} {found!r}, which is not from {least} to {most}")
-        return found
+    def number(self, value: JavaObject, name: str, low: int, high: int) -> int:
+        number = value.values[name]
+        if not isinstance(number, int) or not low <= number <= high:
+            raise self.source.fault(f"{name} {number!r}, which is not from {low} to {high}")
+        return number
 
     def text(self, value: JavaObject, name: str) -> str:
-        found = value.values[name]
-        if not isinstance(found, str):
+        text = value.values[name]
+        if not isinstance(text, str):
             raise self.source.fault(f"no text in {name}")
-        return found
+        return text
 
     def optional(self, value: JavaObject, name: str) -> str | None:
         return None if value.values[name] is None else self.text(value, name)
 
     def fields(self, value: JavaValue, depth: int) -> tuple[RowField, ...]:
-        """The elements of a `Collections.unmodifiableList(new ArrayList<>(...))`."""
-        found = []
+        """Return the fields in a `Collections.unmodifiableList(new ArrayList<>(...))`."""
+        fields = []
         for one in _list_items(value):
             if not isinstance(one, JavaObject):
                 raise self.source.fault("no field where one should be")
             inner = self.read(one.values["type"], depth + 1)
-            found.append(RowField(self.text(one, "name"), inner, self.optional(one, "description")))
-        if len({one.name for one in found}) != len(found):
+            fields.append(
+                RowField(self.text(one, "name"), inner, self.optional(one, "description"))
+            )
+        if len({one.name for one in fields}) != len(fields):
             raise self.source.fault("two fields of one name")
-        return tuple(found)
+        return tuple(fields)
 
     def identifier(self, value: JavaObject) -> tuple[str, ...]:
-        found = value.values["objectIdentifier"]
-        if not isinstance(found, JavaObject):
+        identifier = value.values["objectIdentifier"]
+        if not isinstance(identifier, JavaObject):
             return ()
-        parts = [found.values[name] for name in ("catalogName", "databaseName", "objectName")]
+        parts = [identifier.values[name] for name in ("catalogName", "databaseName", "objectName")]
         return tuple(part for part in parts if isinstance(part, str))
 
     # ------------------------------------------------------------------ one class each
@@ -219,8 +225,8 @@ class _Types:
 
     def map(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
         key = self.read(value.values["keyType"], depth + 1)
-        held = self.read(value.values["valueType"], depth + 1)
-        return MapType(key, held, nullable=self.nullable(value))
+        inner_value = self.read(value.values["valueType"], depth + 1)
+        return MapType(key, inner_value, nullable=self.nullable(value))
 
     def row(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
         fields = self.fields(value.values["fields"], depth)
@@ -257,11 +263,11 @@ class _Types:
         )
 
     def raw(self, value: JavaObject, _root: str, _: int) -> LogicalType:
-        held = value.values["clazz"]
-        if not isinstance(held, JavaType):
+        java_type = value.values["clazz"]
+        if not isinstance(java_type, JavaType):
             raise self.source.fault("a RAW type of no class")
         serializer = summary(value.values["serializer"])
-        return RawType(held.java_class.name, serializer, nullable=self.nullable(value))
+        return RawType(java_type.java_class.name, serializer, nullable=self.nullable(value))
 
     def unknown(self, value: JavaObject, root: str, _: int) -> LogicalType:
         return UnknownType(
@@ -269,7 +275,7 @@ class _Types:
         )
 
 
-# classes whose type is told by the root as well
+# classes whose type the root names as well
 _ROOTED_TYPES = {**SIMPLE_TYPES, **LENGTH_TYPES, **TIMESTAMP_TYPES}
 _ROOTED = set(_ROOTED_TYPES.values())
 _Reader: TypeAlias = Callable[[_Types, JavaObject, str, int], LogicalType]
@@ -296,7 +302,7 @@ _LISTS = ("java.util.ArrayList", "java.util.LinkedList", "java.util.CollSer")
 
 
 def _list_items(value: JavaValue) -> list[JavaValue]:
-    """What is in a list of Java's, by itself or behind an unmodifiable view."""
+    """Return the elements of a Java list, which may stand behind an unmodifiable view."""
     while isinstance(value, JavaObject):
         for name in _LISTS:
             if name in value.extra:
@@ -308,7 +314,7 @@ def _list_items(value: JavaValue) -> list[JavaValue]:
 
 
 def summary(value: JavaValue) -> object:
-    """Any object of Java's as nested tuples, so that two can be compared.
+    """Return any Java object as nested tuples, so that two can be compared.
 
     An object that occurs again is named by the number of its first occurrence.
     """
@@ -330,8 +336,8 @@ def summary(value: JavaValue) -> object:
         seen[id(one)] = len(seen)
         if isinstance(one, JavaArray):
             return (one.java_class.name, *map(walk, one.items))
-        held = tuple((name, walk(inner)) for name, inner in one.values.items())
+        fields = tuple((name, walk(inner)) for name, inner in one.values.items())
         more = tuple((name, *map(walk, items)) for name, items in one.extra.items())
-        return (one.java_class.name, held, more)
+        return (one.java_class.name, fields, more)
 
     return walk(value)

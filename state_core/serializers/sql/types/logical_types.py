@@ -12,6 +12,7 @@ Source: `org.apache.flink.table.types.logical`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -20,14 +21,14 @@ from typing_extensions import Self
 __all__ = [
     "ArrayType", "DecimalType", "DistinctType", "IntervalType", "LengthType", "LogicalType",
     "MapType", "MultisetType", "RawType", "RowField", "RowType", "SimpleType", "StructuredType",
-    "TimeType", "TimestampType", "UnknownType",
+    "TimeType", "TimestampType", "TypeDifference", "UnknownType", "type_differences",
 ]  # fmt: skip
 
 MAX_LENGTH = (1 << 31) - 1
 
 
 def quoted(text: str, mark: str) -> str:
-    """Text between marks, which are doubled where they occur in it."""
+    """Return text between marks, which are doubled where they occur in it."""
     return f"{mark}{text.replace(mark, mark * 2)}{mark}"
 
 
@@ -53,14 +54,14 @@ class LogicalType:
 
     @property
     def children(self) -> tuple[LogicalType, ...]:
-        """The types that it is made of."""
+        """The types that this type is made of."""
         return ()
 
     def __str__(self) -> str:
         return self.text if self.nullable else f"{self.text} NOT NULL"
 
     def not_null(self) -> Self:
-        """The same type without NULL."""
+        """Return the same type without NULL."""
         return replace(self, nullable=False)
 
 
@@ -88,7 +89,7 @@ class SimpleType(LogicalType):
 
     @property
     def root(self) -> str:
-        """As given."""
+        """The name as given."""
         return self.name
 
     @property
@@ -106,7 +107,7 @@ class LengthType(LogicalType):
 
     @property
     def root(self) -> str:
-        """As given."""
+        """The name as given."""
         return self.name
 
     @property
@@ -154,9 +155,9 @@ class TimestampType(LogicalType):
     """TIMESTAMP, with or without a time zone.
 
     Attributes:
-        precision: Digits of the second.
+        precision: The digits of the second.
         name: The root.
-        kind: Whether it is a time attribute; no part of the type's identity.
+        kind: Whether it is a time attribute, which is no part of the type's identity.
     """
 
     precision: int = 6
@@ -165,7 +166,7 @@ class TimestampType(LogicalType):
 
     @property
     def root(self) -> str:
-        """As given."""
+        """The name as given."""
         return self.name
 
     @property
@@ -179,9 +180,9 @@ class IntervalType(LogicalType):
     """INTERVAL of months, or of days and seconds.
 
     Attributes:
-        resolution: From which unit to which: `DAY_TO_SECOND`.
-        precision: Digits of the years, or of the days.
-        fraction: Digits of the second; None for months.
+        resolution: The units: `DAY_TO_SECOND`.
+        precision: The digits of the years, or of the days.
+        fraction: The digits of the second; None for months.
     """
 
     resolution: str
@@ -190,7 +191,7 @@ class IntervalType(LogicalType):
 
     @property
     def root(self) -> str:
-        """Months count for themselves."""
+        """The root, which differs for months and for days."""
         return "INTERVAL_YEAR_MONTH" if self.fraction is None else "INTERVAL_DAY_TIME"
 
     @property
@@ -293,11 +294,11 @@ class RowType(LogicalType):
 
 @dataclass(frozen=True)
 class DistinctType(LogicalType):
-    """A type of a user's that is stored as another one.
+    """A user's type that is stored as another one.
 
     Attributes:
         identifier: Catalog, database and name, or the name alone.
-        source: What it is stored as.
+        source: The type that values are stored as.
     """
 
     root: ClassVar[str] = "DISTINCT_TYPE"
@@ -313,13 +314,13 @@ class DistinctType(LogicalType):
 
     @property
     def children(self) -> tuple[LogicalType, ...]:
-        """The type that it is stored as."""
+        """The type that values are stored as."""
         return (self.source,)
 
 
 @dataclass(frozen=True)
 class StructuredType(LogicalType):
-    """A class of a user's with attributes, stored as a row of them.
+    """A user's class with attributes, stored as a row of them.
 
     Attributes:
         class_name: The Java class; empty for a type of a catalog.
@@ -341,7 +342,7 @@ class StructuredType(LogicalType):
 
     @property
     def all_fields(self) -> tuple[RowField, ...]:
-        """The attributes that a value has: the parent's first."""
+        """The attributes that a value has, those of the parent first."""
         return (*(self.parent.all_fields if self.parent else ()), *self.fields)
 
     @property
@@ -360,11 +361,11 @@ class StructuredType(LogicalType):
 
 @dataclass(frozen=True)
 class RawType(LogicalType):
-    """RAW: whatever a serializer of Java's writes.
+    """RAW: whatever a Java serializer writes.
 
     Attributes:
         class_name: The Java class of the value.
-        serializer: The serializer's class and all that it holds, as nested tuples.
+        serializer: The class and the content of the serializer, as nested tuples.
     """
 
     root: ClassVar[str] = "RAW"
@@ -387,10 +388,60 @@ class UnknownType(LogicalType):
 
     @property
     def root(self) -> str:
-        """As the stream says."""
+        """The root that the stream names."""
         return self.name
 
     @property
     def text(self) -> str:
-        """The class."""
+        """The name and the class."""
         return f"{self.name}({quoted(self.java_class, chr(39))})"
+
+
+@dataclass(frozen=True)
+class TypeDifference:
+    """A difference of two types: the path of the field, both types, and whether it is certain."""
+
+    path: str
+    old: str
+    new: str
+    certain: bool
+
+
+def type_differences(
+    old: LogicalType, new: LogicalType, path: str = ""
+) -> Iterator[TypeDifference]:
+    """Yield the innermost places where `new` is not equal to `old`.
+
+    Whether two serializers of one RAW type are equal is decided in Java: if they only differ in
+    their content, the difference is not certain.
+    """
+    if old == new:
+        return
+    parted = False
+    if type(old) is type(new) and old.root == new.root and old.nullable == new.nullable:
+        names = _child_names(old)
+        if names == _child_names(new) and len(old.children) == len(new.children):
+            for name, before, after in zip(names, old.children, new.children, strict=True):
+                inner = f"{path}.{name}" if path else name
+                for one in type_differences(before, after, inner):
+                    parted = True
+                    yield one
+    if not parted:
+        yield TypeDifference(path, str(old), str(new), not _alike(old, new))
+
+
+def _alike(old: LogicalType, new: LogicalType) -> bool:
+    """Return whether only the content of a Java object could make the difference."""
+    if isinstance(old, RawType) and isinstance(new, RawType):
+        return replace(old, serializer=()) == replace(new, serializer=())
+    if isinstance(old, UnknownType) and isinstance(new, UnknownType):
+        return replace(old, content=()) == replace(new, content=())
+    return False
+
+
+def _child_names(one: LogicalType) -> tuple[str, ...]:
+    if isinstance(one, RowType):
+        return tuple(field.name for field in one.fields)
+    if isinstance(one, StructuredType):
+        return tuple(field.name for field in one.all_fields)
+    return ("key", "value") if isinstance(one, MapType) else ("[]",) * len(one.children)

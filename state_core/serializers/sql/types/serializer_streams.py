@@ -40,10 +40,10 @@ BOXED_ONCE = 127
 
 
 def java_serializer_of(type_: LogicalType) -> JavaObject:
-    """The serializer that `InternalSerializers.create` gives for a type.
+    """Return the serializer that `InternalSerializers.create` gives for a type.
 
     Raises:
-        EncodeError: It holds a class of a user's, or no state can hold the type.
+        EncodeError: The type holds a user's class, or no state can hold it.
     """
     return _Builder().serializer(type_)
 
@@ -194,7 +194,7 @@ _READERS = {
 
 
 class _Builder:
-    """Makes Java objects, one of what there is one of in Java."""
+    """Makes Java objects of serializers, the same objects where Java has the same."""
 
     def __init__(self) -> None:
         self.types = JavaTypes()
@@ -259,7 +259,7 @@ class _Builder:
     # ------------------------------------------------------------------ lambdas
 
     def integer(self, value: int) -> JavaObject:
-        """A boxed number; Java keeps one of each small one."""
+        """Return a boxed number; Java keeps one object of each small one."""
         made = java_object(_INTEGER, value=value)
         return self.integers.setdefault(value, made) if value <= BOXED_ONCE else made
 
@@ -267,7 +267,7 @@ class _Builder:
         return self.array_lambda("95d74a6c$1", self.bare_getter(type_))
 
     def bare_getter(self, type_: LogicalType) -> JavaObject:
-        """What `createElementGetter` wraps: a lambda over the type's numbers, or a method."""
+        """Return what `createElementGetter` wraps: a lambda over numbers, or a method."""
         if isinstance(type_, DistinctType):
             return self.element_getter(type_.source)
         if isinstance(type_, DecimalType):
@@ -308,12 +308,12 @@ class _Builder:
 
     def array_lambda(self, name: str, *captured: int | JavaObject) -> JavaObject:
         kinds = "".join("I" if isinstance(one, int) else GETTER_SIGNATURE for one in captured)
-        held: list[JavaValue] = [
+        arguments: list[JavaValue] = [
             self.integer(one) if isinstance(one, int) else one for one in captured
         ]
         signature = f"({kinds}L{DATA}ArrayData;I)Ljava/lang/Object;"
         return self.lambda_of(
-            _OF_ARRAYS, STATIC, f"lambda$createElementGetter${name}", signature, held
+            _OF_ARRAYS, STATIC, f"lambda$createElementGetter${name}", signature, arguments
         )
 
     def lambda_of(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError
 from state_core.files.wire import DataInput
 from state_core.kernels import decode, encode, skip
 from state_core.serializers.framework.base import TypeSerializer
@@ -23,10 +22,10 @@ from state_core.serializers.framework.columns import (
     list_offsets,
     present_rows,
     validity,
+    written_rows,
 )
 
 __all__ = [
-    "drop_rows",
     "elements_of",
     "entries_of",
     "list_array",
@@ -40,14 +39,20 @@ __all__ = [
 
 
 def offsets_of(sizes: I64Array) -> I64Array:
-    """Where each begins if they lie one behind the other, and where the last ends."""
+    """Return where values of these sizes begin, one behind the other, and where the last ends."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
 
 
 def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSerializer) -> Cursor:
-    """The elements of all rows, whose `counts` stand before the cursor; it moves behind them.
+    """Return a cursor over the elements of all rows; this one moves behind them.
 
-    A row with an element of which nobody knows the end is lost: `first` then gives it none.
+    A row with an element whose end can't be known is lost: `first` then gives it no elements.
+
+    Args:
+        cursor: The cursor, which stands at each row's first element.
+        counts: The number of elements of each row.
+        first: The index of each row's first element, and the number of all elements.
+        element: The serializer of an element.
     """
     total = int(first[-1])
     if element.length > 0:
@@ -75,7 +80,7 @@ def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSeria
 def locate_by_program(
     cursor: Cursor, counts: I64Array, first: I64Array, program: tuple[int, ...]
 ) -> Cursor:
-    """The same by the program of `kernels.skip` that walks an element."""
+    """Locate elements as `locate` does, with the program of `kernels.skip` that walks one."""
     total = int(first[-1])
     starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
     failed = skip.locate_counted(
@@ -88,58 +93,44 @@ def locate_by_program(
         cursor.lose(unknown)
         kept = np.ones(cursor.rows, np.int64)
         kept[unknown] = 0
-        held = np.repeat(kept, counts) != 0
-        starts, ends = starts[held], ends[held]
+        located = np.repeat(kept, counts) != 0
+        starts, ends = starts[located], ends[located]
         first[:] = offsets_of(counts * kept)
     return cursor.children(starts, ends)
 
 
 def list_array(kind: pa.DataType, first: I64Array, present: U8Array, items: pa.Array) -> pa.Array:
-    """A list column of these elements."""
+    """Return a list or map column of these elements."""
     bitmap, nulls = validity(present)
     buffers = [bitmap, arrow_buffer(first.astype(np.int32))]
     return pa.Array.from_buffers(kind, len(first) - 1, buffers, nulls, children=[items])
 
 
 def elements_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array]:
-    """Offsets from 0 and the elements of a list column's present rows; others have none."""
-    first = _visible_offsets(values)
-    elements = values.values.slice(int(first[0]), int(first[-1] - first[0]))
-    first -= first[0]
-    counts, kept = _of_present(first, present)
-    return (first, elements) if kept is None else (offsets_of(counts), elements.take(kept))
+    """Return offsets from 0, and the elements of a list column: those of present rows only."""
+    values = _without_hidden(values, present)
+    first = list_offsets(values)
+    start = int(first[0])
+    return first - start, values.values.slice(start, int(first[-1]) - start)
 
 
 def entries_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, pa.Array]:
-    """Offsets from 0, and the keys and values of a map column's present rows; others have none."""
-    first = _visible_offsets(values)
-    start, count = int(first[0]), int(first[-1] - first[0])
-    keys, items = values.keys.slice(start, count), values.items.slice(start, count)
-    first -= start
-    counts, kept = _of_present(first, present)
-    if kept is None:
-        return first, keys, items
-    return offsets_of(counts), keys.take(kept), items.take(kept)
-
-
-def _of_present(first: I64Array, present: U8Array) -> tuple[I64Array, pa.Array | None]:
-    """How many elements present rows have, and which; None if no other row has any."""
-    counts: I64Array = np.diff(first)
-    if present.size == 0 or not counts[present == 0].any():
-        return counts, None
-    kept = np.flatnonzero(np.repeat(present, counts))
-    counts[present == 0] = 0
-    return counts, pa.array(kept)
-
-
-def _visible_offsets(values: pa.Array) -> I64Array:
-    """Offsets, where a null row hides no elements (Arrow lets it, no writer does it)."""
+    """Return offsets from 0, and keys and values of a map column: those of present rows only."""
+    values = _without_hidden(values, present)
     first = list_offsets(values)
-    if values.null_count:
-        hidden = (np.diff(first) > 0) & (present_rows(values) == 0)
-        if hidden.any():
-            raise EncodeError(f"row {int(np.flatnonzero(hidden)[0])} is null and has elements")
-    return first
+    start, count = int(first[0]), int(first[-1] - first[0])
+    return first - start, values.keys.slice(start, count), values.items.slice(start, count)
+
+
+def _without_hidden(values: pa.Array, present: U8Array) -> pa.Array:
+    """Drop the elements of rows that are null or not present: Arrow lets these have some."""
+    written = written_rows(values, present)
+    if written.size == 0:
+        return values
+    hidden = (np.diff(list_offsets(values)) > 0) & (written == 0)
+    if not hidden.any():
+        return values
+    return values.take(pa.array(np.arange(len(values)), mask=hidden))
 
 
 def place_elements(target: Target, first: I64Array, sizes: I64Array) -> Target:
@@ -157,23 +148,31 @@ def place_elements(target: Target, first: I64Array, sizes: I64Array) -> Target:
 def write_counted(
     target: Target, first: I64Array, elements: pa.Array, element: TypeSerializer
 ) -> None:
-    """Write the counts of lists, and behind each its elements."""
+    """Write the counts of lists, each followed by its elements."""
     element.encode(elements, place_elements(target, first, element.sizes(elements, ALL_PRESENT)))
 
 
-def without_null_keys(cursor: Cursor, first: I64Array, keys: pa.Array) -> U8Array:
-    """Rows whose map Arrow can hold: one with a null key becomes null, its exact bytes beside."""
+def without_null_keys(
+    cursor: Cursor, first: I64Array, keys: pa.Array, items: pa.Array
+) -> tuple[U8Array, I64Array, pa.Array, pa.Array]:
+    """Drop maps with a null key, which Arrow can't hold: their rows become null and inexact.
+
+    Args:
+        cursor: The cursor over the rows of the maps.
+        first: The index of each row's first entry, and the number of all entries.
+        keys: The keys of all rows.
+        items: The values of all rows.
+
+    Returns:
+        Which rows are present, and offsets, keys and values without the dropped maps.
+    """
+    if not keys.null_count:
+        return cursor.present, first, keys, items
     nulls = offsets_of(1 - present_rows(keys).astype(np.int64))
     bad = (nulls[first[1:]] > nulls[first[:-1]]).astype(np.uint8)
     cursor.inexact |= bad
-    good: U8Array = 1 - bad
-    return good if cursor.present.size == 0 else good & cursor.present
-
-
-def drop_rows(
-    keys: pa.Array, values: pa.Array, first: I64Array, present: U8Array
-) -> tuple[pa.Array, pa.Array, I64Array]:
-    """Keys, values and offsets without those of rows that are not present."""
+    present: U8Array = 1 - bad if cursor.present.size == 0 else (1 - bad) & cursor.present
     counts = np.diff(first)
-    kept = np.flatnonzero(np.repeat(present, counts))
-    return keys.take(kept), values.take(kept), offsets_of(counts * present.astype(np.int64))
+    kept = pa.array(np.flatnonzero(np.repeat(present, counts)))
+    first = offsets_of(counts * present.astype(np.int64))
+    return present, first, keys.take(kept), items.take(kept)
