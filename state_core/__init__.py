@@ -26,6 +26,7 @@ Write one, of nothing but rows::
 `process/`       process functions that run on it
 `commit/`        commits of state in two phases (SEP-28)
 `errors`         the one tree of errors
+`extras`         packages that only some features need
 ===============  ====================================================================
 
 Nothing here imports Spark or Dagster. Nothing in a snapshot is ever executed: no pickle, no Java

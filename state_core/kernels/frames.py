@@ -82,7 +82,7 @@ def walk_frames(data, starts, contents):
     return count
 
 
-@kernel("int64(U8R, int64, I64)")
+@kernel("int64(U8R, int64, I64)", interpreted=1 << 17)
 def walk_run(data, room, progress):
     """Whole chunks of up to `room` bytes of content, or one that has more.
 
