@@ -1,4 +1,4 @@
-"""What is installed only where it is wanted: the extras of the distribution, and what each brings."""
+"""What is installed only where it is wanted: the extras of the distribution, what each brings."""
 
 from __future__ import annotations
 
