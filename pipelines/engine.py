@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol, TypeVar
 
+from state_core.extras import has_extra
+
 __all__ = ["Engine", "LocalEngine", "Progress", "choose_engine"]
 
 Task = TypeVar("Task")
@@ -78,13 +80,17 @@ def _told(results: Iterable[Result], total: int, progress: Progress | None) -> I
 
 
 def choose_engine(wanted: str, size: int) -> Engine:
-    """The engine of that name; `auto` is Spark for what is large.
+    """The engine of that name; `auto` is Spark for what is large, where Spark is installed.
 
     Args:
         wanted: `auto`, `spark` or `local`.
         size: Bytes of state to go through.
+
+    Raises:
+        MissingExtraError: Spark is wanted, and not installed.
     """
-    if wanted == "local" or (wanted == "auto" and size < AUTO_LOCAL_BYTES):
+    small = size < AUTO_LOCAL_BYTES or not has_extra("spark")
+    if wanted == "local" or (wanted == "auto" and small):
         return LocalEngine()
     from pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - a JVM only where it is wanted
 

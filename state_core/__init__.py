@@ -26,18 +26,23 @@ Write one, of nothing but rows::
 `process/`       process functions that run on it
 `commit/`        commits of state in two phases (SEP-28)
 `errors`         the one tree of errors
+`extras`         packages that only some features need
 ===============  ====================================================================
 
 Nothing here imports Spark or Dagster. Nothing in a snapshot is ever executed: no pickle, no Java
 deserialization; a path or a length in it is data to be checked, not a command.
 """
 
-from state_core.errors import StateError
-from state_core.formats.reader import open_snapshot
-from state_core.formats.writing.new_snapshot import write_snapshot
-from state_core.formats.writing.new_states import NewKeyedState, NewOperator, NewOperatorState
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import KeyedState, Operator, Snapshot, StateKind
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from state_core.errors import StateError
+    from state_core.formats.reader import open_snapshot
+    from state_core.formats.writing.new_snapshot import write_snapshot
+    from state_core.formats.writing.new_states import NewKeyedState, NewOperator, NewOperatorState
+    from state_core.model.handles import KeyGroupRange
+    from state_core.model.snapshot import KeyedState, Operator, Snapshot, StateKind
 
 __all__ = [
     "KeyGroupRange",
@@ -52,3 +57,20 @@ __all__ = [
     "open_snapshot",
     "write_snapshot",
 ]
+
+# imported when first used: every module of this package imports the package, few need all of this
+_MODULES = {
+    "state_core.errors": ("StateError",),
+    "state_core.formats.reader": ("open_snapshot",),
+    "state_core.formats.writing.new_snapshot": ("write_snapshot",),
+    "state_core.formats.writing.new_states": ("NewKeyedState", "NewOperator", "NewOperatorState"),
+    "state_core.model.handles": ("KeyGroupRange",),
+    "state_core.model.snapshot": ("KeyedState", "Operator", "Snapshot", "StateKind"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,7 @@
     ├── KeyGroupError                 a key outside its key group, or a hash that can't be derived
     ├── IncompatibleError             state that can't become what it is to be
     ├── PluginError                   code of a user's that can't be loaded
+    ├── MissingExtraError             a package that only some features need is not installed
     ├── DeclarationError              a state's or a job's declaration that can't be
     ├── LegalityError                 a declaration, or an access to state, against the rules
     ├── ProcessError                  a process function of a user's failed
@@ -56,6 +57,7 @@ __all__ = [
     "KeyGroupError",
     "LakeError",
     "LegalityError",
+    "MissingExtraError",
     "MissingFileError",
     "NotALakeError",
     "NotASnapshotError",
@@ -161,6 +163,10 @@ class KeyGroupError(StateError, ValueError):
 
 class PluginError(StateError):
     """Code of a user's that can't be loaded, or that does not do what it should."""
+
+
+class MissingExtraError(StateError, ImportError):
+    """A package that only some features need, and that comes with an extra, is not installed."""
 
 
 class DeclarationError(StateError, ValueError):

@@ -89,7 +89,7 @@ _CHANGES = count(1_000_000, 1_000_000)
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten behind it; no entry points, nothing was loaded yet."""
-    monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    monkeypatch.setattr(registry, "_classes", registry.registered_classes())
     monkeypatch.setattr(decoders, "_decoders", {})
     state = plugins._State()
     state.changes = next(_CHANGES)

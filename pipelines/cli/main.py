@@ -1,6 +1,7 @@
 """The `statelake` command: which commands there are, and how errors become exit codes.
 
-A command's module is imported when the command is called, so that `inspect` never waits for Spark.
+A command's module is imported when the command is called, so that `--help` waits for none of them,
+and `inspect` never for Spark.
 
 Exit codes: 0 done; 1 the answer is no; 2 usage; 3 bad input; 4 internal.
 """
@@ -21,25 +22,26 @@ __all__ = ["main"]
 
 NO, BAD_INPUT, INTERNAL = 1, 3, 4
 
+# where each is, and how its help begins
 COMMANDS = {
-    "inspect": "pipelines.cli.commands.inspect:inspect",
-    "dump": "pipelines.cli.commands.dump:dump",
-    "import": "pipelines.cli.commands.lake:import_command",
-    "commit": "pipelines.cli.commands.lake:commit",
-    "snapshots": "pipelines.cli.commands.lake:snapshots",
-    "drop": "pipelines.cli.commands.lake:drop",
-    "sql": "pipelines.cli.commands.sql:sql",
-    "diff": "pipelines.cli.commands.compare:diff",
-    "check": "pipelines.cli.commands.check:check",
-    "migrate": "pipelines.cli.commands.migrate:migrate",
-    "edit": "pipelines.cli.commands.edit:edit",
-    "rescale": "pipelines.cli.commands.compare:rescale",
-    "compress": "pipelines.cli.commands.compress:compress",
-    "export": "pipelines.cli.commands.export:export",
-    "run": "pipelines.cli.commands.run:run",
-    "checkpoints": "pipelines.cli.commands.checkpoints:checkpoints",
-    "bootstrap": "pipelines.cli.commands.bootstrap:bootstrap_command",
-    "demo": "pipelines.cli.commands.demo:demo",
+    "inspect": ("inspect:inspect", "Show what a savepoint or checkpoint holds"),
+    "dump": ("dump:dump", "Print the entries of a savepoint's state"),
+    "import": ("lake:import_command", "Import a savepoint or checkpoint"),
+    "commit": ("lake:commit", "Register edited tables as a new snapshot"),
+    "snapshots": ("lake:snapshots", "List the snapshots of a lake"),
+    "drop": ("lake:drop", "Let snapshots go, and free the bytes that only they needed"),
+    "sql": ("sql:sql", "Run Spark SQL"),
+    "diff": ("compare:diff", "Show what changed from one snapshot to another"),
+    "check": ("check:check", "Ask before the deploy what would go wrong after it"),
+    "migrate": ("migrate:migrate", "Give one state's values a new type"),
+    "edit": ("edit:edit", "Change a snapshot as a whole"),
+    "rescale": ("compare:rescale", "Show how a snapshot's key groups would be spread"),
+    "compress": ("compress:compress", "Write a canonical savepoint again compressed, or not"),
+    "export": ("export:export", "Write a snapshot as a canonical savepoint"),
+    "run": ("run:run", "Run a job of process functions"),
+    "checkpoints": ("checkpoints:checkpoints", "See to the checkpoints of a running job"),
+    "bootstrap": ("bootstrap:bootstrap_command", "Write a savepoint of nothing but tables"),
+    "demo": ("demo:demo", "Run the whole way on bundled savepoints"),
 }
 
 
@@ -54,9 +56,15 @@ class _Commands(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        found: click.Command = getattr(importlib.import_module(module), name)
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        commands = importlib.import_module(f"pipelines.cli.commands.{module}")
+        found: click.Command = getattr(commands, name)
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List them without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, begins) for name, (_, begins) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a reader that has enough (`| head`) is no error."""

@@ -13,3 +13,7 @@
 
 A new asset goes into `assets`, its check into `checks`.
 """
+
+from state_core.extras import require_extra
+
+require_extra("dagster")

@@ -11,3 +11,7 @@
 
 Another data source goes beside `flink_savepoint`.
 """
+
+from state_core.extras import require_extra
+
+require_extra("spark")

@@ -14,9 +14,9 @@ Source: `org.apache.flink.table.data.binary` (`BinaryRowData`, `BinaryArrayData`
 
 from __future__ import annotations
 
-from numba import njit, types
+import numpy as np
 
-from state_core.kernels.compiler import I16, I32, I64, I64R, U8, U8R, kernel
+from state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "close_sections", "locate_sized", "open_arrays", "open_rows", "read_slots8", "read_slots16",
@@ -26,47 +26,47 @@ __all__ = [
 ABSENT, VALUE, NULL, LOST = 0, 1, 2, 3
 
 
-@njit(inline="always")
+@inlined
 def load32(data, at):
     """Four bytes, little-endian."""
-    return types.int32(
-        types.uint32(data[types.uintp(at)])
-        | (types.uint32(data[types.uintp(at + 1)]) << types.uint32(8))
-        | (types.uint32(data[types.uintp(at + 2)]) << types.uint32(16))
-        | (types.uint32(data[types.uintp(at + 3)]) << types.uint32(24))
+    return np.int32(
+        np.uint32(data[np.uintp(at)])
+        | (np.uint32(data[np.uintp(at + 1)]) << np.uint32(8))
+        | (np.uint32(data[np.uintp(at + 2)]) << np.uint32(16))
+        | (np.uint32(data[np.uintp(at + 3)]) << np.uint32(24))
     )
 
 
-@njit(inline="always")
+@inlined
 def load64(data, at):
     """Eight bytes, little-endian."""
-    low = types.uint64(types.uint32(load32(data, at)))
-    high = types.uint64(types.uint32(load32(data, at + 4)))
-    return types.int64((high << types.uint64(32)) | low)
+    low = np.uint64(np.uint32(load32(data, at)))
+    high = np.uint64(np.uint32(load32(data, at + 4)))
+    return np.int64((high << np.uint64(32)) | low)
 
 
-@njit(inline="always")
+@inlined
 def _be32(data, at):
-    return types.int64(
-        types.int32(
-            (types.uint32(data[types.uintp(at)]) << types.uint32(24))
-            | (types.uint32(data[types.uintp(at + 1)]) << types.uint32(16))
-            | (types.uint32(data[types.uintp(at + 2)]) << types.uint32(8))
-            | types.uint32(data[types.uintp(at + 3)])
+    return np.int64(
+        np.int32(
+            (np.uint32(data[np.uintp(at)]) << np.uint32(24))
+            | (np.uint32(data[np.uintp(at + 1)]) << np.uint32(16))
+            | (np.uint32(data[np.uintp(at + 2)]) << np.uint32(8))
+            | np.uint32(data[np.uintp(at + 3)])
         )
     )
 
 
-@njit(inline="always")
+@inlined
 def all_zero(data, start, stop):
     """Whether there is nothing but zeros."""
-    bits = types.uint8(0)
+    bits = np.uint8(0)
     for at in range(start, stop):
-        bits |= data[types.uintp(at)]
+        bits |= data[np.uintp(at)]
     return bits == 0
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, I64, I64))
+@kernel("int64(U8R, I64, I64R, U8R, I64, I64)")
 def locate_sized(data, position, end, present, starts, ends):
     """An i32 length, big-endian, and that many bytes: where they lie; the first bad row or -1."""
     for row in range(position.size):
@@ -76,21 +76,21 @@ def locate_sized(data, position, end, present, starts, ends):
             continue
         at = position[row]
         if at + 4 > end[row]:
-            return types.int64(row)
+            return np.int64(row)
         length = _be32(data, at)
         at += 4
         if length < 0 or length > end[row] - at:
-            return types.int64(row)
+            return np.int64(row)
         starts[row] = at
         ends[row] = at + length
         position[row] = at + length
-    return types.int64(-1)
+    return np.int64(-1)
 
 
 # --------------------------------------------------------------------------- rows
 
 
-@kernel(types.int64(U8R, I64R, I64R, U8R, types.int64, types.int64, I64, U8))
+@kernel("int64(U8R, I64R, I64R, U8R, int64, int64, I64, U8)")
 def open_rows(data, base, end, present, arity, mask_bytes, cursor, inexact):
     """Check that the fixed part of each row fits, and set the cursor behind it.
 
@@ -107,33 +107,33 @@ def open_rows(data, base, end, present, arity, mask_bytes, cursor, inexact):
             continue
         at = base[row]
         if end[row] - at < fixed:
-            return types.int64(row)
+            return np.int64(row)
         cursor[row] = at + fixed
-        if data[types.uintp(at)] != 0:
+        if data[np.uintp(at)] != 0:
             inexact[row] = 1
-        unused = types.uint8(0)
+        unused = np.uint8(0)
         whole = (bits + 7) >> 3
         if bits & 7:
-            unused = data[types.uintp(at + (bits >> 3))] >> types.uint8(bits & 7)
+            unused = data[np.uintp(at + (bits >> 3))] >> np.uint8(bits & 7)
         if unused != 0 or not all_zero(data, at + whole, at + mask_bytes):
             inexact[row] = 1
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.void(U8R, I64R, U8R, types.int64, U8))
+@kernel("void(U8R, I64R, U8R, int64, U8)")
 def row_states(data, base, present, field, state):
     """Whether a field of each row is null."""
     bit = field + 8
-    byte, shift = bit >> 3, types.uint8(bit & 7)
+    byte, shift = bit >> 3, np.uint8(bit & 7)
     for row in range(base.size):
         if present.size and present[row] == 0:
             state[row] = ABSENT
         else:
-            null = (data[types.uintp(base[row] + byte)] >> shift) & types.uint8(1)
+            null = (data[np.uintp(base[row] + byte)] >> shift) & np.uint8(1)
             state[row] = VALUE + null
 
 
-@kernel(types.void(I64R, U8R, I64R, U8))
+@kernel("void(I64R, U8R, I64R, U8)")
 def close_sections(end, present, cursor, inexact):
     """Mark sections inexact that are longer than what is in them."""
     for row in range(end.size):
@@ -144,7 +144,7 @@ def close_sections(end, present, cursor, inexact):
 # --------------------------------------------------------------------------- arrays and maps
 
 
-@kernel(types.int64(U8R, I64R, I64R, U8R, types.int64, I64, I64, U8))
+@kernel("int64(U8R, I64R, I64R, U8R, int64, I64, I64, U8)")
 def open_arrays(data, base, end, present, width, counts, cursor, inexact):
     """How many elements each array has, and the cursor behind its fixed part.
 
@@ -158,31 +158,31 @@ def open_arrays(data, base, end, present, width, counts, cursor, inexact):
             continue
         at = base[row]
         if end[row] - at < 4:
-            return types.int64(row)
-        count = types.int64(load32(data, at))
+            return np.int64(row)
+        count = np.int64(load32(data, at))
         if count < 0 or count > 8 * (end[row] - at):
-            return types.int64(row)
+            return np.int64(row)
         mask_end = at + 4 + ((count + 31) >> 5) * 4
         used = mask_end + count * width
         fixed_end = at + ((used - at + 7) & ~7)
         if fixed_end > end[row]:
-            return types.int64(row)
+            return np.int64(row)
         counts[row] = count
         cursor[row] = fixed_end
         whole = at + 4 + ((count + 7) >> 3)
-        unused = types.uint8(0)
+        unused = np.uint8(0)
         if count & 7:
-            unused = data[types.uintp(at + 4 + (count >> 3))] >> types.uint8(count & 7)
+            unused = data[np.uintp(at + 4 + (count >> 3))] >> np.uint8(count & 7)
         if (
             unused != 0
             or not all_zero(data, whole, mask_end)
             or not all_zero(data, used, fixed_end)
         ):
             inexact[row] = 1
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.void(U8R, I64R, I64R, I64R, types.int64, I64, U8, I64))
+@kernel("void(U8R, I64R, I64R, I64R, int64, I64, U8, I64)")
 def spread_arrays(data, base, counts, first, width, slots, state, owner):
     """The slot of every element, whether it is null, and which array it belongs to."""
     for row in range(base.size):
@@ -192,12 +192,12 @@ def spread_arrays(data, base, counts, first, width, slots, state, owner):
             index = first[row] + step
             slots[index] = at
             at += width
-            null = data[types.uintp(mask + (step >> 3))] >> types.uint8(step & 7)
-            state[index] = VALUE + (null & types.uint8(1))
+            null = data[np.uintp(mask + (step >> 3))] >> np.uint8(step & 7)
+            state[index] = VALUE + (null & np.uint8(1))
             owner[index] = row
 
 
-@kernel(types.int64(U8R, I64R, I64R, U8R, I64, I64))
+@kernel("int64(U8R, I64R, I64R, U8R, I64, I64)")
 def split_maps(data, base, end, present, starts, middles):
     """Where the array of keys and the array of values of each map begin.
 
@@ -211,19 +211,19 @@ def split_maps(data, base, end, present, starts, middles):
             continue
         at = base[row]
         if end[row] - at < 4:
-            return types.int64(row)
-        size = types.int64(load32(data, at))
+            return np.int64(row)
+        size = np.int64(load32(data, at))
         if size < 0 or size > end[row] - at - 4:
-            return types.int64(row)
+            return np.int64(row)
         starts[row] = at + 4
         middles[row] = at + 4 + size
-    return types.int64(-1)
+    return np.int64(-1)
 
 
 # --------------------------------------------------------------------------- numbers in slots
 
 
-@kernel(types.void(U8R, I64R, U8R, I64, U8))
+@kernel("void(U8R, I64R, U8R, I64, U8)")
 def read_slots64(data, slots, state, out, inexact):
     """Eight bytes."""
     for row in range(slots.size):
@@ -237,7 +237,7 @@ def read_slots64(data, slots, state, out, inexact):
             inexact[row] = 1
 
 
-@kernel(types.void(U8R, I64R, U8R, types.int64, I32, U8))
+@kernel("void(U8R, I64R, U8R, int64, I32, U8)")
 def read_slots32(data, slots, state, padding, out, inexact):
     """Four bytes, and `padding` zeros."""
     for row in range(slots.size):
@@ -254,7 +254,7 @@ def read_slots32(data, slots, state, padding, out, inexact):
             inexact[row] = 1
 
 
-@kernel(types.void(U8R, I64R, U8R, types.int64, I16, U8))
+@kernel("void(U8R, I64R, U8R, int64, I16, U8)")
 def read_slots16(data, slots, state, padding, out, inexact):
     """Two bytes, and `padding` zeros."""
     for row in range(slots.size):
@@ -262,9 +262,9 @@ def read_slots16(data, slots, state, padding, out, inexact):
         if state[row] == ABSENT:
             continue
         at = slots[row]
-        low = types.uint16(data[types.uintp(at)])
-        high = types.uint16(data[types.uintp(at + 1)]) << types.uint16(8)
-        found = types.int16(types.uint16(low | high))
+        low = np.uint16(data[np.uintp(at)])
+        high = np.uint16(data[np.uintp(at + 1)]) << np.uint16(8)
+        found = np.int16(np.uint16(low | high))
         if state[row] == VALUE:
             out[row] = found
         elif found != 0:
@@ -273,7 +273,7 @@ def read_slots16(data, slots, state, padding, out, inexact):
             inexact[row] = 1
 
 
-@kernel(types.void(U8R, I64R, U8R, types.int64, U8, U8))
+@kernel("void(U8R, I64R, U8R, int64, U8, U8)")
 def read_slots8(data, slots, state, padding, out, inexact):
     """One byte, and `padding` zeros."""
     for row in range(slots.size):
@@ -281,7 +281,7 @@ def read_slots8(data, slots, state, padding, out, inexact):
         if state[row] == ABSENT:
             continue
         at = slots[row]
-        found = data[types.uintp(at)]
+        found = data[np.uintp(at)]
         if state[row] == VALUE:
             out[row] = found
         elif found != 0:

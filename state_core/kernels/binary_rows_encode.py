@@ -8,11 +8,11 @@ Source: `org.apache.flink.table.data.writer` (`BinaryRowWriter`, `BinaryArrayWri
 
 from __future__ import annotations
 
-from numba import njit, types
+import numpy as np
 
 from state_core.kernels.binary_rows import NULL, VALUE
 from state_core.kernels.binary_values import MAX_INLINE
-from state_core.kernels.compiler import I16R, I32, I32R, I64, I64R, U8, U8R, U64R, kernel
+from state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "decimal_lengths", "hash_sections", "set_array_nulls", "set_row_nulls", "write_array_heads",
@@ -23,60 +23,60 @@ __all__ = [
 HASH_SEED = 42
 
 
-@njit(inline="always")
+@inlined
 def _store32(out, at, value):
-    bits = types.uint32(value)
-    out[types.uintp(at)] = bits & types.uint32(0xFF)
-    out[types.uintp(at + 1)] = (bits >> types.uint32(8)) & types.uint32(0xFF)
-    out[types.uintp(at + 2)] = (bits >> types.uint32(16)) & types.uint32(0xFF)
-    out[types.uintp(at + 3)] = bits >> types.uint32(24)
+    bits = np.uint32(value)
+    out[np.uintp(at)] = bits & np.uint32(0xFF)
+    out[np.uintp(at + 1)] = (bits >> np.uint32(8)) & np.uint32(0xFF)
+    out[np.uintp(at + 2)] = (bits >> np.uint32(16)) & np.uint32(0xFF)
+    out[np.uintp(at + 3)] = bits >> np.uint32(24)
 
 
-@njit(inline="always")
+@inlined
 def _store64(out, at, value):
-    bits = types.uint64(value)
-    _store32(out, at, types.uint32(bits & types.uint64(0xFFFFFFFF)))
-    _store32(out, at + 4, types.uint32(bits >> types.uint64(32)))
+    bits = np.uint64(value)
+    _store32(out, at, np.uint32(bits & np.uint64(0xFFFFFFFF)))
+    _store32(out, at + 4, np.uint32(bits >> np.uint64(32)))
 
 
-@kernel(types.void(U8, I64R, I64R))
+@kernel("void(U8, I64R, I64R)")
 def zero_ranges(out, starts, sizes):
     """Zero `sizes[i]` bytes at each start."""
     for row in range(starts.size):
         at = starts[row]
         for step in range(sizes[row]):
-            out[types.uintp(at + step)] = 0
+            out[np.uintp(at + step)] = 0
 
 
-@kernel(types.void(U8R, types.int64, U8, I64R))
+@kernel("void(U8R, int64, U8, I64R)")
 def set_row_nulls(state, field, out, base):
     """Set the null bit of a field of each row that has none."""
     bit = field + 8
     for row in range(base.size):
         if state[row] == NULL:
-            at = types.uintp(base[row] + (bit >> 3))
-            out[at] |= types.uint8(1) << types.uint8(bit & 7)
+            at = np.uintp(base[row] + (bit >> 3))
+            out[at] |= np.uint8(1) << np.uint8(bit & 7)
 
 
-@kernel(types.void(U8R, I64R, U8, I64R))
+@kernel("void(U8R, I64R, U8, I64R)")
 def set_array_nulls(state, first, out, base):
     """Set the null bits of arrays, whose elements are those from `first[i]` on."""
     for row in range(base.size):
         for step in range(first[row + 1] - first[row]):
             if state[first[row] + step] == NULL:
-                at = types.uintp(base[row] + 4 + (step >> 3))
-                out[at] |= types.uint8(1) << types.uint8(step & 7)
+                at = np.uintp(base[row] + 4 + (step >> 3))
+                out[at] |= np.uint8(1) << np.uint8(step & 7)
 
 
-@kernel(types.void(I64R, U8R, U8, I64R))
+@kernel("void(I64R, U8R, U8, I64R)")
 def write_array_heads(counts, present, out, base):
     """Four bytes: a number of elements, or the size of a map's keys."""
     for row in range(base.size):
         if present.size == 0 or present[row] != 0:
-            _store32(out, base[row], types.int32(counts[row]))
+            _store32(out, base[row], np.int32(counts[row]))
 
 
-@kernel(types.void(I64R, U8R, I64R, U8))
+@kernel("void(I64R, U8R, I64R, U8)")
 def write_slots64(values, state, slots, out):
     """Eight bytes."""
     for row in range(slots.size):
@@ -84,7 +84,7 @@ def write_slots64(values, state, slots, out):
             _store64(out, slots[row], values[row])
 
 
-@kernel(types.void(I32R, U8R, I64R, U8))
+@kernel("void(I32R, U8R, I64R, U8)")
 def write_slots32(values, state, slots, out):
     """Four bytes."""
     for row in range(slots.size):
@@ -92,64 +92,64 @@ def write_slots32(values, state, slots, out):
             _store32(out, slots[row], values[row])
 
 
-@kernel(types.void(I16R, U8R, I64R, U8))
+@kernel("void(I16R, U8R, I64R, U8)")
 def write_slots16(values, state, slots, out):
     """Two bytes."""
     for row in range(slots.size):
         if state[row] == VALUE:
-            bits = types.uint16(values[row])
-            out[types.uintp(slots[row])] = bits & types.uint16(0xFF)
-            out[types.uintp(slots[row] + 1)] = bits >> types.uint16(8)
+            bits = np.uint16(values[row])
+            out[np.uintp(slots[row])] = bits & np.uint16(0xFF)
+            out[np.uintp(slots[row] + 1)] = bits >> np.uint16(8)
 
 
-@kernel(types.void(U8R, U8R, I64R, U8))
+@kernel("void(U8R, U8R, I64R, U8)")
 def write_slots8(values, state, slots, out):
     """One byte."""
     for row in range(slots.size):
         if state[row] == VALUE:
-            out[types.uintp(slots[row])] = values[row]
+            out[np.uintp(slots[row])] = values[row]
 
 
-@kernel(types.void(I32R, U8R, U8R, I64R, I64R, I64R, I64R, U8))
+@kernel("void(I32R, U8R, U8R, I64R, I64R, I64R, I64R, U8)")
 def write_inline(offsets, data, state, slots, base, owner, targets, out):
     """Strings and byte arrays: up to 7 bytes in the slot, more at the target."""
     for row in range(slots.size):
         if state[row] != VALUE:
             continue
-        start, size = types.int64(offsets[row]), types.int64(offsets[row + 1] - offsets[row])
+        start, size = np.int64(offsets[row]), np.int64(offsets[row + 1] - offsets[row])
         at, target = slots[row], slots[row]
         if size <= MAX_INLINE:
-            out[types.uintp(at + 7)] = types.uint8(0x80 | size)
+            out[np.uintp(at + 7)] = np.uint8(0x80 | size)
         else:
-            section = owner[row] if owner.size else types.int64(row)
+            section = owner[row] if owner.size else np.int64(row)
             target = targets[row]
             _store64(out, at, ((target - base[section]) << 32) | size)
         for step in range(size):
-            out[types.uintp(target + step)] = data[types.uintp(start + step)]
+            out[np.uintp(target + step)] = data[np.uintp(start + step)]
 
 
-@kernel(types.void(I64R, U8R, I64R, I64R, I64R, I64R, U8))
+@kernel("void(I64R, U8R, I64R, I64R, I64R, I64R, U8)")
 def write_references(sizes, state, slots, base, owner, targets, out):
     """Offset and size of what lies at each target."""
     for row in range(slots.size):
         if state[row] == VALUE:
-            section = owner[row] if owner.size else types.int64(row)
+            section = owner[row] if owner.size else np.int64(row)
             _store64(out, slots[row], ((targets[row] - base[section]) << 32) | sizes[row])
 
 
-@kernel(types.void(I64R, U8R, I64R, I64R, I64R, I64R, U8))
+@kernel("void(I64R, U8R, I64R, I64R, I64R, I64R, U8)")
 def write_wide_timestamps(micros, state, slots, base, owner, targets, out):
     """Nanoseconds of the millisecond in the slot, milliseconds at the target."""
     for row in range(slots.size):
         if state[row] == VALUE:
-            section = owner[row] if owner.size else types.int64(row)
+            section = owner[row] if owner.size else np.int64(row)
             millis = micros[row] // 1000
             nanos = (micros[row] - millis * 1000) * 1000
             _store64(out, slots[row], ((targets[row] - base[section]) << 32) | nanos)
             _store64(out, targets[row], millis)
 
 
-@kernel(types.void(U64R, U8R, I64))
+@kernel("void(U64R, U8R, I64)")
 def decimal_lengths(words, state, lengths):
     """Bytes of each 128-bit number in its shortest two's complement; 0 where there is none."""
     for row in range(lengths.size):
@@ -157,68 +157,66 @@ def decimal_lengths(words, state, lengths):
         if state[row] != VALUE:
             continue
         low, high = words[2 * row], words[2 * row + 1]
-        if high >> types.uint64(63):
+        if high >> np.uint64(63):
             low, high = ~low, ~high
-        size = types.int64(1)
+        size = np.int64(1)
         while high != 0 or low >= 0x80:
-            low = (low >> types.uint64(8)) | (high << types.uint64(56))
-            high >>= types.uint64(8)
+            low = (low >> np.uint64(8)) | (high << np.uint64(56))
+            high >>= np.uint64(8)
             size += 1
         lengths[row] = size
 
 
-@kernel(types.void(U64R, I64R, I64R, U8))
+@kernel("void(U64R, I64R, I64R, U8)")
 def write_decimals(words, lengths, targets, out):
     """The low `lengths[i]` bytes of each 128-bit number, big-endian, at its target."""
     for row in range(lengths.size):
         for step in range(lengths[row]):
             shift = 8 * (lengths[row] - 1 - step)
             word = words[2 * row + (shift >> 6)]
-            out[types.uintp(targets[row] + step)] = (
-                word >> types.uint64(shift & 63)
-            ) & types.uint64(0xFF)
+            out[np.uintp(targets[row] + step)] = (word >> np.uint64(shift & 63)) & np.uint64(0xFF)
 
 
 # --------------------------------------------------------------------------- hash codes
 
 
-@njit(inline="always")
+@inlined
 def _times(value, factor):
-    return types.uint32(types.uint64(value) * types.uint64(factor))
+    return np.uint32(np.uint64(value) * np.uint64(factor))
 
 
-@njit(inline="always")
+@inlined
 def _rotate(value, bits):
-    wide = types.uint64(value) << types.uint64(bits)
-    return types.uint32(wide | (wide >> types.uint64(32)))
+    wide = np.uint64(value) << np.uint64(bits)
+    return np.uint32(wide | (wide >> np.uint64(32)))
 
 
-@njit(inline="always")
+@inlined
 def _absorb(code, word):
     word = _times(_rotate(_times(word, 0xCC9E2D51), 15), 0x1B873593)
-    return types.uint32(_times(_rotate(types.uint32(code ^ word), 13), 5) + 0xE6546B64)
+    return np.uint32(_times(_rotate(np.uint32(code ^ word), 13), 5) + 0xE6546B64)
 
 
-@njit(inline="always")
+@inlined
 def _hash(data, at, stop):
-    code = types.uint32(HASH_SEED)
+    code = np.uint32(HASH_SEED)
     length = stop - at
     while at + 4 <= stop:
-        word = types.uint32(0)
+        word = np.uint32(0)
         for step in range(4):
-            word |= types.uint32(data[types.uintp(at + step)]) << types.uint32(8 * step)
+            word |= np.uint32(data[np.uintp(at + step)]) << np.uint32(8 * step)
         code = _absorb(code, word)
         at += 4
     while at < stop:  # Java's bytes are signed
-        code = _absorb(code, types.uint32(types.int32(types.int8(data[types.uintp(at)]))))
+        code = _absorb(code, np.uint32(np.int32(np.int8(data[np.uintp(at)]))))
         at += 1
-    code ^= types.uint32(length)
-    code = _times(types.uint32(code ^ (code >> types.uint32(16))), 0x85EBCA6B)
-    code = _times(types.uint32(code ^ (code >> types.uint32(13))), 0xC2B2AE35)
-    return types.int32(types.uint32(code ^ (code >> types.uint32(16))))
+    code ^= np.uint32(length)
+    code = _times(np.uint32(code ^ (code >> np.uint32(16))), 0x85EBCA6B)
+    code = _times(np.uint32(code ^ (code >> np.uint32(13))), 0xC2B2AE35)
+    return np.int32(np.uint32(code ^ (code >> np.uint32(16))))
 
 
-@kernel(types.void(U8R, I64R, I64R, I32))
+@kernel("void(U8R, I64R, I64R, I32)")
 def hash_sections(data, starts, ends, out):
     """`MurmurHashUtils.hashBytes` of each range: the hash code of a binary row or string."""
     for row in range(starts.size):

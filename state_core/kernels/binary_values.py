@@ -10,10 +10,10 @@ Source: `org.apache.flink.table.data.binary.BinarySegmentUtils`.
 
 from __future__ import annotations
 
-from numba import njit, types
+import numpy as np
 
 from state_core.kernels.binary_rows import ABSENT, LOST, NULL, VALUE, all_zero, load64
-from state_core.kernels.compiler import I32, I64, I64R, U8, U8R, U64, kernel
+from state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "check_dates", "find_bad_utf8", "gather", "join_nanos", "locate_decimals", "locate_values",
@@ -28,7 +28,7 @@ FIRST_MILLI, LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 
 
-@kernel(types.int64(U8R, I64R, U8R, I64R, I64R, I64R, I64, types.boolean, I64, I64, U8))
+@kernel("int64(U8R, I64R, U8R, I64R, I64R, I64R, I64, boolean, I64, I64, U8)")
 def locate_values(
     data, slots, state, base, end, owner, cursor, inline, starts, ends, inexact
 ):  # fmt: skip
@@ -53,22 +53,22 @@ def locate_values(
             if word != 0:
                 inexact[row] = 1
             continue
-        last = data[types.uintp(at + 7)]
+        last = data[np.uintp(at + 7)]
         if inline and last >= INLINE_FLAG:
-            length = types.int64(last & types.uint8(0x7F))
+            length = np.int64(last & np.uint8(0x7F))
             if length > MAX_INLINE:
-                return types.int64(row)
+                return np.int64(row)
             starts[row] = at
             ends[row] = at + length
             if not all_zero(data, at + length, at + 7):
                 inexact[row] = 1
             continue
-        section = owner[row] if owner.size else types.int64(row)
-        offset, size = word >> 32, types.int64(types.int32(word & 0xFFFFFFFF))
+        section = owner[row] if owner.size else np.int64(row)
+        offset, size = word >> 32, np.int64(np.int32(word & 0xFFFFFFFF))
         begin, limit = base[section] + offset, end[section]
         expected = cursor[section]
         if offset < 0 or size < 0 or size > limit - begin or size > limit - expected:
-            return types.int64(row)
+            return np.int64(row)
         padded = (size + 7) & ~7
         cursor[section] = expected + padded
         starts[row] = begin
@@ -80,10 +80,10 @@ def locate_values(
             or not all_zero(data, begin + size, begin + padded)
         ):
             inexact[row] = 1
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64R, U8R, I64R, I64R, I64R, I64, I64, I64, U8))
+@kernel("int64(U8R, I64R, U8R, I64R, I64R, I64R, I64, I64, I64, U8)")
 def locate_decimals(data, slots, state, base, end, owner, cursor, starts, ends, inexact):
     """Where the bytes of decimals of more than 18 digits lie; each has 16 bytes reserved."""
     for row in range(slots.size):
@@ -96,22 +96,22 @@ def locate_decimals(data, slots, state, base, end, owner, cursor, starts, ends, 
             if word != 0:
                 inexact[row] = 1
             continue
-        section = owner[row] if owner.size else types.int64(row)
+        section = owner[row] if owner.size else np.int64(row)
         offset, size = word >> 32, word & 0xFFFFFFFF
         begin, limit = base[section] + offset, end[section]
         expected = cursor[section]
         room = DECIMAL_BYTES
         if offset < 0 or size < 1 or size > room or room > limit - begin or room > limit - expected:
-            return types.int64(row)
+            return np.int64(row)
         cursor[section] = expected + room
         starts[row] = begin
         ends[row] = begin + size
         if begin != expected or not all_zero(data, begin + size, begin + room):
             inexact[row] = 1
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64R, U8, I64R, I64R, I64R, I64, I64, U8))
+@kernel("int64(U8R, I64R, U8, I64R, I64R, I64R, I64, I64, U8)")
 def read_wide_timestamps(data, slots, state, base, end, owner, cursor, out, inexact):
     """Timestamps of more than 3 digits: nanoseconds in the slot, milliseconds where it says.
 
@@ -126,23 +126,23 @@ def read_wide_timestamps(data, slots, state, base, end, owner, cursor, out, inex
             if word != 0:
                 inexact[row] = 1
             continue
-        section = owner[row] if owner.size else types.int64(row)
-        offset, nanos = word >> 32, types.int64(types.int32(word & 0xFFFFFFFF))
+        section = owner[row] if owner.size else np.int64(row)
+        offset, nanos = word >> 32, np.int64(np.int32(word & 0xFFFFFFFF))
         begin, limit = base[section] + offset, end[section]
         expected = cursor[section]
         if offset < 0 or limit - begin < 8 or limit - expected < 8:
-            return types.int64(row)
+            return np.int64(row)
         cursor[section] = expected + 8
         if begin != expected:
             inexact[row] = 1
         _put_micros(load64(data, begin), nanos, row, state, out, inexact)
-    return types.int64(-1)
+    return np.int64(-1)
 
 
 # --------------------------------------------------------------------------- what Arrow holds
 
 
-@njit(inline="always")
+@inlined
 def _put_micros(millis, nanos, row, state, out, inexact):
     if nanos < 0 or nanos > 999_999 or millis < FIRST_MILLI or millis > LAST_MILLI:
         out[row] = 0
@@ -154,7 +154,7 @@ def _put_micros(millis, nanos, row, state, out, inexact):
             inexact[row] = 1
 
 
-@kernel(types.void(I64R, U8, I64, U8))
+@kernel("void(I64R, U8, I64, U8)")
 def millis_to_micros(millis, state, out, inexact):
     """Milliseconds into microseconds; a year that is not of four digits is lost."""
     for row in range(millis.size):
@@ -163,16 +163,16 @@ def millis_to_micros(millis, state, out, inexact):
             _put_micros(millis[row], 0, row, state, out, inexact)
 
 
-@kernel(types.void(I64R, I32, U8, I64, U8))
+@kernel("void(I64R, I32, U8, I64, U8)")
 def join_nanos(millis, nanos, state, out, inexact):
     """Milliseconds and nanoseconds of the millisecond into microseconds."""
     for row in range(millis.size):
         out[row] = 0
         if state[row] == VALUE:
-            _put_micros(millis[row], types.int64(nanos[row]), row, state, out, inexact)
+            _put_micros(millis[row], np.int64(nanos[row]), row, state, out, inexact)
 
 
-@kernel(types.void(I32, U8, U8))
+@kernel("void(I32, U8, U8)")
 def check_dates(days, state, inexact):
     """Lose days of a year that is not of four digits."""
     for row in range(days.size):
@@ -182,7 +182,7 @@ def check_dates(days, state, inexact):
             inexact[row] = 1
 
 
-@kernel(types.void(I64R, types.int64, U8, U64, U8))
+@kernel("void(I64R, int64, U8, U64, U8)")
 def widen_decimals(values, limit, state, words, inexact):
     """64-bit unscaled values into Arrow's 128 bits; `limit` is ten to the precision."""
     for row in range(values.size):
@@ -191,12 +191,12 @@ def widen_decimals(values, limit, state, words, inexact):
             state[row] = LOST
             inexact[row] = 1
         if state[row] != VALUE:
-            value = types.int64(0)
-        words[2 * row] = types.uint64(value)
-        words[2 * row + 1] = types.uint64(value >> 63)
+            value = np.int64(0)
+        words[2 * row] = np.uint64(value)
+        words[2 * row + 1] = np.uint64(value >> 63)
 
 
-@kernel(types.int64(U8R, I64R, I64R, types.uint64, types.uint64, U8, U64, U8))
+@kernel("int64(U8R, I64R, I64R, uint64, uint64, U8, U64, U8)")
 def parse_decimals(data, starts, ends, limit_low, limit_high, state, words, inexact):
     """Big-endian two's complement of 1 to 16 bytes into Arrow's 128 bits.
 
@@ -216,93 +216,93 @@ def parse_decimals(data, starts, ends, limit_low, limit_high, state, words, inex
             continue
         at, size = starts[row], ends[row] - starts[row]
         if size <= 0:
-            return types.int64(row)
-        lead = data[types.uintp(at)]
+            return np.int64(row)
+        lead = data[np.uintp(at)]
         negative = lead >= 0x80
-        fill = types.uint8(0xFF) if negative else types.uint8(0)
-        if size > 1 and lead == fill and (data[types.uintp(at + 1)] >= 0x80) == negative:
+        fill = np.uint8(0xFF) if negative else np.uint8(0)
+        if size > 1 and lead == fill and (data[np.uintp(at + 1)] >= 0x80) == negative:
             inexact[row] = 1
-        while size > DECIMAL_BYTES and data[types.uintp(at)] == fill:
+        while size > DECIMAL_BYTES and data[np.uintp(at)] == fill:
             at += 1
             size -= 1
-        if size > DECIMAL_BYTES or (data[types.uintp(at)] >= 0x80) != negative:
+        if size > DECIMAL_BYTES or (data[np.uintp(at)] >= 0x80) != negative:
             state[row] = LOST
             inexact[row] = 1
             continue
-        low = high = types.uint64(0)
+        low = high = np.uint64(0)
         if negative:
-            low = high = ~types.uint64(0)
+            low = high = ~np.uint64(0)
         for step in range(size):
-            high = (high << types.uint64(8)) | (low >> types.uint64(56))
-            low = (low << types.uint64(8)) | types.uint64(data[types.uintp(at + step)])
+            high = (high << np.uint64(8)) | (low >> np.uint64(56))
+            low = (low << np.uint64(8)) | np.uint64(data[np.uintp(at + step)])
         above, rest = high, low
         if negative:
-            rest = ~low + types.uint64(1)
-            above = ~high + types.uint64(1 if rest == 0 else 0)
+            rest = ~low + np.uint64(1)
+            above = ~high + np.uint64(1 if rest == 0 else 0)
         if above > limit_high or (above == limit_high and rest >= limit_low):
             state[row] = LOST
             inexact[row] = 1
             continue
         words[2 * row] = low
         words[2 * row + 1] = high
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.void(U8R, I64R, I64R, I64R, U8))
+@kernel("void(U8R, I64R, I64R, I64R, U8)")
 def gather(data, starts, ends, targets, out):
     """Copy `data[starts[i]:ends[i]]` to `out[targets[i]:]`."""
     for row in range(starts.size):
         at, target = starts[row], targets[row]
         for step in range(ends[row] - at):
-            out[types.uintp(target + step)] = data[types.uintp(at + step)]
+            out[np.uintp(target + step)] = data[np.uintp(at + step)]
 
 
-@njit(inline="always")
+@inlined
 def _valid_utf8(data, at, stop):
     while at < stop:
-        first = data[types.uintp(at)]
+        first = data[np.uintp(at)]
         more = 0
         if first < 0x80:
             at += 1
             continue
-        least, most = types.uint8(0x80), types.uint8(0xBF)
+        least, most = np.uint8(0x80), np.uint8(0xBF)
         if 0xC2 <= first < 0xE0:
             more = 1
         elif 0xE0 <= first < 0xF0:
             more = 2
             if first == 0xE0:
-                least = types.uint8(0xA0)
+                least = np.uint8(0xA0)
             elif first == 0xED:
-                most = types.uint8(0x9F)
+                most = np.uint8(0x9F)
         elif 0xF0 <= first < 0xF5:
             more = 3
             if first == 0xF0:
-                least = types.uint8(0x90)
+                least = np.uint8(0x90)
             elif first == 0xF4:
-                most = types.uint8(0x8F)
+                most = np.uint8(0x8F)
         else:
             return False
         if at + more >= stop:
             return False
-        second = data[types.uintp(at + 1)]
+        second = data[np.uintp(at + 1)]
         if second < least or second > most:
             return False
         for step in range(2, more + 1):
-            if data[types.uintp(at + step)] & 0xC0 != 0x80:
+            if data[np.uintp(at + step)] & 0xC0 != 0x80:
                 return False
         at += more + 1
     return True
 
 
-@kernel(types.int64(I64R, U8R, U8))
+@kernel("int64(I64R, U8R, U8)")
 def find_bad_utf8(bounds, data, bad):
     """Set `bad[i]` where `data[bounds[i]:bounds[i + 1]]` is no UTF-8; how many there are."""
-    found = types.int64(0)
+    found = np.int64(0)
     for row in range(bad.size):
         start, stop = bounds[row], bounds[row + 1]
-        wide = types.uint8(0)
+        wide = np.uint8(0)
         for at in range(start, stop):
-            wide |= data[types.uintp(at)]
+            wide |= data[np.uintp(at)]
         bad[row] = 0
         if wide >= 0x80 and not _valid_utf8(data, start, stop):
             bad[row] = 1

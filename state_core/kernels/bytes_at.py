@@ -5,41 +5,43 @@ Source: `util/coding.h` of RocksDB 8.10.
 
 from __future__ import annotations
 
-from numba import njit, types
+import numpy as np
+
+from state_core.kernels.compiler import inlined
 
 __all__ = ["compare", "copy", "move8", "u8", "u32", "u64", "varint"]
 
 
-@njit(inline="always")
+@inlined
 def u8(data, at):
     """A byte."""
-    return types.int64(data[types.uintp(at)])
+    return np.int64(data[np.uintp(at)])
 
 
-@njit(inline="always")
+@inlined
 def u32(data, at):
     """Four bytes, the first one lowest."""
     low = u8(data, at) | u8(data, at + 1) << 8
     return low | u8(data, at + 2) << 16 | u8(data, at + 3) << 24
 
 
-@njit(inline="always")
+@inlined
 def u64(data, at):
     """Eight bytes, the first one highest, so that they compare as they do one by one."""
-    value = types.uint64(0)
+    value = np.uint64(0)
     for step in range(8):
-        value = value << types.uint64(8) | types.uint64(data[types.uintp(at + step)])
+        value = value << np.uint64(8) | np.uint64(data[np.uintp(at + step)])
     return value
 
 
-@njit(inline="always")
+@inlined
 def varint(data, at, end):
     """The number of up to 63 bits at `at`, and where it ends: behind `end` if it is none."""
     if at < end:
         byte = u8(data, at)
         if byte < 0x80:
             return byte, at + 1
-    value = types.int64(0)
+    value = np.int64(0)
     for shift in range(0, 63, 7):
         if at >= end:
             break
@@ -48,18 +50,18 @@ def varint(data, at, end):
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    return types.int64(0), end + 1
+    return np.int64(0), end + 1
 
 
-@njit(inline="always")
+@inlined
 def compare(left, left_at, left_size, right, right_at, right_size):
     """Less than 0, 0 or more, as the left key is before, at or behind the right one."""
     size = min(left_size, right_size)
-    done = types.int64(0)
+    done = np.int64(0)
     while done + 8 <= size:
         one, other = u64(left, left_at + done), u64(right, right_at + done)
         if one != other:
-            return types.int64(-1) if one < other else types.int64(1)
+            return np.int64(-1) if one < other else np.int64(1)
         done += 8
     while done < size:
         change = u8(left, left_at + done) - u8(right, right_at + done)
@@ -69,23 +71,23 @@ def compare(left, left_at, left_size, right, right_at, right_size):
     return left_size - right_size
 
 
-@njit(inline="always")
+@inlined
 def move8(data, at, out, to):
     """Eight bytes: all are read first, so LLVM makes one load and one store of it."""
-    value = types.uint64(0)
+    value = np.uint64(0)
     for step in range(8):
-        value |= types.uint64(data[types.uintp(at + step)]) << types.uint64(8 * step)
+        value |= np.uint64(data[np.uintp(at + step)]) << np.uint64(8 * step)
     for step in range(8):
-        out[types.uintp(to + step)] = types.uint8(value >> types.uint64(8 * step) & 0xFF)
+        out[np.uintp(to + step)] = np.uint8(value >> np.uint64(8 * step) & 0xFF)
 
 
-@njit(inline="always")
+@inlined
 def copy(data, at, out, to, size):
     """Copy forward, eight bytes at a time as long as there are as many."""
-    done = types.int64(0)
+    done = np.int64(0)
     while done + 8 <= size:
         move8(data, at + done, out, to + done)
         done += 8
     while done < size:
-        out[types.uintp(to + done)] = data[types.uintp(at + done)]
+        out[np.uintp(to + done)] = data[np.uintp(at + done)]
         done += 1

@@ -1,7 +1,13 @@
-"""Compile a kernel when it is first called, and keep its machine code on disk.
+"""Compile a kernel when it is called, and keep its machine code on disk.
+
+Numba itself takes longer to import than a small snapshot takes to read. So nothing of it is needed
+to define kernels: signatures are text, numbers in them have NumPy's types, and helpers are plain
+functions that are looked up when a kernel that calls them is compiled.
 
 Signatures are explicit: one compilation a kernel, whatever mix of writable and read-only arrays
-arrives (an Arrow buffer is read-only; an input typed without `readonly` would reject it).
+arrives (an Arrow buffer is read-only; an input typed without `readonly` would reject it). `I64` in
+one is an array of 64-bit integers that is written to, `I64R` one that is only read; numbers have
+Numba's names.
 """
 
 from __future__ import annotations
@@ -9,96 +15,142 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
+from types import FunctionType
+from typing import Any, TypeVar
 
-from numba import njit, types
+__all__ = ["Kernel", "helper", "inlined", "kernel"]
 
-__all__ = [
-    "F32",
-    "F64",
-    "I16",
-    "I32",
-    "I32R",
-    "I64",
-    "I64R",
-    "U8",
-    "U8R",
-    "U32R",
-    "U64",
-    "U64R",
-    "Kernel",
-    "kernel",
-]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+_ARRAYS = {"U": "uint", "I": "int", "F": "float"}
 _compile_lock = threading.RLock()
+_helpers: dict[Callable[..., Any], dict[str, Any]] = {}
+_native_helpers: dict[Callable[..., Any], Any] = {}
 _warned = False
 
 
-def _array(scalar: Any, readonly: bool) -> Any:
-    return types.Array(scalar, 1, "C", readonly=readonly)
+def helper(function: _Function) -> _Function:
+    """Decorate a function that kernels call."""
+    _helpers[function] = {}
+    return function
 
 
-U8, U8R = _array(types.uint8, False), _array(types.uint8, True)
-I16 = _array(types.int16, False)
-I16R = _array(types.int16, True)
-I32, I32R = _array(types.int32, False), _array(types.int32, True)
-I64, I64R = _array(types.int64, False), _array(types.int64, True)
-U32R = _array(types.uint32, True)
-U64, U64R = _array(types.uint64, False), _array(types.uint64, True)
-F32 = _array(types.float32, False)
-F64 = _array(types.float64, False)
+def inlined(function: _Function) -> _Function:
+    """Decorate a function that is put into the kernels that call it."""
+    _helpers[function] = {"inline": "always"}
+    return function
 
 
 class Kernel:
-    """A function that becomes machine code at its first call.
+    """A function that becomes machine code once that pays.
 
     Args:
         function: The Python source of the kernel.
-        signature: Its Numba signature.
+        signature: Its Numba signature, as text.
         counted: Whether references to arrays are counted.
+        interpreted: So many bytes in all, of its first argument, are left to Python's interpreter,
+            which has read them before the machine code is loaded.
     """
 
     def __init__(
-        self, function: Callable[..., Any], signature: Any, *, counted: bool = True
+        self,
+        function: Callable[..., Any],
+        signature: str,
+        *,
+        counted: bool = True,
+        interpreted: int = 0,
     ) -> None:
         self.function = function
         self.signature = signature
         self.options = _OPTIONS if counted else {**_OPTIONS, "_nrt": False}
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
+        self._interpreted = interpreted
         self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it, compiling it first if that is still to be done."""
         compiled = self._compiled
-        return (compiled if compiled is not None else self.compile())(*arguments)
+        if compiled is not None:
+            return compiled(*arguments)
+        if self._interpreted > 0:
+            self._interpreted -= arguments[0].size
+            if self._interpreted >= 0:
+                return self.function(*arguments)
+        return self.compile()(*arguments)
 
     def compile(self) -> Callable[..., Any]:
         """Compile, or load from the cache."""
         with _compile_lock:
             if self._compiled is None:
-                try:
-                    self._compiled = njit([self.signature], cache=True, **self.options)(
-                        self.function
-                    )
-                except RuntimeError as error:
-                    if "cannot cache" not in str(error):
-                        raise
-                    _say_once()
-                    self._compiled = njit([self.signature], **self.options)(self.function)
+                self._compiled = _compile(self.function, self.signature, self.options)
             return self._compiled
 
 
-def kernel(signature: Any, *, counted: bool = True) -> Callable[[Callable[..., Any]], Kernel]:
+def kernel(
+    signature: str, *, counted: bool = True, interpreted: int = 0
+) -> Callable[[Callable[..., Any]], Kernel]:
     """Decorate a function as a kernel of this signature.
 
     Args:
-        signature: Its Numba signature.
+        signature: Its Numba signature, as text.
         counted: Whether references to arrays are counted, which one that makes arrays needs. Where
             helpers are inlined, counting can take most of the time: it is atomic, at every call.
+        interpreted: How many bytes Python's interpreter may read first. The kernel must do the
+            same there, where numbers do not become wider by themselves.
     """
-    return lambda function: Kernel(function, signature, counted=counted)
+    return lambda function: Kernel(function, signature, counted=counted, interpreted=interpreted)
+
+
+def _compile(
+    function: Callable[..., Any], signature: str, options: dict[str, Any]
+) -> Callable[..., Any]:
+    from numba import njit  # noqa: PLC0415 - only where a kernel is compiled
+
+    known, native = _signature(signature), _with_helpers(function)
+    compiled: Callable[..., Any]
+    try:
+        compiled = njit([known], cache=True, **options)(native)
+    except RuntimeError as error:
+        if "cannot cache" not in str(error):
+            raise
+        _say_once()
+        compiled = njit([known], **options)(native)
+    return compiled
+
+
+def _signature(text: str) -> Any:
+    """Numba's signature from its text."""
+    result, _, rest = text.rstrip(")").partition("(")
+    return _numba_type(result)(*map(_numba_type, rest.split(", ")))
+
+
+def _numba_type(word: str) -> Any:
+    from numba import types  # noqa: PLC0415 - only where a kernel is compiled
+
+    if word[0] not in _ARRAYS:
+        return getattr(types, word)
+    number = getattr(types, _ARRAYS[word[0]] + word[1:].rstrip("R"))
+    return types.Array(number, 1, "C", readonly=word.endswith("R"))
+
+
+def _with_helpers(function: Callable[..., Any]) -> FunctionType:
+    """The function, calling helpers as Numba knows them."""
+    code, names = function.__code__, dict(function.__globals__)
+    for name in code.co_names:
+        called = names.get(name)
+        if isinstance(called, FunctionType) and called in _helpers:
+            names[name] = _native_helper(called)
+    return FunctionType(code, names, function.__name__)
+
+
+def _native_helper(function: Callable[..., Any]) -> Any:
+    from numba import njit  # noqa: PLC0415 - only where a kernel is compiled
+
+    if function not in _native_helpers:
+        _native_helpers[function] = njit(**_helpers[function])(_with_helpers(function))
+    return _native_helpers[function]
 
 
 def _say_once() -> None:
@@ -109,5 +161,5 @@ def _say_once() -> None:
             "compiled kernels can't be cached: no writable cache directory, so each process"
             " compiles them again (seconds); set NUMBA_CACHE_DIR to a writable directory",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from numba import types
+import numpy as np
 
-from state_core.kernels.compiler import I64, I64R, U8, U8R, kernel
+from state_core.kernels.compiler import kernel
 
 __all__ = ["copy_pieces"]
 
 
-@kernel(types.void(U8R, I64R, I64R, U8, I64))
+@kernel("void(U8R, I64R, I64R, U8, I64)")
 def copy_pieces(data, starts, ends, out, position):
     """Copy a piece of each row to the row's position, which is moved behind it."""
     for row in range(starts.size):
         target = position[row]
         for at in range(starts[row], ends[row]):
-            out[types.uintp(target)] = data[types.uintp(at)]
+            out[np.uintp(target)] = data[np.uintp(at)]
             target += 1
         position[row] = target

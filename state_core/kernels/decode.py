@@ -7,9 +7,9 @@ all are present). All return the first row that does not fit, or -1.
 
 from __future__ import annotations
 
-from numba import njit, types
+import numpy as np
 
-from state_core.kernels.compiler import I16, I32, I64, I64R, U8, U8R, kernel
+from state_core.kernels.compiler import helper, inlined, kernel
 
 __all__ = [
     "first_unfinished",
@@ -31,48 +31,48 @@ __all__ = [
 BYTES, INEXACT = 0, 1
 
 
-@njit(inline="always")
+@inlined
 def _b(data, at):
-    return types.uint64(data[types.uintp(at)])
+    return np.uint64(data[np.uintp(at)])
 
 
-@njit(inline="always")
+@inlined
 def _load32(data, at):
     return (
-        (types.uint32(data[types.uintp(at)]) << types.uint32(24))
-        | (types.uint32(data[types.uintp(at + 1)]) << types.uint32(16))
-        | (types.uint32(data[types.uintp(at + 2)]) << types.uint32(8))
-        | types.uint32(data[types.uintp(at + 3)])
+        (np.uint32(data[np.uintp(at)]) << np.uint32(24))
+        | (np.uint32(data[np.uintp(at + 1)]) << np.uint32(16))
+        | (np.uint32(data[np.uintp(at + 2)]) << np.uint32(8))
+        | np.uint32(data[np.uintp(at + 3)])
     )
 
 
-@njit(inline="always")
+@inlined
 def _load64(data, at):
-    high = types.uint64(_load32(data, at))
-    low = types.uint64(_load32(data, at + 4))
-    return types.int64((high << types.uint64(32)) | low)
+    high = np.uint64(_load32(data, at))
+    low = np.uint64(_load32(data, at + 4))
+    return np.int64((high << np.uint64(32)) | low)
 
 
-@kernel(types.int64(I64R, I64R, U8R))
+@kernel("int64(I64R, I64R, U8R)")
 def room(position, end, present):
     """How many bytes lie between the cursor and the ends of the present rows."""
-    total = types.int64(0)
+    total = np.int64(0)
     for row in range(position.size):
         if present.size == 0 or present[row] != 0:
             total += end[row] - position[row]
     return total
 
 
-@kernel(types.int64(I64R, I64R, U8R))
+@kernel("int64(I64R, I64R, U8R)")
 def first_unfinished(position, end, present):
     """The first present row whose cursor does not stand at its end, or -1."""
     for row in range(position.size):
         if position[row] != end[row] and (present.size == 0 or present[row] != 0):
-            return types.int64(row)
-    return types.int64(-1)
+            return np.int64(row)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, U8))
+@kernel("int64(U8R, I64, I64R, U8R, U8)")
 def read_zeros(data, position, end, present, inexact):
     """One byte a row that should be 0; what is not is marked inexact."""
     for row in range(position.size):
@@ -80,14 +80,14 @@ def read_zeros(data, position, end, present, inexact):
             continue
         at = position[row]
         if at + 1 > end[row]:
-            return types.int64(row)
-        if data[types.uintp(at)] != 0:
+            return np.int64(row)
+        if data[np.uintp(at)] != 0:
             inexact[row] = 1
         position[row] = at + 1
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, I64))
+@kernel("int64(U8R, I64, I64R, U8R, I64)")
 def read_fixed64(data, position, end, present, out):
     """Eight bytes, big-endian."""
     for row in range(position.size):
@@ -96,13 +96,13 @@ def read_fixed64(data, position, end, present, out):
             continue
         at = position[row]
         if at + 8 > end[row]:
-            return types.int64(row)
+            return np.int64(row)
         out[row] = _load64(data, at)
         position[row] = at + 8
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, I32))
+@kernel("int64(U8R, I64, I64R, U8R, I32)")
 def read_fixed32(data, position, end, present, out):
     """Four bytes, big-endian."""
     for row in range(position.size):
@@ -111,13 +111,13 @@ def read_fixed32(data, position, end, present, out):
             continue
         at = position[row]
         if at + 4 > end[row]:
-            return types.int64(row)
-        out[row] = types.int32(_load32(data, at))
+            return np.int64(row)
+        out[row] = np.int32(_load32(data, at))
         position[row] = at + 4
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, I16))
+@kernel("int64(U8R, I64, I64R, U8R, I16)")
 def read_fixed16(data, position, end, present, out):
     """Two bytes, big-endian."""
     for row in range(position.size):
@@ -126,13 +126,13 @@ def read_fixed16(data, position, end, present, out):
             continue
         at = position[row]
         if at + 2 > end[row]:
-            return types.int64(row)
-        out[row] = types.int16((_b(data, at) << types.uint64(8)) | _b(data, at + 1))
+            return np.int64(row)
+        out[row] = np.int16((_b(data, at) << np.uint64(8)) | _b(data, at + 1))
         position[row] = at + 2
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, U8))
+@kernel("int64(U8R, I64, I64R, U8R, U8)")
 def read_fixed8(data, position, end, present, out):
     """One byte as it is."""
     for row in range(position.size):
@@ -141,13 +141,13 @@ def read_fixed8(data, position, end, present, out):
             continue
         at = position[row]
         if at + 1 > end[row]:
-            return types.int64(row)
-        out[row] = data[types.uintp(at)]
+            return np.int64(row)
+        out[row] = data[np.uintp(at)]
         position[row] = at + 1
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, U8, U8, I64))
+@kernel("int64(U8R, I64, I64R, U8R, U8, U8, I64)")
 def read_bools(data, position, end, present, out, inexact, totals):
     """One byte a row, 0 or 1; any other non-zero is true too, and marked inexact."""
     for row in range(position.size):
@@ -156,17 +156,17 @@ def read_bools(data, position, end, present, out, inexact, totals):
             continue
         at = position[row]
         if at + 1 > end[row]:
-            return types.int64(row)
-        found = data[types.uintp(at)]
+            return np.int64(row)
+        found = data[np.uintp(at)]
         out[row] = 1 if found != 0 else 0
         if found > 1:
             inexact[row] = 1
             totals[INEXACT] += 1
         position[row] = at + 1
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, types.int64, types.int64, U8))
+@kernel("int64(U8R, I64, I64R, U8R, int64, int64, U8)")
 def read_bits(data, position, end, present, bits, index, out):
     """Bit `index` of a mask of `bits` bits, most significant first; the cursor stays.
 
@@ -179,13 +179,13 @@ def read_bits(data, position, end, present, bits, index, out):
             continue
         at = position[row]
         if at + width > end[row]:
-            return types.int64(row)
-        byte = data[types.uintp(at + (index >> 3))]
-        out[row] = (byte >> types.uint8(7 - (index & 7))) & types.uint8(1)
-    return types.int64(-1)
+            return np.int64(row)
+        byte = data[np.uintp(at + (index >> 3))]
+        out[row] = (byte >> np.uint8(7 - (index & 7))) & np.uint8(1)
+    return np.int64(-1)
 
 
-@kernel(types.void(I64R, I64R, I64R, types.int64, I64, I64))
+@kernel("void(I64R, I64R, I64R, int64, I64, I64)")
 def spread_fixed(position, counts, first, width, starts, ends):
     """Where each of `counts[row]` values of `width` bytes begins and ends."""
     for row in range(position.size):
@@ -196,108 +196,108 @@ def spread_fixed(position, counts, first, width, starts, ends):
             ends[index] = at
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, I32, U8, I64))
+@kernel("int64(U8R, I64, I64R, U8R, I32, U8, I64)")
 def read_byte_arrays(data, position, end, present, offsets, out, totals):
     """An i32 length and that many bytes; `out` holds at least what the rows hold."""
-    written = types.int64(0)
+    written = np.int64(0)
     offsets[0] = 0
     for row in range(position.size):
         if present.size == 0 or present[row] != 0:
             at = position[row]
             if at + 4 > end[row]:
-                return types.int64(row)
-            length = types.int64(types.int32(_load32(data, at)))
+                return np.int64(row)
+            length = np.int64(np.int32(_load32(data, at)))
             at += 4
             if length < 0 or length > end[row] - at:
-                return types.int64(row)
+                return np.int64(row)
             for step in range(length):
-                out[types.uintp(written + step)] = data[types.uintp(at + step)]
+                out[np.uintp(written + step)] = data[np.uintp(at + step)]
             written += length
             position[row] = at + length
         offsets[row + 1] = written
     totals[BYTES] = written
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64R, I64R, U8R, I32, U8, I64))
+@kernel("int64(U8R, I64R, I64R, U8R, I32, U8, I64)")
 def read_units(data, position, end, present, offsets, out, totals):
     """All bytes up to the end, as they are."""
-    written = types.int64(0)
+    written = np.int64(0)
     offsets[0] = 0
     for row in range(position.size):
         if present.size == 0 or present[row] != 0:
             at = position[row]
             length = end[row] - at
             for step in range(length):
-                out[types.uintp(written + step)] = data[types.uintp(at + step)]
+                out[np.uintp(written + step)] = data[np.uintp(at + step)]
             written += length
         offsets[row + 1] = written
     totals[BYTES] = written
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@njit(inline="always")
+@inlined
 def _put2(out, at, unit):
-    out[types.uintp(at)] = 0xC0 | (unit >> 6)
-    out[types.uintp(at + 1)] = 0x80 | (unit & 0x3F)
+    out[np.uintp(at)] = 0xC0 | (unit >> 6)
+    out[np.uintp(at + 1)] = 0x80 | (unit & 0x3F)
 
 
-@njit(inline="always")
+@inlined
 def _put3(out, at, unit):
-    out[types.uintp(at)] = 0xE0 | (unit >> 12)
-    out[types.uintp(at + 1)] = 0x80 | ((unit >> 6) & 0x3F)
-    out[types.uintp(at + 2)] = 0x80 | (unit & 0x3F)
+    out[np.uintp(at)] = 0xE0 | (unit >> 12)
+    out[np.uintp(at + 1)] = 0x80 | ((unit >> 6) & 0x3F)
+    out[np.uintp(at + 2)] = 0x80 | (unit & 0x3F)
 
 
-@njit(inline="always")
+@inlined
 def _put4(out, at, point):
-    out[types.uintp(at)] = 0xF0 | (point >> 18)
-    out[types.uintp(at + 1)] = 0x80 | ((point >> 12) & 0x3F)
-    out[types.uintp(at + 2)] = 0x80 | ((point >> 6) & 0x3F)
-    out[types.uintp(at + 3)] = 0x80 | (point & 0x3F)
+    out[np.uintp(at)] = 0xF0 | (point >> 18)
+    out[np.uintp(at + 1)] = 0x80 | ((point >> 12) & 0x3F)
+    out[np.uintp(at + 2)] = 0x80 | ((point >> 6) & 0x3F)
+    out[np.uintp(at + 3)] = 0x80 | (point & 0x3F)
 
 
-@njit
+@helper
 def _varint(data, at, end):
     """Value, position behind it, and whether it was the shortest form; position -1 on a fault."""
-    value = types.int64(0)
+    value = np.int64(0)
     shift = 0
-    byte = types.int64(0x80)
+    byte = np.int64(0x80)
     while at < end and shift <= 28:
-        byte = types.int64(data[types.uintp(at)])
+        byte = np.int64(data[np.uintp(at)])
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at, shift == 0 or byte != 0
         shift += 7
-    return value, types.int64(-1), False
+    return value, np.int64(-1), False
 
 
-@njit
+@helper
 def _string_tail(data, at, end, left, out, written):
     """`left` UTF-16 units as LEB128 into UTF-8: position, bytes written, whether exact."""
-    high = types.int64(0)
+    high = np.int64(0)
     exact = True
     while left > 0:
         if at >= end:
-            return types.int64(-1), written, exact
+            return np.int64(-1), written, exact
         unit, at, shortest = _varint(data, at, end)
         if at < 0 or unit > 0xFFFF:
-            return types.int64(-1), written, exact
+            return np.int64(-1), written, exact
         exact &= shortest
         left -= 1
         if high and 0xDC00 <= unit < 0xE000:
             _put4(out, written, 0x10000 + ((high - 0xD800) << 10) + (unit - 0xDC00))
             written += 4
-            high = types.int64(0)
+            high = np.int64(0)
             continue
         if high:
             _put3(out, written, 0xFFFD)
             written += 3
             exact = False
-            high = types.int64(0)
+            high = np.int64(0)
         if unit < 0x80:
-            out[types.uintp(written)] = unit
+            out[np.uintp(written)] = unit
             written += 1
         elif unit < 0x800:
             _put2(out, written, unit)
@@ -316,7 +316,7 @@ def _string_tail(data, at, end, left, out, written):
     return at, written, exact
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, I32, U8, U8, U8, I64))
+@kernel("int64(U8R, I64, I64R, U8R, I32, U8, U8, U8, I64)")
 def read_strings(data, position, end, present, offsets, out, valid, inexact, totals):
     """`StringValue`s into UTF-8, in one pass.
 
@@ -327,7 +327,7 @@ def read_strings(data, position, end, present, offsets, out, valid, inexact, tot
         out: At least 3/2 of what the rows hold: two bytes of input may become three.
         totals: Bytes written, rows marked.
     """
-    written = types.int64(0)
+    written = np.int64(0)
     offsets[0] = 0
     for row in range(position.size):
         valid[row] = 0
@@ -335,21 +335,21 @@ def read_strings(data, position, end, present, offsets, out, valid, inexact, tot
             at = position[row]
             stop = end[row]
             if at >= stop:
-                return types.int64(row)
+                return np.int64(row)
             exact = True
-            length = types.int64(data[types.uintp(at)])
+            length = np.int64(data[np.uintp(at)])
             at += 1
             if length >= 0x80:
                 length, at, exact = _varint(data, at - 1, stop)
             left = length - 1
             if at < 0 or left > stop - at:
-                return types.int64(row)
+                return np.int64(row)
             if length > 0:
                 valid[row] = 1
-                wide = types.uint8(0)
+                wide = np.uint8(0)
                 for step in range(left):
-                    byte = data[types.uintp(at + step)]
-                    out[types.uintp(written + step)] = byte
+                    byte = data[np.uintp(at + step)]
+                    out[np.uintp(written + step)] = byte
                     wide |= byte
                 if wide < 0x80:
                     at += left
@@ -358,11 +358,11 @@ def read_strings(data, position, end, present, offsets, out, valid, inexact, tot
                     at, written, tail_exact = _string_tail(data, at, stop, left, out, written)
                     exact &= tail_exact
                     if at < 0:
-                        return types.int64(row)
+                        return np.int64(row)
             if not exact:
                 inexact[row] = 1
                 totals[INEXACT] += 1
             position[row] = at
         offsets[row + 1] = written
     totals[BYTES] = written
-    return types.int64(-1)
+    return np.int64(-1)

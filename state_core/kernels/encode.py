@@ -7,9 +7,9 @@ move `position` behind what they wrote.
 
 from __future__ import annotations
 
-from numba import njit, types
+import numpy as np
 
-from state_core.kernels.compiler import I16R, I32R, I64, I64R, U8, U8R, kernel
+from state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "copy_ranges",
@@ -29,29 +29,29 @@ __all__ = [
 LAST_OF_RUN = 0x80
 
 
-@njit(inline="always")
+@inlined
 def _store32(out, at, value):
-    bits = types.uint32(value)
-    out[types.uintp(at)] = bits >> types.uint32(24)
-    out[types.uintp(at + 1)] = (bits >> types.uint32(16)) & types.uint32(0xFF)
-    out[types.uintp(at + 2)] = (bits >> types.uint32(8)) & types.uint32(0xFF)
-    out[types.uintp(at + 3)] = bits & types.uint32(0xFF)
+    bits = np.uint32(value)
+    out[np.uintp(at)] = bits >> np.uint32(24)
+    out[np.uintp(at + 1)] = (bits >> np.uint32(16)) & np.uint32(0xFF)
+    out[np.uintp(at + 2)] = (bits >> np.uint32(8)) & np.uint32(0xFF)
+    out[np.uintp(at + 3)] = bits & np.uint32(0xFF)
 
 
-@kernel(types.void(I64R, U8R, U8, I64))
+@kernel("void(I64R, U8R, U8, I64)")
 def write_fixed64(values, present, out, position):
     """Eight bytes, big-endian."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
-        bits = types.uint64(values[row])
+        bits = np.uint64(values[row])
         at = position[row]
-        _store32(out, at, types.uint32(bits >> types.uint64(32)))
-        _store32(out, at + 4, types.uint32(bits & types.uint64(0xFFFFFFFF)))
+        _store32(out, at, np.uint32(bits >> np.uint64(32)))
+        _store32(out, at + 4, np.uint32(bits & np.uint64(0xFFFFFFFF)))
         position[row] = at + 8
 
 
-@kernel(types.void(I32R, U8R, U8, I64))
+@kernel("void(I32R, U8R, U8, I64)")
 def write_fixed32(values, present, out, position):
     """Four bytes, big-endian."""
     for row in range(position.size):
@@ -61,125 +61,125 @@ def write_fixed32(values, present, out, position):
         position[row] += 4
 
 
-@kernel(types.void(I16R, U8R, U8, I64))
+@kernel("void(I16R, U8R, U8, I64)")
 def write_fixed16(values, present, out, position):
     """Two bytes, big-endian."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
-        bits = types.uint16(values[row])
+        bits = np.uint16(values[row])
         at = position[row]
-        out[types.uintp(at)] = bits >> types.uint16(8)
-        out[types.uintp(at + 1)] = bits & types.uint16(0xFF)
+        out[np.uintp(at)] = bits >> np.uint16(8)
+        out[np.uintp(at + 1)] = bits & np.uint16(0xFF)
         position[row] = at + 2
 
 
-@kernel(types.void(U8R, U8R, U8, I64))
+@kernel("void(U8R, U8R, U8, I64)")
 def write_fixed8(values, present, out, position):
     """One byte as it is."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
         at = position[row]
-        out[types.uintp(at)] = values[row]
+        out[np.uintp(at)] = values[row]
         position[row] = at + 1
 
 
-@kernel(types.void(U8R, U8R, types.int64, U8, I64R))
+@kernel("void(U8R, U8R, int64, U8, I64R)")
 def set_bits(values, present, index, out, position):
     """Set bit `index` of the mask at each position where `values[row]` is not 0."""
     for row in range(position.size):
         if (present.size and present[row] == 0) or values[row] == 0:
             continue
-        at = types.uintp(position[row] + (index >> 3))
-        out[at] |= types.uint8(1) << types.uint8(7 - (index & 7))
+        at = np.uintp(position[row] + (index >> 3))
+        out[at] |= np.uint8(1) << np.uint8(7 - (index & 7))
 
 
-@kernel(types.void(I32R, U8R, U8R, U8, I64))
+@kernel("void(I32R, U8R, U8R, U8, I64)")
 def write_byte_arrays(offsets, data, present, out, position):
     """An i32 length and that many bytes."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
-        start, length = types.int64(offsets[row]), types.int64(offsets[row + 1] - offsets[row])
+        start, length = np.int64(offsets[row]), np.int64(offsets[row + 1] - offsets[row])
         at = position[row]
-        _store32(out, at, types.int32(length))
+        _store32(out, at, np.int32(length))
         at += 4
         for step in range(length):
-            out[types.uintp(at + step)] = data[types.uintp(start + step)]
+            out[np.uintp(at + step)] = data[np.uintp(start + step)]
         position[row] = at + length
 
 
-@kernel(types.void(I32R, U8R, U8R, U8, I64))
+@kernel("void(I32R, U8R, U8R, U8, I64)")
 def write_units(offsets, data, present, out, position):
     """The bytes as they are, without a length."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
-        start, length = types.int64(offsets[row]), types.int64(offsets[row + 1] - offsets[row])
+        start, length = np.int64(offsets[row]), np.int64(offsets[row + 1] - offsets[row])
         at = position[row]
         for step in range(length):
-            out[types.uintp(at + step)] = data[types.uintp(start + step)]
+            out[np.uintp(at + step)] = data[np.uintp(start + step)]
         position[row] = at + length
 
 
-@njit(inline="always")
+@inlined
 def _varint_size(value):
-    size = types.int64(1)
+    size = np.int64(1)
     while value >= 0x80:
         value >>= 7
         size += 1
     return size
 
 
-@njit(inline="always")
+@inlined
 def _put_varint(out, at, value):
     while value >= 0x80:
-        out[types.uintp(at)] = (value & 0x7F) | 0x80
+        out[np.uintp(at)] = (value & 0x7F) | 0x80
         value >>= 7
         at += 1
-    out[types.uintp(at)] = value
+    out[np.uintp(at)] = value
     return at + 1
 
 
-@njit(inline="always")
+@inlined
 def _code_point(data, at):
     """The code point of valid UTF-8 at `at`, and the position behind it."""
-    first = types.int64(data[types.uintp(at)])
+    first = np.int64(data[np.uintp(at)])
     if first < 0x80:
         return first, at + 1
-    second = types.int64(data[types.uintp(at + 1)]) & 0x3F
+    second = np.int64(data[np.uintp(at + 1)]) & 0x3F
     if first < 0xE0:
         return ((first & 0x1F) << 6) | second, at + 2
-    third = types.int64(data[types.uintp(at + 2)]) & 0x3F
+    third = np.int64(data[np.uintp(at + 2)]) & 0x3F
     if first < 0xF0:
         return ((first & 0x0F) << 12) | (second << 6) | third, at + 3
-    fourth = types.int64(data[types.uintp(at + 3)]) & 0x3F
+    fourth = np.int64(data[np.uintp(at + 3)]) & 0x3F
     return ((first & 0x07) << 18) | (second << 12) | (third << 6) | fourth, at + 4
 
 
-@njit(inline="always")
+@inlined
 def _sequence_length(data, at, stop):
     """Bytes of the UTF-8 sequence at `at`, or 0 if that is none or is cut off."""
-    first = data[types.uintp(at)]
-    length = types.int64(0)
+    first = data[np.uintp(at)]
+    length = np.int64(0)
     if first < 0x80:
-        length = types.int64(1)
+        length = np.int64(1)
     elif 0xC2 <= first < 0xE0:
-        length = types.int64(2)
+        length = np.int64(2)
     elif 0xE0 <= first < 0xF0:
-        length = types.int64(3)
+        length = np.int64(3)
     elif 0xF0 <= first < 0xF5:
-        length = types.int64(4)
+        length = np.int64(4)
     if at + length > stop:
-        return types.int64(0)
+        return np.int64(0)
     for step in range(1, length):
-        if data[types.uintp(at + step)] & 0xC0 != 0x80:
-            return types.int64(0)
+        if data[np.uintp(at + step)] & 0xC0 != 0x80:
+            return np.int64(0)
     return length
 
 
-@kernel(types.int64(I32R, U8R, U8R, U8R, I64, I64))
+@kernel("int64(I32R, U8R, U8R, U8R, I64, I64)")
 def string_sizes(offsets, data, valid, present, units, sizes):
     """UTF-16 units of each UTF-8 string, and its bytes as a `StringValue`.
 
@@ -194,16 +194,16 @@ def string_sizes(offsets, data, valid, present, units, sizes):
         if valid.size and valid[row] == 0:
             sizes[row] = 1
             continue
-        at, stop = types.int64(offsets[row]), types.int64(offsets[row + 1])
-        wide = types.uint8(0)
+        at, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        wide = np.uint8(0)
         for step in range(stop - at):
-            wide |= data[types.uintp(at + step)]
+            wide |= data[np.uintp(at + step)]
         count = size = stop - at
         if wide >= 0x80:
-            count = size = types.int64(0)
+            count = size = np.int64(0)
             while at < stop:
                 if _sequence_length(data, at, stop) == 0:
-                    return types.int64(row)
+                    return np.int64(row)
                 point, at = _code_point(data, at)
                 if point >= 0x10000:
                     count += 2
@@ -213,10 +213,10 @@ def string_sizes(offsets, data, valid, present, units, sizes):
                     size += 1 if point < 0x80 else (2 if point < 0x4000 else 3)
         units[row] = count
         sizes[row] = size + _varint_size(count + 1)
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.void(I32R, U8R, U8R, U8R, I64R, U8, I64))
+@kernel("void(I32R, U8R, U8R, U8R, I64R, U8, I64)")
 def write_strings(offsets, data, valid, present, units, out, position):
     """`StringValue`s of UTF-8 strings, whose `units` `string_sizes` has counted."""
     for row in range(position.size):
@@ -224,18 +224,18 @@ def write_strings(offsets, data, valid, present, units, out, position):
             continue
         target = position[row]
         if valid.size and valid[row] == 0:
-            out[types.uintp(target)] = 0
+            out[np.uintp(target)] = 0
             position[row] = target + 1
             continue
-        at, stop = types.int64(offsets[row]), types.int64(offsets[row + 1])
+        at, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
         target = _put_varint(out, target, units[row] + 1)
-        wide = types.uint8(0)
+        wide = np.uint8(0)
         for step in range(stop - at):
-            byte = data[types.uintp(at + step)]
+            byte = data[np.uintp(at + step)]
             wide |= byte
         if wide < 0x80:
             for step in range(stop - at):
-                out[types.uintp(target + step)] = data[types.uintp(at + step)]
+                out[np.uintp(target + step)] = data[np.uintp(at + step)]
             target += stop - at
         else:
             while at < stop:
@@ -249,7 +249,7 @@ def write_strings(offsets, data, valid, present, units, out, position):
         position[row] = target
 
 
-@kernel(types.void(I32R, I64R, types.int64, U8R, U8, I64))
+@kernel("void(I32R, I64R, int64, U8R, U8, I64)")
 def write_entry_heads(groups, key_sizes, prefix, last, out, position):
     """The i32 key length and the key-group prefix of entries of the unified format.
 
@@ -263,30 +263,30 @@ def write_entry_heads(groups, key_sizes, prefix, last, out, position):
     """
     for row in range(position.size):
         at = position[row]
-        _store32(out, at, types.int32(key_sizes[row] + prefix))
+        _store32(out, at, np.int32(key_sizes[row] + prefix))
         at += 4
-        group = types.int64(groups[row])
+        group = np.int64(groups[row])
         flag = LAST_OF_RUN if last[row] != 0 else 0
         if prefix == 2:
-            out[types.uintp(at)] = (group >> 8) | flag
-            out[types.uintp(at + 1)] = group & 0xFF
+            out[np.uintp(at)] = (group >> 8) | flag
+            out[np.uintp(at + 1)] = group & 0xFF
         else:
-            out[types.uintp(at)] = group | flag
+            out[np.uintp(at)] = group | flag
         position[row] = at + prefix
 
 
-@kernel(types.void(I64R, U8, I64))
+@kernel("void(I64R, U8, I64)")
 def write_values_heads(value_sizes, out, position):
     """The i32 value length of entries."""
     for row in range(position.size):
-        _store32(out, position[row], types.int32(value_sizes[row]))
+        _store32(out, position[row], np.int32(value_sizes[row]))
         position[row] += 4
 
 
-@kernel(types.void(U8R, I64R, I64R, U8, I64R))
+@kernel("void(U8R, I64R, I64R, U8, I64R)")
 def copy_ranges(data, starts, ends, out, targets):
     """Copy `data[starts[i]:ends[i]]` to `out[targets[i]:]`."""
     for row in range(starts.size):
         at, target = starts[row], targets[row]
         for step in range(ends[row] - at):
-            out[types.uintp(target + step)] = data[types.uintp(at + step)]
+            out[np.uintp(target + step)] = data[np.uintp(at + step)]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from state_core.kernels.compiler import I64, I64R, U8, U8R, U32R, kernel
+from state_core.kernels.compiler import kernel
 
 __all__ = [
     "AT",
@@ -40,7 +39,7 @@ def _table():
 CRC_TABLE = _table()
 
 
-@kernel(types.int64(U8R, I64, I64))
+@kernel("int64(U8R, I64, I64)")
 def walk_frames(data, starts, contents):
     """Where each chunk begins, and the bytes that it says it holds.
 
@@ -51,26 +50,26 @@ def walk_frames(data, starts, contents):
     Returns:
         The number of chunks, or -1 - position of the chunk that is none.
     """
-    at = types.int64(0)
-    count = types.int64(0)
+    at = np.int64(0)
+    count = np.int64(0)
     while at < data.size:
         if at + HEAD > data.size:
             return -1 - at
-        kind = types.int64(data[types.uintp(at)])
-        length = types.int64(0)
+        kind = np.int64(data[np.uintp(at)])
+        length = np.int64(0)
         for step in range(3):
-            length |= types.int64(data[types.uintp(at + 1 + step)]) << (8 * step)
+            length |= np.int64(data[np.uintp(at + 1 + step)]) << (8 * step)
         if at + HEAD + length > data.size:
             return -1 - at
-        content = types.int64(0)
+        content = np.int64(0)
         if kind < FIRST_SKIPPABLE:
             if kind > PLAIN or length <= CHECKSUM:
                 return -1 - at
             content = length - CHECKSUM
             if kind == COMPRESSED:
-                content = types.int64(0)
-                for step in range(min(types.int64(3), length - CHECKSUM)):
-                    byte = types.int64(data[types.uintp(at + HEAD + CHECKSUM + step)])
+                content = np.int64(0)
+                for step in range(min(np.int64(3), length - CHECKSUM)):
+                    byte = np.int64(data[np.uintp(at + HEAD + CHECKSUM + step)])
                     content |= (byte & 0x7F) << (7 * step)
                     if byte < 0x80:
                         break
@@ -83,7 +82,7 @@ def walk_frames(data, starts, contents):
     return count
 
 
-@kernel(types.int64(U8R, types.int64, I64))
+@kernel("int64(U8R, int64, I64)", interpreted=1 << 17)
 def walk_run(data, room, progress):
     """Whole chunks of up to `room` bytes of content, or one that has more.
 
@@ -97,40 +96,40 @@ def walk_run(data, room, progress):
     Returns:
         `FULL`, `CUT_OFF` where a chunk is not all there, `FAULTY` where it is none, or may be none.
     """
-    at = start = types.int64(progress[AT])
-    size = types.int64(data.size)
-    total = types.int64(0)
-    status = types.int64(FULL)
+    at = start = np.int64(progress[AT])
+    size = np.int64(data.size)
+    total = np.int64(0)
+    status = np.int64(FULL)
     while total < room:
         if at + HEAD > size:
             progress[WANTED] = HEAD
-            status = types.int64(CUT_OFF)
+            status = np.int64(CUT_OFF)
             break
-        kind = types.int64(data[types.uintp(at)])
+        kind = np.int64(data[np.uintp(at)])
         length = (
-            types.int64(data[types.uintp(at + 1)])
-            | types.int64(data[types.uintp(at + 2)]) << 8
-            | types.int64(data[types.uintp(at + 3)]) << 16
+            np.int64(data[np.uintp(at + 1)])
+            | np.int64(data[np.uintp(at + 2)]) << 8
+            | np.int64(data[np.uintp(at + 3)]) << 16
         )
         if at + HEAD + length > size:
             progress[WANTED] = HEAD + length
-            status = types.int64(CUT_OFF)
+            status = np.int64(CUT_OFF)
             break
         content = length - CHECKSUM
         if kind == COMPRESSED and content > 0:
-            content = types.int64(0)
-            for step in range(min(types.int64(3), length - CHECKSUM)):
-                byte = types.int64(data[types.uintp(at + HEAD + CHECKSUM + step)])
+            content = np.int64(0)
+            for step in range(min(np.int64(3), length - CHECKSUM)):
+                byte = np.int64(data[np.uintp(at + HEAD + CHECKSUM + step)])
                 content |= (byte & 0x7F) << (7 * step)
                 if byte < 0x80:
                     break
         if kind > PLAIN:
             if kind < FIRST_SKIPPABLE or kind == IDENTIFIER:
-                status = types.int64(FAULTY)
+                status = np.int64(FAULTY)
                 break
-            content = types.int64(0)
+            content = np.int64(0)
         elif content <= 0 or content > MAX_CONTENT:
-            status = types.int64(FAULTY)
+            status = np.int64(FAULTY)
             break
         if total + content > room and total:
             break
@@ -144,7 +143,7 @@ def walk_run(data, room, progress):
     return status
 
 
-@kernel(types.void(U8R, I64R, U8R, I64R, U32R, U8, I64))
+@kernel("void(U8R, I64R, U8R, I64R, U32R, U8, I64)")
 def frame_pieces(data, bounds, packed, packed_bounds, table, out, at):
     """Write each piece as one chunk: compressed, unless that hardly makes it smaller.
 
@@ -157,31 +156,31 @@ def frame_pieces(data, bounds, packed, packed_bounds, table, out, at):
         out: Where the chunks go; there is room for all pieces as they are.
         at: Filled: where each begins there, and where the last ends.
     """
-    to = types.int64(0)
+    to = np.int64(0)
     for index in range(bounds.size - 1):
         at[index] = to
-        start, end = types.int64(bounds[index]), types.int64(bounds[index + 1])
-        crc = types.int64(ONES)
+        start, end = np.int64(bounds[index]), np.int64(bounds[index + 1])
+        crc = np.int64(ONES)
         body = to + HEAD + CHECKSUM
         for position in range(start, end):
-            byte = data[types.uintp(position)]
-            crc = types.int64(table[types.uintp((crc ^ byte) & 0xFF)]) ^ (crc >> 8)
-            out[types.uintp(body + position - start)] = byte
+            byte = data[np.uintp(position)]
+            crc = np.int64(table[np.uintp((crc ^ byte) & 0xFF)]) ^ (crc >> 8)
+            out[np.uintp(body + position - start)] = byte
         crc ^= ONES
         crc = (crc >> MASK_ROTATION | crc << (32 - MASK_ROTATION)) & ONES
         crc = (crc + MASK_DELTA) & ONES
-        kind = types.int64(PLAIN)
+        kind = np.int64(PLAIN)
         length = end - start
-        first, last = types.int64(packed_bounds[index]), types.int64(packed_bounds[index + 1])
+        first, last = np.int64(packed_bounds[index]), np.int64(packed_bounds[index + 1])
         if last - first < length - length // 8:
-            kind = types.int64(COMPRESSED)
+            kind = np.int64(COMPRESSED)
             length = last - first
             for position in range(first, last):
-                out[types.uintp(body + position - first)] = packed[types.uintp(position)]
-        out[types.uintp(to)] = types.uint8(kind)
+                out[np.uintp(body + position - first)] = packed[np.uintp(position)]
+        out[np.uintp(to)] = np.uint8(kind)
         for step in range(3):
-            out[types.uintp(to + 1 + step)] = types.uint8((length + CHECKSUM) >> (8 * step) & 0xFF)
+            out[np.uintp(to + 1 + step)] = np.uint8((length + CHECKSUM) >> (8 * step) & 0xFF)
         for step in range(4):
-            out[types.uintp(to + HEAD + step)] = types.uint8(crc >> (8 * step) & 0xFF)
+            out[np.uintp(to + HEAD + step)] = np.uint8(crc >> (8 * step) & 0xFF)
         to = body + length
     at[bounds.size - 1] = to

@@ -7,9 +7,9 @@ do.
 
 from __future__ import annotations
 
-from numba import njit, types
+import numpy as np
 
-from state_core.kernels.compiler import I16, I32R, I64, I64R, U8, U8R, kernel
+from state_core.kernels.compiler import helper, kernel
 from state_core.kernels.skip import IS_EXACT, IS_NULL, IS_SUBCLASS, IS_TAGGED
 
 __all__ = ["EXACT", "NULL", "UNKNOWN", "read_heads"]
@@ -20,24 +20,24 @@ NULL, EXACT, UNKNOWN = -1, 0, -2
 NULLS, SUBCLASSES, UNKNOWNS = 0, 1, 2
 
 
-@njit
+@helper
 def _find_name(data, at, size, offsets, names, subclasses):
     """The subclass of the class name at `at`, or -1."""
     for one in range(offsets.size - 1):
-        start = types.int64(offsets[one])
-        if types.int64(offsets[one + 1]) - start != size:
+        start = np.int64(offsets[one])
+        if np.int64(offsets[one + 1]) - start != size:
             continue
         same = True
         for step in range(size):
-            if data[types.uintp(at + step)] != names[types.uintp(start + step)]:
+            if data[np.uintp(at + step)] != names[np.uintp(start + step)]:
                 same = False
                 break
         if same:
-            return types.int64(subclasses[one])
-    return types.int64(-1)
+            return np.int64(subclasses[one])
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64, I64R, U8R, types.int64, I32R, U8R, I32R, I16, U8, I64))
+@kernel("int64(U8R, I64, I64R, U8R, int64, I32R, U8R, I32R, I16, U8, I64)")
 def read_heads(
     data, position, end, present, tagged, offsets, names, subclasses, kind, inexact, totals
 ):
@@ -60,39 +60,39 @@ def read_heads(
         at = position[row]
         stop = end[row]
         if at >= stop:
-            return types.int64(row)
-        flags = types.int64(data[types.uintp(at)])
+            return np.int64(row)
+        flags = np.int64(data[np.uintp(at)])
         at += 1
-        found = types.int64(EXACT)
+        found = np.int64(EXACT)
         if flags == IS_EXACT:
             pass
         elif flags & IS_NULL:
-            found = types.int64(NULL)
+            found = np.int64(NULL)
             totals[NULLS] += 1
             if flags != IS_NULL:
                 inexact[row] = 1
         elif flags & IS_SUBCLASS:
             if at + 2 > stop:
-                return types.int64(row)
-            size = types.int64(data[types.uintp(at)]) << 8 | types.int64(data[types.uintp(at + 1)])
+                return np.int64(row)
+            size = np.int64(data[np.uintp(at)]) << 8 | np.int64(data[np.uintp(at + 1)])
             at += 2
             if size > stop - at:
-                return types.int64(row)
+                return np.int64(row)
             index = _find_name(data, at, size, offsets, names, subclasses)
             at += size
-            found = 1 + index if index >= 0 else types.int64(UNKNOWN)
+            found = 1 + index if index >= 0 else np.int64(UNKNOWN)
         elif flags & IS_TAGGED:
             if at >= stop:
-                return types.int64(row)
-            tag = types.int64(data[types.uintp(at)])
+                return np.int64(row)
+            tag = np.int64(data[np.uintp(at)])
             at += 1
             if tag >= tagged:
-                return types.int64(row)
+                return np.int64(row)
             found = 1 + tag
         elif flags & IS_EXACT:
             inexact[row] = 1
         else:
-            return types.int64(row)
+            return np.int64(row)
         if found > EXACT:
             inexact[row] = 1
             totals[SUBCLASSES] += 1
@@ -100,4 +100,4 @@ def read_heads(
             totals[UNKNOWNS] += 1
         kind[row] = found
         position[row] = at
-    return types.int64(-1)
+    return np.int64(-1)

@@ -10,9 +10,9 @@ The layout of one key group (`org.apache.flink.runtime.state.FullSnapshotAsyncWr
 
 from __future__ import annotations
 
-from numba import njit, types
+import numpy as np
 
-from state_core.kernels.compiler import I16, I32R, I64, I64R, U8R, kernel
+from state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "BAD_LENGTH",
@@ -38,39 +38,25 @@ END_OF_KEY_GROUP = 0xFFFF
 BETWEEN_RUNS = -1
 
 
-@njit(inline="always")
+@inlined
 def _u16(data, at):
-    return (types.int64(data[types.uintp(at)]) << 8) | types.int64(data[types.uintp(at + 1)])
+    return (np.int64(data[np.uintp(at)]) << 8) | np.int64(data[np.uintp(at + 1)])
 
 
-@njit(inline="always")
+@inlined
 def _i32(data, at):
-    high = types.int32(data[types.uintp(at)]) << 24
+    high = np.int32(data[np.uintp(at)]) << 24
     rest = (
-        (types.int32(data[types.uintp(at + 1)]) << 16)
-        | (types.int32(data[types.uintp(at + 2)]) << 8)
-        | types.int32(data[types.uintp(at + 3)])
+        (np.int32(data[np.uintp(at + 1)]) << 16)
+        | (np.int32(data[np.uintp(at + 2)]) << 8)
+        | np.int32(data[np.uintp(at + 3)])
     )
-    return types.int64(types.int32(high | rest))
+    return np.int64(np.int32(high | rest))
 
 
 @kernel(
-    types.int64(
-        U8R,
-        I32R,
-        I64R,
-        I64R,
-        types.int64,
-        types.int64,
-        types.boolean,
-        I64,
-        I16,
-        I64,
-        I64,
-        I64,
-        I64,
-        I64,
-    )
+    "int64(U8R, I32R, I64R, I64R, int64, int64, boolean, I64, I16, I64, I64, I64, I64, I64)",
+    interpreted=1 << 17,
 )
 def scan_unified(
     data, groups, starts, ends, prefix, states, whole,
@@ -99,7 +85,7 @@ def scan_unified(
     status = DONE
     while group < groups.size:
         end = ends[group]
-        expected = types.int64(groups[group])
+        expected = np.int64(groups[group])
         open_ended = group == groups.size - 1 and not whole
         closed = False
         while True:
@@ -138,10 +124,10 @@ def scan_unified(
             if next_at > end:
                 status = MORE if open_ended else BAD_LENGTH
                 break
-            first = types.int64(data[types.uintp(at + 4)])
+            first = np.int64(data[np.uintp(at + 4)])
             found = first & 0x7F
             if prefix == 2:
-                found = (found << 8) | types.int64(data[types.uintp(at + 5)])
+                found = (found << 8) | np.int64(data[np.uintp(at + 5)])
             if found != expected:
                 status = BAD_PREFIX
                 break

@@ -28,9 +28,8 @@ word           operands                               walks over
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
 
-from state_core.kernels.compiler import I32R, I64, I64R, U8R, kernel
+from state_core.kernels.compiler import helper, kernel
 
 __all__ = [
     "BIGDEC",
@@ -70,129 +69,129 @@ IS_NULL, IS_SUBCLASS, IS_TAGGED, IS_EXACT = 1, 4, 8, 2
 UNKNOWN = -2
 
 
-@njit
+@helper
 def _i32(data, at):
-    value = types.int32(0)
+    value = np.int32(0)
     for step in range(4):
-        value = (value << types.int32(8)) | types.int32(data[types.uintp(at + step)])
-    return types.int64(types.int32(value))
+        value = (value << np.int32(8)) | np.int32(data[np.uintp(at + step)])
+    return np.int64(np.int32(value))
 
 
-@njit
+@helper
 def _skip_varint(data, at, end):
     """The value and the position behind a LEB128 number, or -1 and -1."""
-    value = types.int64(0)
+    value = np.int64(0)
     shift = 0
     while at < end and shift <= 28:
-        byte = types.int64(data[types.uintp(at)])
+        byte = np.int64(data[np.uintp(at)])
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
         shift += 7
-    return types.int64(-1), types.int64(-1)
+    return np.int64(-1), np.int64(-1)
 
 
-@njit
+@helper
 def _skip_string(data, at, end):
     length, at = _skip_varint(data, at, end)
     if length < 0 or length - 1 > end - at:
-        return types.int64(-1)
+        return np.int64(-1)
     left = length - 1
     while left > 0:
         if at >= end:
-            return types.int64(-1)
-        if data[types.uintp(at)] < 0x80:
+            return np.int64(-1)
+        if data[np.uintp(at)] < 0x80:
             at += 1
             left -= 1
         else:
             unit, at = _skip_varint(data, at, end)
             if unit < 0:
-                return types.int64(-1)
+                return np.int64(-1)
             left -= 1
     return at
 
 
-@njit
+@helper
 def _skip_sized(data, at, end, width):
     if at + 4 > end:
-        return types.int64(-1)
+        return np.int64(-1)
     count = _i32(data, at)
     at += 4
     if count < 0 or count * width > end - at:
-        return types.int64(-1)
+        return np.int64(-1)
     return at + count * width
 
 
-@njit
+@helper
 def _skip_bigint(data, at, end, with_scale):
     if at + 4 > end:
-        return types.int64(-1)
+        return np.int64(-1)
     tag = _i32(data, at)
     at += 4
     if tag > 4:
         at += tag - 4
     if with_scale and tag != 0:
         at += 4
-    return at if tag >= 0 and at <= end else types.int64(-1)
+    return at if tag >= 0 and at <= end else np.int64(-1)
 
 
-@njit
+@helper
 def _named_body(data, at, size, program, pc):
     """The body that a POJO's program gives for the class name at `at`, or -1."""
-    bodies, names = types.int64(program[pc + 2]), types.int64(program[pc + 3])
-    index = types.int64(pc + 4 + bodies)
+    bodies, names = np.int64(program[pc + 2]), np.int64(program[pc + 3])
+    index = np.int64(pc + 4 + bodies)
     name = index + 2 * names
     for body in range(bodies):
         name += program[pc + 4 + body]
     for one in range(names):
-        length = types.int64(program[index + 2 * one + 1])
+        length = np.int64(program[index + 2 * one + 1])
         same = length == size
         for step in range(size if same else 0):
-            if types.int64(data[types.uintp(at + step)]) != types.int64(program[name + step]):
+            if np.int64(data[np.uintp(at + step)]) != np.int64(program[name + step]):
                 same = False
                 break
         if same:
-            return types.int64(program[index + 2 * one])
+            return np.int64(program[index + 2 * one])
         name += length
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@njit
+@helper
 def _pojo_body(data, at, end, program, pc):
     """Of a POJO at `at`: the position behind its head, and which body follows; -1 for none.
 
     The position is -1 if the head does not fit, and `UNKNOWN` if it names what is not known.
     """
     if at >= end:
-        return types.int64(-1), types.int64(-1)
-    flags = types.int64(data[types.uintp(at)])
+        return np.int64(-1), np.int64(-1)
+    flags = np.int64(data[np.uintp(at)])
     at += 1
-    body = types.int64(0)
+    body = np.int64(0)
     if flags & IS_NULL:
-        return at, types.int64(-1)
+        return at, np.int64(-1)
     if flags & IS_SUBCLASS:
         if at + 2 > end:
-            return types.int64(-1), types.int64(-1)
-        size = types.int64(data[types.uintp(at)]) << 8 | types.int64(data[types.uintp(at + 1)])
+            return np.int64(-1), np.int64(-1)
+        size = np.int64(data[np.uintp(at)]) << 8 | np.int64(data[np.uintp(at + 1)])
         at += 2
         if size > end - at:
-            return types.int64(-1), types.int64(-1)
+            return np.int64(-1), np.int64(-1)
         body = _named_body(data, at, size, program, pc)
         at += size
     elif flags & IS_TAGGED:
-        if at >= end or data[types.uintp(at)] >= program[pc + 1]:
-            return types.int64(-1), types.int64(-1)
-        body = 1 + types.int64(data[types.uintp(at)])
+        if at >= end or data[np.uintp(at)] >= program[pc + 1]:
+            return np.int64(-1), np.int64(-1)
+        body = 1 + np.int64(data[np.uintp(at)])
         at += 1
     elif not flags & IS_EXACT:
-        return types.int64(-1), types.int64(-1)
+        return np.int64(-1), np.int64(-1)
     if body < 0 or program[pc + 4 + body] == 0:
-        return types.int64(UNKNOWN), types.int64(-1)
+        return np.int64(UNKNOWN), np.int64(-1)
     return at, body
 
 
-@njit
+@helper
 def skip_one(data, at, end, program, stack):
     """The position behind one value at `at`; -1 if it does not fit before `end`, or `UNKNOWN`.
 
@@ -212,7 +211,7 @@ def skip_one(data, at, end, program, stack):
         if depth == 0 and pc == stop:
             return at
         if depth + 1 >= MAX_FRAMES:
-            return types.int64(-1)
+            return np.int64(-1)
         op = program[pc]
         if op == FIXED:
             at += program[pc + 1]
@@ -221,7 +220,7 @@ def skip_one(data, at, end, program, stack):
             at = _skip_string(data, at, end)
             pc += 1
         elif op == SIZED:
-            at = _skip_sized(data, at, end, types.int64(program[pc + 1]))
+            at = _skip_sized(data, at, end, np.int64(program[pc + 1]))
             pc += 2
         elif op == BIGINT or op == BIGDEC:
             at = _skip_bigint(data, at, end, op == BIGDEC)
@@ -229,11 +228,11 @@ def skip_one(data, at, end, program, stack):
         elif op == REPEAT:
             body, body_end = pc + 2, pc + 2 + program[pc + 1]
             if at + 4 > end:
-                return types.int64(-1)
+                return np.int64(-1)
             count = _i32(data, at)
             at += 4
             if count < 0 or count > end - at:
-                return types.int64(-1)
+                return np.int64(-1)
             pc = body_end
             if count > 0 and body_end > body:
                 stack[4 * depth] = body
@@ -265,8 +264,8 @@ def skip_one(data, at, end, program, stack):
                 pc = first
         elif op == WHEN or op == EITHER:
             if at >= end:
-                return types.int64(-1)
-            flag = data[types.uintp(at)]
+                return np.int64(-1)
+            flag = data[np.uintp(at)]
             at += 1
             if op == WHEN:
                 first, last = pc + 3, pc + 3 + program[pc + 2]
@@ -290,13 +289,13 @@ def skip_one(data, at, end, program, stack):
             mask = at
             at += (arity + leading + 7) // 8
             if at > end:
-                return types.int64(-1)
+                return np.int64(-1)
             body = pc + 3 + arity
             behind = body
             for field in range(arity):
                 behind += program[pc + 3 + field]
             if depth + arity + 1 >= MAX_FRAMES:
-                return types.int64(-1)
+                return np.int64(-1)
             # frames are taken from the top: push the last field first
             body = behind
             pc_next = behind
@@ -305,8 +304,8 @@ def skip_one(data, at, end, program, stack):
                 length = program[pc + 3 + field]
                 body -= length
                 bit = field + leading
-                byte = data[types.uintp(mask + (bit >> 3))]
-                if (byte >> types.uint8(7 - (bit & 7))) & 1 == 0 and length > 0:
+                byte = data[np.uintp(mask + (bit >> 3))]
+                if (byte >> np.uint8(7 - (bit & 7))) & 1 == 0 and length > 0:
                     stack[4 * depth] = body
                     stack[4 * depth + 1] = body + length
                     stack[4 * depth + 2] = 1
@@ -315,12 +314,12 @@ def skip_one(data, at, end, program, stack):
                     pc_next = body
             pc = pc_next
         else:
-            return types.int64(-1)
+            return np.int64(-1)
         if at < 0 or at > end:
-            return types.int64(-1)
+            return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64, I64R, I64R, I64R, I32R, I64, I64))
+@kernel("int64(U8R, I64, I64R, I64R, I64R, I32R, I64, I64)")
 def locate_counted(data, position, end, counts, first, program, starts, ends):
     """Where each of `counts[row]` values begins and ends, row by row, one after the other.
 
@@ -344,13 +343,13 @@ def locate_counted(data, position, end, counts, first, program, starts, ends):
             if at != UNKNOWN:
                 at = skip_one(data, at, end[row], program, stack)
             if at == -1:
-                return types.int64(row)
+                return np.int64(row)
             ends[index] = at
         position[row] = at
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64R, I64R, I32R, I64))
+@kernel("int64(U8R, I64R, I64R, I32R, I64)")
 def count_delimited(data, position, end, program, counts):
     """How many values each row holds, one comma byte between two; a fault's row, or -1.
 
@@ -359,24 +358,24 @@ def count_delimited(data, position, end, program, counts):
     stack = np.empty(4 * MAX_FRAMES, np.int64)
     for row in range(position.size):
         at = position[row]
-        found = types.int64(0)
+        found = np.int64(0)
         while at < end[row]:
             at = skip_one(data, at, end[row], program, stack)
             if at == UNKNOWN:
-                found = types.int64(UNKNOWN)
+                found = np.int64(UNKNOWN)
                 break
             if at < 0:
-                return types.int64(row)
+                return np.int64(row)
             found += 1
             if at < end[row]:
-                if data[types.uintp(at)] != DELIMITER or at + 1 == end[row]:
-                    return types.int64(row)
+                if data[np.uintp(at)] != DELIMITER or at + 1 == end[row]:
+                    return np.int64(row)
                 at += 1
         counts[row] = found
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.void(U8R, I64R, I64R, I64R, I32R, I64, I64))
+@kernel("void(U8R, I64R, I64R, I64R, I32R, I64, I64)")
 def locate_delimited(data, position, end, first, program, starts, ends):
     """Where each value of a delimited row lies; `count_delimited` has checked that all fit."""
     stack = np.empty(4 * MAX_FRAMES, np.int64)

@@ -11,10 +11,9 @@ Source: `table/format.cc`, `table/block_based/block.cc`, `data_block_hash_index.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
 
 from state_core.kernels.bytes_at import move8, u8, u32, varint
-from state_core.kernels.compiler import I64, I64R, U8, U8R, U32R, kernel
+from state_core.kernels.compiler import inlined, kernel
 from state_core.kernels.frames import CRC_TABLE
 
 __all__ = [
@@ -50,55 +49,55 @@ def _tables():
 CRC_TABLES = _tables()
 
 
-@kernel(types.void(U8R, I64R, I64R, U32R, I64), counted=False)
+@kernel("void(U8R, I64R, I64R, U32R, I64)", counted=False)
 def block_crcs(raw, starts, ends, tables, out):
     """The masked CRC-32C of each block and the byte behind it."""
     for index in range(starts.size):
-        crc = types.int64(ONES)
-        at = types.int64(starts[index])
-        end = types.int64(ends[index]) + 1
+        crc = np.int64(ONES)
+        at = np.int64(starts[index])
+        end = np.int64(ends[index]) + 1
         while at + 8 <= end:
             low = u32(raw, at) ^ crc
             high = u32(raw, at + 4)
-            crc = types.int64(
-                tables[types.uintp(0x700 + (low & 0xFF))]
-                ^ tables[types.uintp(0x600 + (low >> 8 & 0xFF))]
-                ^ tables[types.uintp(0x500 + (low >> 16 & 0xFF))]
-                ^ tables[types.uintp(0x400 + (low >> 24 & 0xFF))]
-                ^ tables[types.uintp(0x300 + (high & 0xFF))]
-                ^ tables[types.uintp(0x200 + (high >> 8 & 0xFF))]
-                ^ tables[types.uintp(0x100 + (high >> 16 & 0xFF))]
-                ^ tables[types.uintp(high >> 24 & 0xFF)]
+            crc = np.int64(
+                tables[np.uintp(0x700 + (low & 0xFF))]
+                ^ tables[np.uintp(0x600 + (low >> 8 & 0xFF))]
+                ^ tables[np.uintp(0x500 + (low >> 16 & 0xFF))]
+                ^ tables[np.uintp(0x400 + (low >> 24 & 0xFF))]
+                ^ tables[np.uintp(0x300 + (high & 0xFF))]
+                ^ tables[np.uintp(0x200 + (high >> 8 & 0xFF))]
+                ^ tables[np.uintp(0x100 + (high >> 16 & 0xFF))]
+                ^ tables[np.uintp(high >> 24 & 0xFF)]
             )
             at += 8
         while at < end:
-            crc = types.int64(tables[types.uintp((crc ^ u8(raw, at)) & 0xFF)]) ^ (crc >> 8)
+            crc = np.int64(tables[np.uintp((crc ^ u8(raw, at)) & 0xFF)]) ^ (crc >> 8)
             at += 1
         crc ^= ONES
         crc = (crc >> MASK_ROTATION | crc << (32 - MASK_ROTATION)) & ONES
         out[index] = (crc + MASK_DELTA) & ONES
 
 
-@kernel(types.void(U8R, I64R, I64R, I64), counted=False)
+@kernel("void(U8R, I64R, I64R, I64)", counted=False)
 def snappy_sizes(raw, starts, ends, sizes):
     """What each Snappy block says it holds, or -1 if it can't be."""
     for index in range(starts.size):
-        start, end = types.int64(starts[index]), types.int64(ends[index])
+        start, end = np.int64(starts[index]), np.int64(ends[index])
         size, at = varint(raw, start, end)
         fits = at <= end and size >= 0 and size <= SNAPPY_RATIO * (end - start)
-        sizes[index] = size if fits else types.int64(-1)
+        sizes[index] = size if fits else np.int64(-1)
 
 
-@njit(inline="always")
+@inlined
 def _copy_over(data, at, out, to, size):
     """Copy forward, eight bytes at a time; up to seven more are written behind."""
-    done = types.int64(0)
+    done = np.int64(0)
     while done < size:
         move8(data, at + done, out, to + done)
         done += 8
 
 
-@njit(inline="always")
+@inlined
 def _snappy(data, at, end, out, to, limit):
     """Decompress one block to exactly `to` up to `limit`; whether it could be done.
 
@@ -118,7 +117,7 @@ def _snappy(data, at, end, out, to, limit):
                 extra = length - 60
                 if at + extra > end:
                     return False
-                length = types.int64(0)
+                length = np.int64(0)
                 for step in range(extra):
                     length |= u8(data, at + step) << (8 * step)
                 length += 1
@@ -129,14 +128,14 @@ def _snappy(data, at, end, out, to, limit):
             at += length
             to += length
             continue
-        width = types.int64(4) if kind == 3 else kind
+        width = np.int64(4) if kind == 3 else kind
         if at + width > end:
             return False
         if kind == 1:
             length = (tag >> 2 & 7) + 4
             offset = (tag >> 5) << 8 | u8(data, at)
         else:
-            offset = types.int64(0)
+            offset = np.int64(0)
             for step in range(width):
                 offset |= u8(data, at + step) << (8 * step)
         at += width
@@ -146,12 +145,12 @@ def _snappy(data, at, end, out, to, limit):
             _copy_over(out, to - offset, out, to, length)
         else:
             for step in range(length):
-                out[types.uintp(to + step)] = out[types.uintp(to + step - offset)]
+                out[np.uintp(to + step)] = out[np.uintp(to + step - offset)]
         to += length
     return to == limit
 
 
-@kernel(types.int64(U8R, I64R, I64R, U8, I64R, I64R), counted=False)
+@kernel("int64(U8R, I64R, I64R, U8, I64R, I64R)", counted=False)
 def unpack_blocks(raw, starts, ends, out, to, behind):
     """Write each block out that is Snappy's or not compressed.
 
@@ -165,44 +164,41 @@ def unpack_blocks(raw, starts, ends, out, to, behind):
         The first block that is not what it says it is, or -1.
     """
     for index in range(starts.size):
-        start, end = types.int64(starts[index]), types.int64(ends[index])
+        start, end = np.int64(starts[index]), np.int64(ends[index])
         kind = u8(raw, end)
-        first, limit = types.int64(to[index]), types.int64(behind[index])
+        first, limit = np.int64(to[index]), np.int64(behind[index])
         if kind == SNAPPY:
             if not _snappy(raw, start, end, out, first, limit):
-                return types.int64(index)
+                return np.int64(index)
         elif kind == NO_COMPRESSION:
             if end - start != limit - first:
-                return types.int64(index)
+                return np.int64(index)
             _copy_over(raw, start, out, first, end - start)
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(types.int64(U8R, I64R, I64R, I64), counted=False)
+@kernel("int64(U8R, I64R, I64R, I64)", counted=False)
 def entries_end(data, starts, ends, found):
     """Where the entries of each block end; returns the first block that is none, or -1."""
     for index in range(starts.size):
-        start, end = types.int64(starts[index]), types.int64(ends[index]) - 4
+        start, end = np.int64(starts[index]), np.int64(ends[index]) - 4
         if end < start:
-            return types.int64(index)
+            return np.int64(index)
         restarts = u32(data, end)
         if end + 4 - start <= HASH_INDEX_LIMIT and restarts & HASH_INDEX:
             restarts ^= HASH_INDEX
             end -= 2
             if end < start:
-                return types.int64(index)
+                return np.int64(index)
             end -= u8(data, end) | u8(data, end + 1) << 8
         end -= 4 * restarts
         if restarts == 0 or end < start:
-            return types.int64(index)
+            return np.int64(index)
         found[index] = end
-    return types.int64(-1)
+    return np.int64(-1)
 
 
-@kernel(
-    types.int64(U8R, types.int64, types.int64, types.int64, types.int64, I64, I64, I64),
-    counted=False,
-)
+@kernel("int64(U8R, int64, int64, int64, int64, I64, I64, I64)", counted=False)
 def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
     """The blocks that an index lists.
 
@@ -219,30 +215,30 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
     Returns:
         How many there are, or -1 if this is no index.
     """
-    at = types.int64(0)
-    count = types.int64(0)
-    key_size = types.int64(0)
-    head = types.int64(0)  # the first bytes of the key, as far as a key group has any
+    at = np.int64(0)
+    count = np.int64(0)
+    key_size = np.int64(0)
+    head = np.int64(0)  # the first bytes of the key, as far as a key group has any
     while at < end:
         shared, at = varint(data, at, end)
         fresh, at = varint(data, at, end)
-        value_size = types.int64(0)
+        value_size = np.int64(0)
         if not delta:
             value_size, at = varint(data, at, end)
         if at > end or shared < 0 or shared > key_size or fresh < 0 or fresh > end - at:
-            return types.int64(-1)
+            return np.int64(-1)
         key_size = shared + fresh
-        group = types.int64(0)
+        group = np.int64(0)
         for position in range(prefix):
             byte = head >> (8 * (prefix - 1 - position)) & 0xFF
             if position >= key_size:
-                byte = types.int64(0)
+                byte = np.int64(0)
             elif position >= shared:
                 byte = u8(data, at + position - shared)
             group = group << 8 | byte
         head = group
-        for position in range(max(key_size - tail, types.int64(0)), prefix):
-            group &= ~(types.int64(0xFF) << (8 * (prefix - 1 - position)))
+        for position in range(max(key_size - tail, np.int64(0)), prefix):
+            group &= ~(np.int64(0xFF) << (8 * (prefix - 1 - position)))
         at += fresh
         behind = at + value_size
         if delta and shared:
@@ -254,7 +250,7 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
             offset, at = varint(data, at, end)
             size, at = varint(data, at, end)
         if at > end or (not delta and at != behind) or offset < 0 or size < 0:
-            return types.int64(-1)
+            return np.int64(-1)
         key_groups[count] = group
         offsets[count] = offset
         sizes[count] = size

@@ -11,10 +11,10 @@ of RocksDB 8.10.
 
 from __future__ import annotations
 
-from numba import njit, types
+import numpy as np
 
 from state_core.kernels.bytes_at import compare, copy, u8, varint
-from state_core.kernels.compiler import I16, I64, I64R, U8, U8R, kernel
+from state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "AT",
@@ -71,7 +71,7 @@ NO_ENTRY, NO_KEY, UNKNOWN_KIND, UNORDERED = range(4)
 READY = -1
 
 
-@njit(inline="always")
+@inlined
 def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state):
     """Move a cursor to its next entry: `READY`, or what is missing."""
     cursor = run * CURSOR
@@ -80,9 +80,9 @@ def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, sta
     while at >= end:
         block = cursors[cursor + BLOCK] + 1
         if block >= cursors[cursor + BLOCKS_BEHIND]:
-            return types.int64(WANTING)
+            return np.int64(WANTING)
         at, end = starts[run * blocks + block], ends[run * blocks + block]
-        key_size = types.int64(0)
+        key_size = np.int64(0)
         cursors[cursor + BLOCK] = block
         cursors[cursor + AT] = at
         cursors[cursor + END] = end
@@ -95,17 +95,17 @@ def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, sta
     length, at = varint(data, at, end)
     if at > end or shared > key_size or fresh > end - at or length > end - at - fresh:
         state[WHY] = NO_ENTRY
-        return types.int64(FAULT)
+        return np.int64(FAULT)
     size = shared + fresh - TAG_BYTES
     if size < 0:
         state[WHY] = NO_ENTRY
-        return types.int64(FAULT)
+        return np.int64(FAULT)
     if size + TAG_BYTES > key_room:
         state[WANTED] = size + TAG_BYTES
-        return types.int64(GROWING_KEYS)
+        return np.int64(GROWING_KEYS)
     key = run * key_room
     copy(data, at, keys, key + shared, fresh)
-    tag = types.int64(0)
+    tag = np.int64(0)
     for step in range(TAG_BYTES):
         tag |= u8(keys, key + size + step) << (8 * step)
     at += fresh
@@ -114,10 +114,10 @@ def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, sta
     cursors[cursor + VALUE_START] = at - base
     cursors[cursor + VALUE_END] = at - base + length
     cursors[cursor + AT] = at - base + length
-    return types.int64(READY)
+    return np.int64(READY)
 
 
-@njit(inline="always")
+@inlined
 def _before(one, other, cursors, keys, key_room):
     """Whether one run's entry comes before another's."""
     change = compare(
@@ -129,7 +129,7 @@ def _before(one, other, cursors, keys, key_room):
     return cursors[one * CURSOR + TAG] > cursors[other * CURSOR + TAG]
 
 
-@njit(inline="always")
+@inlined
 def _insert(run, first, live, order, cursors, keys, key_room):
     """Put a run where it belongs among those from `first` on, all behind one place that is free."""
     low, high = first, live
@@ -148,22 +148,20 @@ def _insert(run, first, live, order, cursors, keys, key_room):
     order[low - 1] = run
 
 
-@njit(inline="always")
+@inlined
 def _first_waiting(cursors, runs):
     """A run that waits for blocks, or -1."""
     for run in range(runs):
         if cursors[run * CURSOR + WAITING]:
-            return types.int64(run)
-    return types.int64(-1)
+            return np.int64(run)
+    return np.int64(-1)
 
 
 @kernel(
-    types.int64(
-        U8R, types.int64, I64R, I64R, types.int64, I64, U8, types.int64, I64, I64, U8, I64,
-        types.int64, types.int64, types.int64, types.int64, U8, I16, I64, I64, I64, I64,
-    ),
+    "int64(U8R, int64, I64R, I64R, int64, I64, U8, int64, I64, I64, U8, I64, int64, int64, int64, "
+    "int64, U8, I16, I64, I64, I64, I64)",
     counted=False,
-)  # fmt: skip
+)
 def merge_runs(
     data, room, starts, ends, blocks, cursors, keys, key_room, order, state, scratch, pieces,
     prefix, first, last, label, out, state_of, group_of, key_start, value_start, value_end,
@@ -197,7 +195,7 @@ def merge_runs(
     """
     live = state[LIVE]
     rows, at = state[ROWS], state[POSITION]
-    status = types.int64(DONE)
+    status = np.int64(DONE)
     moving = _first_waiting(cursors, order.size)
     while True:
         if moving >= 0:
@@ -221,14 +219,14 @@ def merge_runs(
                     order[place] = order[place - 1]
                 live += 1
             if live > 1 or joins:
-                _insert(moving, types.int64(1), live, order, cursors, keys, key_room)
-            moving = _first_waiting(cursors, order.size) if joins else types.int64(-1)
+                _insert(moving, np.int64(1), live, order, cursors, keys, key_room)
+            moving = _first_waiting(cursors, order.size) if joins else np.int64(-1)
             if moving >= 0:
                 continue
-        run = types.int64(0)
-        size = types.int64(0)
-        key = types.int64(0)
-        group = types.int64(-1)
+        run = np.int64(0)
+        size = np.int64(0)
+        key = np.int64(0)
+        group = np.int64(-1)
         fresh = True
         if live:
             run = order[0]
@@ -237,9 +235,9 @@ def merge_runs(
             if size < prefix:
                 state[RUN] = run
                 state[WHY] = NO_KEY
-                status = types.int64(FAULT)
+                status = np.int64(FAULT)
                 break
-            group = types.int64(0)
+            group = np.int64(0)
             for step in range(prefix):
                 group = group << 8 | u8(keys, key + step)
             if state[OPEN] != NOTHING:
@@ -248,7 +246,7 @@ def merge_runs(
                 if change < 0:
                     state[RUN] = run
                     state[WHY] = UNORDERED
-                    status = types.int64(FAULT)
+                    status = np.int64(FAULT)
                     break
                 fresh = change != 0
         if fresh and state[OPEN] >= COLLECTING:
@@ -258,20 +256,20 @@ def merge_runs(
             size = state[SCRATCH] + count - 1
             if rows == state_of.size or begin + size > out.size:
                 state[WANTED] = begin - state[KEY_START] + size
-                status = types.int64(FULL)
+                status = np.int64(FULL)
                 break
             to = begin
             piece_end = state[SCRATCH]
             for piece in range(count - 1, -1, -1):
                 if piece < count - 1:
-                    out[types.uintp(to)] = DELIMITER
+                    out[np.uintp(to)] = DELIMITER
                     to += 1
                 piece_start = piece_end - pieces[piece]
                 copy(scratch, piece_start, out, to, piece_end - piece_start)
                 to += piece_end - piece_start
                 piece_end = piece_start
             state_of[rows] = label
-            held = types.int64(0)
+            held = np.int64(0)
             for step in range(prefix):
                 held = held << 8 | u8(out, state[KEY_START] + step)
             group_of[rows] = held
@@ -286,7 +284,7 @@ def merge_runs(
             continue
         if not live or group > last:
             state[OPEN] = NOTHING
-            status = types.int64(DONE)
+            status = np.int64(DONE)
             break
         if group >= first:
             cursor = run * CURSOR
@@ -296,7 +294,7 @@ def merge_runs(
             if kind != VALUE and kind != MERGE and kind != DELETION and kind != SINGLE_DELETION:
                 state[RUN] = run
                 state[WHY] = UNKNOWN_KIND
-                status = types.int64(FAULT)
+                status = np.int64(FAULT)
                 break
             if fresh:
                 gathered = kind == MERGE
@@ -305,12 +303,12 @@ def merge_runs(
             count, held = state[PIECES], state[SCRATCH]
             if gathered and (count == pieces.size or held + length > scratch.size):
                 state[WANTED] = held + length
-                status = types.int64(GROWING_PIECES)
+                status = np.int64(GROWING_PIECES)
                 break
             if fresh:
                 if rows == state_of.size or at + size + length > out.size:
                     state[WANTED] = size + length
-                    status = types.int64(FULL)
+                    status = np.int64(FULL)
                     break
                 copy(keys, key, out, at, size)
                 state[KEY_START] = at
@@ -337,5 +335,5 @@ def merge_runs(
     state[LIVE] = live
     state[ROWS] = rows
     state[POSITION] = at
-    state[GROUP] = group if live else types.int64(-1)
+    state[GROUP] = group if live else np.int64(-1)
     return status

@@ -12,22 +12,12 @@
 `type_spec`      types as people write them: `Tuple2<Long, String>`
 ===============  ==================================================================
 
-Importing this package registers them all. A new serializer goes into the room of its kind; its
-module is named in the imports below. Users add theirs with `register` (a snapshot class) and
-`register_decoder` (for values of a class that is not understood): see `docs/types.md`.
+A new serializer goes into the room of its kind, and its snapshot class into the table of
+`framework/built_in`, from which it is imported when a snapshot names it. Users add theirs with
+`register` (a snapshot class) and `register_decoder` (for values of a class that is not understood):
+see `docs/types.md`.
 """
 
-from state_core.serializers.avro import serializer as avro
-from state_core.serializers.basic import big_numbers, enums, numbers, text, times, values
-from state_core.serializers.composite import (
-    arrays,
-    collections,
-    namespaces,
-    optionals,
-    pojo_snapshot,
-    structs,
-    wrappers,
-)
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
@@ -40,20 +30,7 @@ from state_core.serializers.framework.snapshots import (
     SimpleTypeSerializerSnapshot,
     simple_snapshot,
 )
-from state_core.serializers.opaque import opaque_bytes as opaque
 from state_core.serializers.opaque.decoders import Decoder, register_decoder
-from state_core.serializers.operators import cep, joins, sinks, stream_elements
-from state_core.serializers.scala import enums as scala_enums
-from state_core.serializers.scala import serializers as scala
-from state_core.serializers.sql import (
-    row_data,
-    table_collections,
-    table_data,
-    table_structures,
-    table_timestamps,
-    table_variants,
-    table_views,
-)
 
 __all__ = [
     "CompositeTypeSerializerSnapshot",
@@ -61,38 +38,10 @@ __all__ = [
     "SimpleTypeSerializerSnapshot",
     "TypeSerializer",
     "TypeSerializerSnapshot",
-    "arrays",
-    "avro",
-    "big_numbers",
-    "cep",
-    "collections",
-    "enums",
-    "joins",
-    "namespaces",
-    "numbers",
-    "opaque",
-    "optionals",
-    "pojo_snapshot",
     "read_serializer_snapshot",
     "register",
     "register_decoder",
     "registered_classes",
-    "row_data",
-    "scala",
-    "scala_enums",
     "simple_snapshot",
-    "sinks",
-    "stream_elements",
-    "structs",
-    "table_collections",
-    "table_data",
-    "table_structures",
-    "table_timestamps",
-    "table_variants",
-    "table_views",
-    "text",
-    "times",
-    "values",
-    "wrappers",
     "write_serializer_snapshot",
 ]

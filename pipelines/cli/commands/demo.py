@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from state_core.extras import require_extra
+
 __all__ = ["demo"]
 
 
@@ -31,6 +33,7 @@ def demo(directory: Path) -> None:
     Example:
       statelake demo --dir /tmp/statelake-demo
     """
+    require_extra("dagster", "spark")
     directory = directory.resolve()
     home = Path(os.environ.get("DAGSTER_HOME") or directory / "dagster")
     logging.getLogger("dagster").setLevel(logging.WARNING)

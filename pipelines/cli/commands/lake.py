@@ -31,7 +31,7 @@ engine_option = click.option(
     type=click.Choice(["auto", "spark", "local"]),
     default="auto",
     show_default=True,
-    help="Where to run; auto takes Spark for what is large.",
+    help="Where to run; auto takes Spark, if installed, for what is large.",
 )
 
 

@@ -35,7 +35,7 @@ __all__ = ["run"]
 @click.option("--always", is_flag=True, help="Run without new input too: timers may be due.")
 @click.option(
     "--engine", type=click.Choice(["auto", "spark", "local"]), default="auto", show_default=True,
-    help="Where to run; auto takes Spark for what is large.",
+    help="Where to run; auto takes Spark, if installed, for what is large.",
 )  # fmt: skip
 @plugins_option
 @json_option

@@ -20,7 +20,8 @@ from state_core.commit import (
     LogRecord,
 )
 from state_core.commit.records.serdes import read_checkpoint_v1, read_checkpoint_v2, read_key
-from state_core.errors import CheckpointRecordError, CommitError, NotFoundError
+from state_core.errors import CheckpointRecordError, NotFoundError
+from state_core.extras import require_extra
 from state_core.files.filesystem import Directory
 
 __all__ = [
@@ -124,12 +125,8 @@ def _cluster(servers: str) -> Any:
 
 
 def _kafka() -> Any:
-    try:
-        return importlib.import_module("state_core.commit.backends.kafka")
-    except ImportError as error:
-        raise CommitError(
-            "Kafka's client is not installed", remedy="pip install 'statelake[kafka]'"
-        ) from error
+    require_extra("kafka")
+    return importlib.import_module("state_core.commit.backends.kafka")
 
 
 def read_records(log: CheckpointLog) -> list[TaskRecord]:

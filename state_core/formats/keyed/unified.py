@@ -150,8 +150,8 @@ class _Scanner:
             while status == scan.FULL:
                 progress[scan.COUNT] = 0
                 status = scan_unified(
-                    self.window, *bounds, self.file.prefix, len(self.file.header.states), whole,
-                    progress, self.state_of, *self.positions,
+                    self.window[: self.filled], *bounds, self.file.prefix,
+                    len(self.file.header.states), whole, progress, self.state_of, *self.positions,
                 )  # fmt: skip
                 if progress[scan.COUNT]:
                     yield self._table(int(progress[scan.COUNT]))

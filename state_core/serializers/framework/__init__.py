@@ -7,12 +7,13 @@
 `opaque_values`       values that are carried as bytes, since only their class understands them
 `snapshots`           the simple and the composite family of snapshots
 `registry`            from class names that Flink writes to the classes that read them
+`built_in`            which module has which of these classes
 `config_snapshots`    the snapshots of before Flink 1.7
 `compatibility`       what a new serializer makes of an old one's bytes
 `plugins`             users' code: where it is found, how it reaches other processes
 `row_equality`        which rows of two columns are equal
 ====================  ===============================================================
 
-A new serializer is a class on `base`, its snapshot class on `snapshots`, and a line in the module
-that registers it, in the room of its kind.
+A new serializer is a class on `base`, its snapshot class on `snapshots` and registered, in a module
+in the room of its kind, and a line in `built_in`.
 """

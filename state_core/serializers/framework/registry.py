@@ -1,12 +1,14 @@
 """From the class names that Flink writes to the classes that read them.
 
 A snapshot holds, for every serializer, the name of its snapshot class. Names are looked up here
-and nowhere else; nothing is ever loaded by a name that a file holds. Users add their own classes
-with `register`, in a module that is imported before, or that `plugins` finds.
+and nowhere else; nothing is ever loaded by a name that a file holds. What is built in is imported
+when its name is met, from the module that `built_in` has for it. Users add their own classes with
+`register`, in a module that is imported before, or that `plugins` finds.
 """
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import TypeVar
 
@@ -16,12 +18,14 @@ from state_core.errors import EncodeError, StateError, UnknownSerializerError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.framework import plugins
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from state_core.serializers.framework.built_in import BUILT_IN
 from state_core.serializers.framework.config_snapshots import ADAPTER_VERSION, read_config_snapshot
 
 __all__ = [
     "changes",
     "read_serializer_snapshot",
     "register",
+    "registered_class",
     "registered_classes",
     "write_serializer_snapshot",
 ]
@@ -29,6 +33,7 @@ __all__ = [
 _SnapshotClass = TypeVar("_SnapshotClass", bound=type[TypeSerializerSnapshot])
 
 MAX_NESTING = 64
+_MODULES = {name: module for module, names in BUILT_IN.items() for name in names}
 _classes: dict[str, type[TypeSerializerSnapshot]] = {}
 
 
@@ -58,7 +63,8 @@ def register(snapshot_class: _SnapshotClass, *, replace: bool = False) -> _Snaps
             stacklevel=2,
         )
     _classes[snapshot_class.java_class] = snapshot_class
-    plugins.note_change()
+    if not _is_ours(snapshot_class):
+        plugins.note_change()
     return snapshot_class
 
 
@@ -102,7 +108,8 @@ def _problem(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> 
 def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> str:
     """Return which other class has its name or its serializer; empty if none has."""
     name = snapshot_class.java_class
-    other_class = _classes.get(name, snapshot_class)
+    classes = _classes if _is_ours(snapshot_class) else registered_classes()
+    other_class = classes.get(name, snapshot_class)
     if not replace and not _is_same(other_class, snapshot_class):
         whose = (
             "which is built in"
@@ -114,7 +121,7 @@ def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> st
     if serializer is None or _is_ours(snapshot_class):
         return ""
     called = serializer.__name__
-    for other, one in _classes.items():
+    for other, one in classes.items():
         if other != name and getattr(one, "serializer_class", None) is serializer:
             return (
                 f"is for {called}, and so is {one.__qualname__}: a serializer has one snapshot"
@@ -149,13 +156,22 @@ def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:
 
 
 def changes() -> int:
-    """Return how often anything was registered: caches made before are outdated if it changes."""
+    """Return how often users registered anything: caches made before are outdated then."""
     return plugins.changes()
 
 
+def registered_class(java_class: str) -> type[TypeSerializerSnapshot] | None:
+    """Return the class of that Java name; None if there is none."""
+    if java_class in _MODULES:  # imported or not: another thread may be at it
+        importlib.import_module(_MODULES[java_class])
+    return _classes.get(java_class)
+
+
 def registered_classes() -> dict[str, type[TypeSerializerSnapshot]]:
-    """Return every registered class, by Java name."""
-    return dict(_classes)
+    """Return every registered class, by Java name: those that are built in, then those of users."""
+    for module in BUILT_IN:
+        importlib.import_module(module)
+    return {name: _classes[name] for name in _MODULES} | _classes
 
 
 def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
@@ -171,11 +187,11 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
     class_name = source.read_utf()
     version = source.read_int()
     if version == ADAPTER_VERSION:
-        return read_config_snapshot(class_name, source, _classes)
-    snapshot_class = _classes.get(class_name)
+        return read_config_snapshot(class_name, source, registered_classes())
+    snapshot_class = registered_class(class_name)
     if snapshot_class is None:
         plugins.load_installed()
-        snapshot_class = _classes.get(class_name)
+        snapshot_class = registered_class(class_name)
     if snapshot_class is None and source.unknown is not None:
         carried: TypeSerializerSnapshot = source.unknown(class_name, version, source)
         return carried

@@ -24,7 +24,7 @@ from state_core.serializers.framework.compatibility import (
     reconfigured,
     worst_of,
 )
-from state_core.serializers.framework.registry import register, registered_classes
+from state_core.serializers.framework.registry import register, registered_class
 from state_core.serializers.framework.snapshots import read_nested, write_nested
 from state_core.serializers.sql.binary.formats import row_format, section_format
 from state_core.serializers.sql.section_data import (
@@ -339,7 +339,7 @@ def internal_snapshot(type_: LogicalType) -> TypeSerializerSnapshot:
         return MapDataSerializerSnapshot.of(type_.element, count)
     if isinstance(type_, RowType | StructuredType):
         return RowDataSerializerSnapshot.of(*type_.children)
-    snapshot_class = registered_classes().get(_SIMPLE.get(type_.root, ""))
+    snapshot_class = registered_class(_SIMPLE.get(type_.root, ""))
     if snapshot_class is None:
         raise EncodeError(
             f"{type_} has no serializer that can be made here",

@@ -94,6 +94,16 @@ def test_examples_of_the_whole() -> None:
         command.make_context(one[0], one[1:]).close()
 
 
+@every_command
+def test_lists_say_how_help_begins(words: tuple[str, ...], command: click.Command) -> None:
+    """The line that a command has in the list, on one line, is what its own help begins with."""
+    assert command.help is not None
+    if len(words) == 1:
+        begins = COMMANDS[words[0]][1]
+        assert command.help.startswith(begins)
+        assert f"  {words[0]:<11}  {begins}\n" in run("--help").out
+
+
 def test_version() -> None:
     """One line with a number."""
     ran = run("--version")
@@ -187,6 +197,11 @@ def test_a_commands_own_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) ->
     assert run("inspect").code == code
 
 
+DEMO = Path(cli.__file__).parent / "demo" / "savepoints" / "monday"
+EXTRA = "pyspark,py4j,dagster,matplotlib,filelock,confluent_kafka"
+SLOW = "deltalake,pandas,numba,llvmlite,yaml"
+
+
 def process(*words: object) -> subprocess.CompletedProcess[str]:
     """Run Python with words, as a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
@@ -211,12 +226,14 @@ except SystemExit as left:
 @pytest.mark.parametrize(
     ("command", "unwanted"),
     [
-        (["inspect", WORDS], "pyspark,py4j,dagster,deltalake"),
-        (["dump", WORDS, "--limit", "1"], "pyspark,py4j,dagster,deltalake"),
-        (["import", WORDS, "--lake", "lake", "--job", "j"], "pyspark,py4j,dagster"),
-        (["--help"], "pyspark,py4j,dagster"),
+        (["inspect", WORDS], f"{EXTRA},{SLOW}"),
+        (["inspect", DEMO], f"{EXTRA},{SLOW}"),
+        (["dump", WORDS, "--limit", "1"], f"{EXTRA},deltalake"),
+        (["import", WORDS, "--lake", "lake", "--job", "j"], EXTRA),
+        (["--help"], f"{EXTRA},{SLOW},numpy,pyarrow,rich"),
+        (["--version"], f"{EXTRA},{SLOW},numpy,pyarrow,rich"),
     ],
-    ids=["inspect", "dump", "import", "help"],
+    ids=["inspect", "inspect the demo", "dump", "import", "help", "version"],
 )
 def test_what_is_not_imported(
     command: list[object], unwanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

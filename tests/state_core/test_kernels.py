@@ -1,0 +1,115 @@
+"""Kernels read the same bytes alike, whether Python's interpreter runs them or machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state_core import open_snapshot
+from state_core.files.compression import IDENTIFIER, compress_snappy
+from state_core.formats.keyed.keyed_files import UnifiedKeyedFile
+from state_core.kernels.compiler import Kernel
+from state_core.kernels.frames import CONTENT, walk_run
+from state_core.kernels.scan import BETWEEN_RUNS, COUNT, DONE, FULL, scan_unified
+from tests.support.savepoints.golden_cases import golden_cases
+
+U8Array = npt.NDArray[np.uint8]
+Window = tuple[U8Array, npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+DAMAGES = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=3)
+INCOMPRESSIBLE = np.random.default_rng(7).integers(0, 256, 5000, np.uint8).tobytes()
+FRAMES = bytes(compress_snappy(b"state " * 30_000 + INCOMPRESSIBLE))[len(IDENTIFIER) :]
+
+
+def windows() -> list[tuple[Window, int, int]]:
+    """Files that Flink wrote, with one and with two bytes for a key group: as a scan takes them."""
+    made = []
+    for name in ("kinds-hashmap-canonical-p2-m128", "wordcount-hashmap-canonical-p2-m1024"):
+        (case,) = (one for one in golden_cases() if one.name.startswith(name))
+        keyed = (one for one in open_snapshot(case.snapshot).operators if one.keyed_files)
+        (file, *_) = next(keyed).keyed_files
+        assert isinstance(file, UnifiedKeyedFile)
+        data = np.empty(file.file.source.size, np.uint8)
+        file.file.source.read_into(0, data)
+        columns = zip(*((one.group, one.start, one.end) for one in file.file.spans), strict=True)
+        groups, starts, ends = (np.array(one, np.int64) for one in columns)
+        window = (data, groups.astype(np.int32), starts, ends)
+        made.append((window, file.file.prefix, len(file.header.states)))
+    return made
+
+
+WINDOWS = windows()
+
+
+def damaged(data: U8Array, damages: list[tuple[int, int]]) -> U8Array:
+    """A copy with some bytes changed."""
+    changed = data.copy()
+    for at, byte in damages:
+        changed[at % len(changed)] = byte
+    return changed
+
+
+def scanned(
+    scan: Callable[..., Any], window: Window, prefix: int, states: int, rows: int, whole: bool
+) -> list[Any]:
+    """Everything that a scan says, table after table."""
+    progress = np.array([0, window[2][0], BETWEEN_RUNS, 0], np.int64)
+    status, said = FULL, []
+    while status == FULL:
+        progress[COUNT] = 0
+        state_of, positions = np.zeros(rows, np.int16), np.zeros((5, rows), np.int64)
+        status = scan(*window, prefix, states, whole, progress, state_of, *positions)
+        said.append((int(status), progress.tolist(), state_of.tolist(), positions.tolist()))
+    return said
+
+
+@pytest.mark.parametrize("given_window", WINDOWS, ids=["one byte", "two bytes"])
+@given(damages=DAMAGES, cut=st.integers(0, 1 << 20), rows=st.integers(1, 300), whole=st.booleans())
+def test_entries_are_found_alike(
+    given_window: tuple[Window, int, int],
+    damages: list[tuple[int, int]],
+    cut: int,
+    rows: int,
+    whole: bool,
+) -> None:
+    """In windows that Flink wrote, also damaged or cut off; no number becomes too large."""
+    (data, groups, starts, ends), prefix, states = given_window
+    end = int(ends.max()) - (0 if whole else cut % int((ends - starts).min()))
+    window = (damaged(data, damages)[:end], groups, starts, np.minimum(ends, end))
+    with np.errstate(all="raise"):
+        interpreted = scanned(scan_unified.function, window, prefix, states, rows, whole)
+    assert interpreted == scanned(scan_unified.compile(), window, prefix, states, rows, whole)
+    if not damages and whole:
+        assert interpreted[-1][0] == DONE
+
+
+@given(damages=DAMAGES, cut=st.integers(0, len(FRAMES)), room=st.integers(1, 1 << 18))
+def test_chunks_are_found_alike(damages: list[tuple[int, int]], cut: int, room: int) -> None:
+    """In Snappy frames, also damaged or cut off."""
+    data = damaged(np.frombuffer(FRAMES, np.uint8), damages)[: len(FRAMES) - cut]
+    answers = []
+    for walk in (walk_run.function, walk_run.compile()):
+        progress = np.zeros(4, np.int64)
+        with np.errstate(all="raise"):
+            status = int(walk(data, room, progress))
+        answers.append((status, progress.tolist()))
+    assert answers[0] == answers[1]
+    if not damages and not cut:
+        assert answers[0][1][CONTENT] > 0
+
+
+def test_only_what_is_small_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's interpreter gets so many bytes in all, then machine code takes over for good."""
+    kernel = Kernel(lambda _: "interpreted", "int64(U8R)", interpreted=10)
+    monkeypatch.setattr(kernel, "compile", lambda: lambda _: "compiled")
+    four = np.zeros(4, np.uint8)
+    assert [kernel(four) for _ in range(4)] == ["interpreted"] * 2 + ["compiled"] * 2
+    large = Kernel(lambda _: "interpreted", "int64(U8R)", interpreted=10)
+    monkeypatch.setattr(large, "compile", lambda: lambda _: "compiled")
+    assert [large(np.zeros(11, np.uint8)), large(four)] == ["compiled", "compiled"]
