@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Callable
 from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["age_text", "bytes_text", "plain"]
+__all__ = ["age_text", "bytes_text", "from_plain", "plain"]
 
+_READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...] = (
+    (pa.types.is_binary, lambda text: base64.b64decode(text, validate=True)),
+    (pa.types.is_floating, float),
+    (pa.types.is_decimal, Decimal),
+    (pa.types.is_timestamp, datetime.fromisoformat),
+    (pa.types.is_date, date.fromisoformat),
+    (pa.types.is_time, time.fromisoformat),
+)
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -75,3 +85,37 @@ def _pairs(pairs: Any, text: bool, key: pa.DataType | None, item: pa.DataType | 
     if text:
         return {name: plain(one, item) for name, one in pairs}
     return [[plain(name, key), plain(one, item)] for name, one in pairs]
+
+
+def from_plain(value: Any, kind: pa.DataType) -> Any:
+    """What `plain` made that of, as Arrow takes it from Python.
+
+    Args:
+        value: As JSON gives it.
+        kind: The type that it is to have.
+
+    Raises:
+        ValueError: `plain` does not write a value of that type so.
+    """
+    try:
+        made = pa.scalar(_read(value, kind), kind).as_py()
+        again = plain(made, kind)
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(str(error)) from error
+    if again != value:
+        raise ValueError(f"it would be written {again!r}")
+    return made
+
+
+def _read(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {one.name: _read(value[one.name], one.type) for one in kind}
+    if pa.types.is_map(kind):
+        pairs = value.items() if isinstance(value, dict) else value
+        return [(_read(key, kind.key_type), _read(one, kind.item_type)) for key, one in pairs]
+    if pa.types.is_nested(kind):
+        return [_read(one, kind.value_type) for one in value]
+    readers = [reader for is_kind, reader in _READERS if is_kind(kind)]
+    return readers[0](value) if readers else value

@@ -12,7 +12,8 @@
     │   ├── MissingFileError          a handle names a file that is not there
     │   └── UnsafePathError           a handle leads outside the snapshot
     ├── EncodeError                   a value that its serializer can't write
-    ├── KeyGroupError                 a key outside its key group, or a hash that can't be derived
+    ├── KeyGroupError                 a key outside its key group
+    │   └── UnknownHashError          a key type whose Java hash can't be derived
     ├── IncompatibleError             state that can't become what it is to be
     ├── PluginError                   code of a user's that can't be loaded
     ├── MissingExtraError             a package that only some features need is not installed
@@ -26,6 +27,7 @@
     │   ├── DeletedBlobError          a blob that is no longer there
     │   └── RestoreInterruptedError   a restore that was told to end
     ├── NotFoundError                 no such operator, state, job or snapshot
+    │   └── NoMatchError              nothing there is what was asked for
     └── LakeError                     the lake can't do that
         ├── NotALakeError             no `snapshots` table there
         ├── ConflictError             someone else changed it meanwhile
@@ -59,6 +61,7 @@ __all__ = [
     "LegalityError",
     "MissingExtraError",
     "MissingFileError",
+    "NoMatchError",
     "NotALakeError",
     "NotASnapshotError",
     "NotFoundError",
@@ -68,6 +71,7 @@ __all__ = [
     "SnapshotError",
     "StateError",
     "TruncatedError",
+    "UnknownHashError",
     "UnknownSerializerError",
     "UnreadableTableError",
     "UnsafePathError",
@@ -158,7 +162,11 @@ class EncodeError(StateError, ValueError):
 
 
 class KeyGroupError(StateError, ValueError):
-    """A key outside its key group, or a key type whose Java hash can't be derived."""
+    """A key outside its key group."""
+
+
+class UnknownHashError(KeyGroupError):
+    """A key type whose Java hash can't be derived, so that nobody but Flink knows the key group."""
 
 
 class PluginError(StateError):
@@ -211,6 +219,10 @@ class RestoreInterruptedError(CommitError):
 
 class NotFoundError(StateError, LookupError):
     """There is no such operator, state, job or snapshot."""
+
+
+class NoMatchError(NotFoundError):
+    """The question was right, and nothing there matches it."""
 
 
 class LakeError(StateError):

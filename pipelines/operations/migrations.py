@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import ValueChange, resolve_change
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.edit.operator_migrating import refuse_disagreeing
-from pipelines.lake.edit.rewriting import ValueStaging
+from pipelines.lake.edit.migrating import ValueStaging, migrate_snapshot, refuse_disagreeing
 from state_core.errors import IncompatibleError
 from state_core.serializers.framework.compatibility import Verdict
 

@@ -11,17 +11,19 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.rewriting import ValueStaging
+from pipelines.lake.edit.migrating import ValueStaging
+from pipelines.lake.edit.rewriting import STAGED
 from pipelines.lake.tables.records import OperatorRecord, TableRecord
 from pipelines.lake.tables.table_rows import parse_recorded
 from pipelines.lake.tables.tables import DATA_DIRECTORY
 from pipelines.spark.sql import spark_path
 from state_core.errors import EncodeError, IncompatibleError
-from state_core.formats.rewriting.operator_migration import element_layout, with_element_bytes
+from state_core.formats.layout.keyed_states import with_value_bytes
+from state_core.formats.operator_state.operator_reader import parse_operator_state
 
-__all__ = ["STAGED", "expression_staging", "value_expression"]
+__all__ = ["expression_staging", "value_expression"]
 
-STAGED, PART = "staged", "part"
+PART = "part"
 
 
 def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -> ValueStaging:
@@ -61,8 +63,8 @@ def _new_value(
     """SQL for the new value of a row, and for what parts the rows."""
     for one in operator.operator_states:
         if one.table == table.path:
-            old = element_layout(one.meta_info)
-            new = element_layout(with_element_bytes(one.meta_info, change.value))
+            old = parse_operator_state(one.meta_info)[1]
+            new = parse_operator_state(with_value_bytes(one.meta_info, change.value))[1]
             types = old.value.arrow_type, new.value.arrow_type
             value = value_expression(*types, change.expressions)
             return value, "subtask" if old.key is None else "0"

@@ -9,6 +9,8 @@ from pyspark.sql import SparkSession
 
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.purging import Staging
+from pipelines.lake.edit.rewriting import STAGED
+from pipelines.lake.tables.operator_tables import NO_PARTITION
 from pipelines.lake.tables.records import TableRecord
 from pipelines.lake.tables.tables import DATA_DIRECTORY
 from pipelines.spark.sql import spark_path
@@ -16,8 +18,7 @@ from state_core.errors import EncodeError
 
 __all__ = ["predicate_staging"]
 
-STAGED, WHOLE = "staged", "whole"
-UNPARTITIONED = -1
+WHOLE = "whole"
 
 
 def predicate_staging(session: SparkSession, lake: Lake) -> Staging:
@@ -39,7 +40,7 @@ def predicate_staging(session: SparkSession, lake: Lake) -> Staging:
             ) from error
         if not table.partition_by:
             left.write.parquet(f"{target}/{WHOLE}")
-            return {UNPARTITIONED: f"{path}/{WHOLE}"}
+            return {NO_PARTITION: f"{path}/{WHOLE}"}
         left.write.partitionBy(table.partition_by).parquet(target)
         return {
             int(name.rpartition("=")[2]): f"{path}/{name}"

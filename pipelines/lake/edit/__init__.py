@@ -1,15 +1,19 @@
 """Snapshots made of others: edited tables committed, states renamed, purged, merged, migrated.
 
 ====================  ===============================================================
-`committing`          edited tables become a snapshot
-`editing`             a snapshot changed as a whole: rename, drop, keep
-`purging`             rows that go: expired, or named
-`merging`             two jobs' snapshots as one
+`rewriting`           the engine: tables rewritten piece by piece, through transforms
+`pieces`              what the engine works on
+`key_group_layout`    how keyed state and timers lie in files, and are counted
+`subtask_layout`      the same for operator state
+`committing`          tables that a user has edited become a snapshot
+`editing`             a snapshot changed as a whole: rename, drop, keep, merge, purge
+`purging`             the transform by which what has expired goes
+`keeping`             the transform by which only listed keys stay
+`merging`             operators of another snapshot, or of another job
+`migrating`           the transform by which values become those of other serializers
 `changes`             the file in which a user says what types become
-`migrating`           values become those of other serializers: `keyed_migrating`,
-                      `operator_migrating`; `operator_changes` commits operator state
-`rewriting`           what all of these rewrite of a table
 ====================  ===============================================================
 
-A new operation is a module here that rewrites tables by `rewriting`.
+A new operation on rows is a module here with a `Transform`: what becomes of some rows of one state,
+be it keyed state, timers or operator state. `editing` puts it among what is done to a snapshot.
 """

@@ -33,7 +33,7 @@ from pipelines.lake.tables.records import (
 from state_core.errors import EncodeError, NotFoundError, StateError
 from state_core.formats.layout.keyed_states import value_snapshot
 from state_core.formats.layout.meta_info import parse_state_meta_info
-from state_core.formats.rewriting.operator_migration import resolve_element
+from state_core.formats.rewriting.value_migration import resolve_element
 from state_core.serializers.composite.evolution import resolve_decoded
 from state_core.serializers.framework.base import TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import Compatibility

@@ -15,11 +15,19 @@ from datetime import datetime, timedelta
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.keeping import read_kept_keys
 from pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
-from pipelines.lake.edit.purging import Purge, Staging, purge_table
+from pipelines.lake.edit.purging import Expired, Staging, refuse_lasting
+from pipelines.lake.edit.rewriting import (
+    TableRewriter,
+    Transform,
+    layout_of,
+    pieces_of,
+    refuse_known_snapshot,
+)
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from state_core.errors import ConflictError, NotFoundError
+from state_core.errors import ConflictError, NoMatchError, NotFoundError, StateError
 from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from state_core.model.operator_ids import operator_id_of_uid
 
@@ -40,6 +48,8 @@ class SnapshotEdit:
         merge: Other snapshots whose operators come in, as job and id.
         purge: By state, a Spark SQL predicate of rows that go.
         expire: By state, the time to live after whose end entries go.
+        keep_keys: By operator, a file with the keys that stay, one a line, in all its keyed states
+            and timers; rows of all other keys go.
         at: When it is asked what has expired; by default when the snapshot was taken.
     """
 
@@ -50,6 +60,7 @@ class SnapshotEdit:
     merge: Sequence[tuple[str, str]] = ()
     purge: Mapping[str, str] = field(default_factory=dict)
     expire: Mapping[str, timedelta] = field(default_factory=dict)
+    keep_keys: Mapping[str, str] = field(default_factory=dict)
     at: datetime | None = None
 
 
@@ -111,10 +122,7 @@ def edit_snapshot(
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
-    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
-        raise ConflictError(
-            f"job {job!r} has a snapshot {snapshot_id!r} already", remedy="choose another id"
-        )
+    refuse_known_snapshot(lake, job, snapshot_id)
     recover_attempts(lake, job)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     paths = [table.path for operator in record.operators for table in operator.tables]
@@ -128,31 +136,39 @@ def edit_snapshot(
         attempt = stack.enter_context(
             Attempt(lake, job, snapshot_id, paths, leans_on=[parent, *near])
         )
-        work = _Edit(lake, lake.snapshot(job, parent), edit, attempt, chosen, progress)
+        rewriter = TableRewriter(lake, attempt.token, chosen, progress)
+        work = _Edit(lake.snapshot(job, parent), edit, rewriter)
         made = work.run(snapshot_id, staging, note)
         lake.append(made)
     return EditResult(made, work.changes())
 
 
+@dataclass
+class _TableEdit:
+    """What becomes of one table, in one go.
+
+    Attributes:
+        predicate: Spark SQL; rows of which it is true go. Empty for none.
+        transforms: What becomes of the others.
+    """
+
+    predicate: str = ""
+    transforms: list[Transform] = field(default_factory=list)
+
+
 class _Edit:
-    def __init__(
-        self, lake: Lake, record: SnapshotRecord, edit: SnapshotEdit, attempt: Attempt,
-        engine: Engine, progress: Progress | None,
-    ) -> None:  # fmt: skip
-        self.lake = lake
+    def __init__(self, record: SnapshotRecord, edit: SnapshotEdit, rewriter: TableRewriter) -> None:
         self.record = record
         self.edit = edit
-        self.attempt = attempt
-        self.engine = engine
-        self.progress = progress
+        self.rewriter = rewriter
         self.metadata = read_metadata(record.metadata, "carried _metadata")
         self.operators = list(record.operators)
         self.carried = list(record.carried)
         self.before: dict[tuple[str, str], tuple[int, int]] = {}
         self.labels: dict[str, str] = {}
-        self.passes = 0
+        self.tables: dict[tuple[str, str], _TableEdit] = {}
         self.renamed: dict[str, str] = {}
-        self.written = 0
+        self.copied = 0
 
     def run(self, snapshot_id: str, staging: Staging | None, note: str) -> SnapshotRecord:
         """Everything in its order, and the record of what came of it."""
@@ -161,9 +177,12 @@ class _Edit:
         self.labels = {one.operator_id: one.label for one in self.operators}
         self._leave_out_operators()
         self._leave_out_states()
-        self._purge(staging)
+        self._purge()
+        self._keep_keys()
+        self._rewrite_tables(staging)
         self._rename()
-        made = self.record.followed_by(snapshot_id, "edit", self.operators, self.written, note)
+        written = self.copied + self.rewriter.written
+        made = self.record.followed_by(snapshot_id, "edit", self.operators, written, note)
         return replace(made, metadata=write_metadata(self.metadata), carried=self.carried)
 
     def changes(self) -> list[StateChange]:
@@ -181,16 +200,15 @@ class _Edit:
 
     def _merge(self) -> None:
         for job, snapshot_id in self.edit.merge:
-            other = self.lake.snapshot(job, snapshot_id)
+            lake, token = self.rewriter.lake, self.rewriter.token
+            other = lake.snapshot(job, snapshot_id)
             theirs = read_metadata(other.metadata, "carried _metadata").operators
             self.metadata.operators = union_of_operators(
                 (self.metadata.operators, {one.operator_id for one in self.operators}),
                 (theirs, {one.operator_id for one in other.operators}),
             )
-            operators, written = merge_operators(
-                self.lake, self.record.job, other, self.attempt.token
-            )
-            self.written += written
+            operators, copied = merge_operators(lake, self.record.job, other, token)
+            self.copied += copied
             self.operators += operators
             known = {one.blob for one in self.carried}
             self.carried += [one for one in other.carried if one.blob not in known]
@@ -212,31 +230,66 @@ class _Edit:
             for table in left.tables:
                 held = {one.name for one in operator.states if one.table == table.path}
                 if held - {one.name for one in left.states}:  # other timers in the same table
-                    left = self._purged(left, table.path, Purge(), None)
+                    self._table(left, table.path)  # is written again without these
             self._replace(left)
 
-    def _purge(self, staging: Staging | None) -> None:
-        at = self.edit.at or self.record.taken_at
-        purges = {name: Purge(predicate=text) for name, text in self.edit.purge.items()}
-        for name, lived in self.edit.expire.items():
-            limit = int((at - lived).timestamp() * 1000)
-            purges[name] = replace(purges.get(name, Purge()), expired_until=limit)
-        for wanted, purge in purges.items():
+    def _table(self, operator: OperatorRecord, path: str) -> _TableEdit:
+        """What is to become of a table."""
+        return self.tables.setdefault((operator.operator_id, path), _TableEdit())
+
+    def _purge(self) -> None:
+        for wanted, predicate in self.edit.purge.items():
             operator, state = self._find(wanted)
             for path in tables_of(operator, state):
-                operator = self._purged(operator, path, purge, staging)
-            self._replace(operator)
+                table = self._table(operator, path)
+                others = table.predicate
+                table.predicate = f"({others}) OR ({predicate})" if others else predicate
+        at = self.edit.at or self.record.taken_at
+        for wanted, lived in self.edit.expire.items():
+            operator, state = self._find(wanted)
+            expired = Expired(int((at - lived).timestamp() * 1000))
+            for path in tables_of(operator, state):
+                refuse_lasting(operator, path)
+                self._table(operator, path).transforms.append(expired)
 
-    def _purged(
-        self, operator: OperatorRecord, path: str, purge: Purge, staging: Staging | None
-    ) -> OperatorRecord:
-        self.passes += 1
-        made, written = purge_table(
-            self.lake, operator, path, purge, staging, (self.attempt.token, self.passes),
-            self.engine, self.progress,
-        )  # fmt: skip
-        self.written += written
-        return made
+    def _keep_keys(self) -> None:
+        for wanted, file in self.edit.keep_keys.items():
+            operator = self._operator(self._id(wanted))
+            kept = read_kept_keys(file, self.rewriter.lake.location, operator)
+            for table in operator.keyed_tables:
+                self._table(operator, table.path).transforms.append(kept)
+
+    def _rewrite_tables(self, staging: Staging | None) -> None:
+        for (operator_id, path), edit in self.tables.items():
+            operator = self._operator(operator_id)
+            (table,) = (one for one in operator.tables if one.path == path)
+            staged = None
+            if edit.predicate:
+                if staging is None:
+                    raise StateError("a predicate needs Spark, and no session was given")
+                staged = staging(table, edit.predicate, self.rewriter.token)
+            layout = layout_of(self.rewriter.lake, operator, table)
+            pieces = pieces_of(layout.directory, table, staged)
+            made = self.rewriter.rewrite_table(operator, table, layout, pieces, edit.transforms)
+            self._replace(made)
+        for wanted, file in self.edit.keep_keys.items():
+            operator = self._operator(self._id(wanted))
+            if not any(state.entries for state in operator.states):
+                raise NoMatchError(
+                    f"operator {operator.label} would have no entry left: it has none of the keys"
+                    f" that {file} lists",
+                    remedy="`statelake dump` prints the keys that there are",
+                )
+
+    def _operator(self, operator_id: str) -> OperatorRecord:
+        """An operator that has state."""
+        for one in self.operators:
+            if one.operator_id == operator_id:
+                return one
+        raise NotFoundError(
+            f"operator {operator_id} has no state",
+            remedy=f"those that have: {', '.join(one.label for one in self.operators) or 'none'}",
+        )
 
     def _replace(self, made: OperatorRecord) -> None:
         self.operators = [

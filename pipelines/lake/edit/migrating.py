@@ -7,26 +7,53 @@ is read back from its bytes before anything is registered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import ValueChange, resolve_change
-from pipelines.lake.edit.keyed_migrating import KeyedMigration
-from pipelines.lake.edit.operator_migrating import OperatorMigration, refuse_disagreeing
-from pipelines.lake.edit.rewriting import ValueStaging
+from pipelines.lake.edit.pieces import Rows
+from pipelines.lake.edit.rewriting import (
+    TableRewriter,
+    Transform,
+    layout_of,
+    pieces_of,
+    refuse_known_snapshot,
+)
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import (
     OperatorRecord,
     OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
+    TableRecord,
 )
-from state_core.errors import ConflictError, IncompatibleError
+from state_core.errors import IncompatibleError, StateError
+from state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
+from state_core.formats.layout.meta_info import parse_state_meta_info
+from state_core.formats.operator_state.operator_states import ElementRows
+from state_core.formats.rewriting.value_migration import (
+    decode_rows,
+    exact_values,
+    migrate_rows,
+    validate_rows,
+)
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.serializers.framework.base import TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import Compatibility, Verdict
+from state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
+from state_core.serializers.type_spec import TypeSpec, parse_type
 
-__all__ = ["MigrationResult", "migrate_snapshot"]
+__all__ = ["MigrationResult", "ValueStaging", "migrate_snapshot", "refuse_disagreeing"]
+
+# of a table and a token: the directory of the rows with new values of each partition, or of each
+# subtask where the table has no partitions
+ValueStaging = Callable[[OperatorRecord, TableRecord, str], Mapping[int, str]]
 
 
 @dataclass(frozen=True)
@@ -88,29 +115,123 @@ def migrate_snapshot(
     if result.verdict is Verdict.COMPATIBLE_AS_IS and not change.expressions:
         return MigrationResult(record, result, 0)
     refuse_disagreeing(operator, state)
-    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
-        raise ConflictError(
-            f"job {job!r} has a snapshot {snapshot_id!r} already", remedy="choose another id"
-        )
+    refuse_known_snapshot(lake, job, snapshot_id)
     recover_attempts(lake, job)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     with Attempt(lake, job, snapshot_id, [state.table], leans_on=[parent]) as attempt:
         lake.snapshot(job, parent)
-        work = _migration(lake, operator, state, change, attempt.token)
-        new_operator, written = work.run(chosen, staging, progress)
+        rewriter = TableRewriter(lake, attempt.token, chosen, progress)
+        new_operator = _migrate_table(rewriter, operator, state, change, staging)
         operators = [
             new_operator if one.operator_id == operator.operator_id else one
             for one in record.operators
         ]
-        made = record.followed_by(snapshot_id, "migrate", operators, written, note)
+        made = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
         lake.append(made)
     return MigrationResult(made, result, state.entries)
 
 
-def _migration(
-    lake: Lake, operator: OperatorRecord, state: StateRecord | OperatorStateRecord,
-    change: ValueChange, token: str,
-) -> KeyedMigration | OperatorMigration:  # fmt: skip
-    if isinstance(state, OperatorStateRecord):
-        return OperatorMigration(lake, operator, state, change, token)
-    return KeyedMigration(lake, operator, state, change, token)
+def refuse_disagreeing(operator: OperatorRecord, state: StateRecord | OperatorStateRecord) -> None:
+    """Raise where a migration would settle which copy of a broadcast state counts.
+
+    Raises:
+        IncompatibleError: The copies of some subtasks are not the one in the table.
+    """
+    if isinstance(state, OperatorStateRecord) and state.disagreeing:
+        who = ", ".join(map(str, state.disagreeing))
+        raise IncompatibleError(
+            f"the copies of the subtasks {who} differ from the first one's, which is the only one"
+            " in the lake",
+            place=f"state {operator.label}/{state.name}",
+            remedy="if that one is right, say so first: rewrite its table (UPDATE ... SET value ="
+            " value), commit it, and migrate what comes of that",
+        )
+
+
+def _migrate_table(
+    rewriter: TableRewriter,
+    operator: OperatorRecord,
+    state: StateRecord | OperatorStateRecord,
+    change: ValueChange,
+    staging: ValueStaging | None,
+) -> OperatorRecord:
+    """The operator with the migrated state."""
+    (table,) = (one for one in operator.tables if one.path == state.table)
+    layout = layout_of(rewriter.lake, operator, table)
+    staged = None
+    if change.expressions:
+        value = _value_of(state.meta_info).restore_serializer()
+        keyed = isinstance(state, StateRecord)
+        if keyed and layout.plain and isinstance(value, DecodedSerializer):
+            raise IncompatibleError(
+                "the snapshot was imported without the decoder, so that an expression would see"
+                " bytes",
+                place=f"state {operator.label}/{state.name}",
+                remedy="import it again under another id with the decoder, and migrate that",
+            )
+        if staging is None:
+            raise StateError("expressions need Spark, and no session was given")
+        staged = staging(operator, table, rewriter.token)
+    meta_info = with_value_bytes(state.meta_info, change.value)
+    values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, staged is not None)
+    pieces = pieces_of(layout.directory, table, staged)
+    layout = layout.with_meta_info(meta_info)
+    return rewriter.rewrite_table(operator, table, layout, pieces, [values])
+
+
+@dataclass(frozen=True)
+class NewValues(Transform):
+    """Values under another type: as Flink carries them over, or as SQL made them.
+
+    Every value is read back from the bytes that it becomes.
+
+    Attributes:
+        before: The state's meta info.
+        after: That with the new type.
+        spec: How the new type was written down, which may say more than the meta info.
+        plain: Whether the table is without the decoders of users that there are now.
+        computed: Whether rows come with values that SQL made.
+    """
+
+    keeps_count = True
+    compares = True
+
+    before: bytes
+    after: bytes
+    spec: TypeSpec | None
+    plain: bool
+    computed: bool
+
+    def compare(self, rows: StateRows | ElementRows) -> None:
+        """Refuse values that typed columns can't hold: an expression sees nothing else."""
+        count = pc.sum(exact_values(rows)).as_py()
+        if count:
+            raise IncompatibleError(
+                f"{count} values that only their exact bytes hold, which an expression would not"
+                " see",
+                remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
+            )
+
+    def apply(self, rows: Rows) -> Rows:
+        """The rows with their new values."""
+        with undecoded() if self.plain else nullcontext():
+            new = (self.spec and parse_type(self.spec)) or _value_of(self.after)
+            serializer = new.restore_serializer()
+        if self.computed:
+            rows = replace(rows, layout=replace(rows.layout, value=serializer))
+        else:
+            rows = migrate_rows(self._decoded(rows), serializer)
+        validate_rows(rows)
+        return rows
+
+    def _decoded(self, rows: Rows) -> Rows:
+        """Rows of keyed state, with values decoded that were imported as bytes."""
+        if not self.plain or isinstance(rows, ElementRows):
+            return rows
+        value = _value_of(self.before).restore_serializer()
+        return decode_rows(rows, value) if isinstance(value, DecodedSerializer) else rows
+
+
+def _value_of(meta_info: bytes) -> TypeSerializerSnapshot:
+    """The type of a state's values."""
+    return value_snapshot(parse_state_meta_info(meta_info))

@@ -4,7 +4,8 @@
 `integrity`           does the lake hold what the snapshot held
 `legality`            is the snapshot what a job declares
 `compatibility`       would a job with other types restore it
-`diffing`             what changed between two snapshots
+`diffing`             what changed between two snapshots; `operator_diffing`: in
+                      operator state
 ====================  ===============================================================
 
 A new check before a deploy goes into `state_core/checks`; here it is asked of a lake.

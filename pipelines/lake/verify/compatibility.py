@@ -16,7 +16,6 @@ from state_core.formats.layout.state_compatibility import (
     operator_schema,
 )
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, read_metadata
-from state_core.formats.rewriting.operator_migration import with_element
 from state_core.model.snapshot import Snapshot
 
 __all__ = ["check_against", "check_changes", "schemas_of_record", "schemas_of_snapshot"]
@@ -98,7 +97,7 @@ def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> lis
         operator, state, _ = resolve_change(record, change)
         schema, name = new[operator.label], state.name
         if isinstance(state, OperatorStateRecord):
-            changed = with_element(schema.operator_states[name], change.value)
+            changed = with_value(schema.operator_states[name], change.value)
             states = {**schema.operator_states, name: changed}
             new[operator.label] = replace(schema, operator_states=states)
         else:

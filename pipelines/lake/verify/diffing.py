@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.lake.edit.operator_changes import diff_operator_state
 from pipelines.lake.tables.records import (
     OperatorRecord,
     OperatorStateRecord,
@@ -24,6 +23,7 @@ from pipelines.lake.tables.records import (
 )
 from pipelines.lake.tables.table_rows import TableRows, table_rows
 from pipelines.lake.tables.units import Partitioning
+from pipelines.lake.verify.operator_diffing import diff_operator_state
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.handles import KeyGroupRange
 

@@ -168,7 +168,8 @@ class StateRegistry:
         old = replace(state.layout, with_ttl=layout.with_ttl)
         if state.layout.with_ttl != layout.with_ttl:
             rows = StateRows(0, rows.name, old, _with_times(old, rows.batch, self.now()))
-        return encode_rows(migrate_rows(rows, layout), 0)
+        assert layout.value is not None  # noqa: S101 - timers have no value that could change
+        return encode_rows(migrate_rows(rows, layout.value), 0)
 
 
 def same_info(one: StateMetaInfo, two: StateMetaInfo) -> bool:

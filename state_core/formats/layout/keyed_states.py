@@ -40,7 +40,14 @@ from state_core.serializers.framework.registry import changes
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.opaque.decoders import undecoded
 
-__all__ = ["describe_state", "layout_of", "parse_keyed_state", "value_snapshot", "with_value"]
+__all__ = [
+    "describe_state",
+    "layout_of",
+    "parse_keyed_state",
+    "value_snapshot",
+    "with_value",
+    "with_value_bytes",
+]
 
 _KINDS = {
     "VALUE": StateKind.VALUE,
@@ -153,7 +160,7 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
     """The same state with another value: what is around it (list, map, TTL) stays.
 
     Args:
-        state: A keyed state that is no queue of timers.
+        state: A keyed state that is no queue of timers, or an operator state.
         value: As `value_snapshot` gives it.
     """
     kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
@@ -166,6 +173,13 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
         value = _renested(whole, *whole.nested[:-1], value)
     entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(value)}
     return replace(state, serializers=entries)
+
+
+def with_value_bytes(meta_info: bytes, value: TypeSerializerSnapshot) -> bytes:
+    """The same for meta info as it stands in a file."""
+    out = DataOutput()
+    write_state_meta_info(with_value(parse_state_meta_info(meta_info), value), out)
+    return out.to_bytes()
 
 
 def _renested(

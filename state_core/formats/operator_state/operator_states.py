@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,10 +36,11 @@ from state_core.formats.operator_state.operator_file import (
 )
 from state_core.kernels.skip import locate_counted
 from state_core.model.handles import DistributionMode, PartitionOffsets
+from state_core.model.snapshot import StateKind
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import Cursor, I64Array
 
-__all__ = ["RAW_VALUE", "VALUE", "OperatorLayout", "encode_operator_file", "operator_layout"]
+__all__ = ["ElementRows", "OperatorLayout", "encode_operator_file", "operator_layout"]
 
 SUBTASK, POSITION, KEY, VALUE = "subtask", "position", "key", "value"
 RAW_KEY, RAW_VALUE = "raw_key", "raw_value"
@@ -52,7 +54,10 @@ class OperatorLayout:
         mode: How it is redistributed.
         value: The serializer of elements, or of a broadcast state's values.
         key: Of a broadcast state's keys; None for lists.
+        kind: Of keyed state, the one whose values stand in a file as these do.
     """
+
+    kind: ClassVar[StateKind] = StateKind.VALUE
 
     mode: DistributionMode
     value: TypeSerializer
@@ -177,6 +182,31 @@ class OperatorLayout:
     def value_writer(self, batch: pa.RecordBatch) -> RowWriter:
         """What writes the bytes of each row's element, or of its entry's value."""
         return _writer(batch, VALUE, RAW_VALUE, self.value)
+
+    def stored_value(self) -> TypeSerializer:
+        """The serializer of these bytes."""
+        return self.value
+
+    def decode_values(self, cursor: Cursor) -> list[pa.Array]:
+        """The `value` column from these bytes alone."""
+        column = self.value.decode(cursor)
+        cursor.check_at_end()
+        return [column]
+
+
+@dataclass(frozen=True)
+class ElementRows:
+    """Rows of one operator state: what `StateRows` is for keyed state.
+
+    Attributes:
+        name: The state's name.
+        layout: How its elements are laid out.
+        batch: Its rows.
+    """
+
+    name: str
+    layout: OperatorLayout
+    batch: pa.RecordBatch
 
 
 def operator_layout(state: StateMetaInfo) -> OperatorLayout:

@@ -1,8 +1,8 @@
 """Savepoints and values made into others, without a lake.
 
 ========================  ===========================================================
-`value_migration`         a keyed state's values as another serializer writes them
-`operator_migration`      the same for operator state
+`value_migration`         a state's values as another serializer writes them
+`key_bytes`               keys alone, by which rows are chosen
 `recompression`           a savepoint with another compression
 ========================  ===========================================================
 

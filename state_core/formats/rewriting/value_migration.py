@@ -1,17 +1,21 @@
 """Rows of one state under a new value type: what Flink does on a restore, for a whole column.
 
-Keys, namespaces and times of last access stay as they are. Values that a typed column can't hold
-exactly go one by one through the old serializer's `read` and the new one's `write`; but what a
-user's decoder has made of bytes is the value, and the bytes go. What comes out
-is encoded, decoded and encoded again, and must be the same.
+Of operator state it is the elements of a list, or the values of a broadcast state. Keys,
+namespaces, times of last access, subtasks and positions stay as they are. Values that a typed
+column can't hold exactly go one by one through the old serializer's `read` and the new one's
+`write`; but what a user's decoder has made of bytes is the value, and the bytes go. (No decoder is
+asked for operator state.) What comes out is encoded, decoded and encoded again, and must be the
+same.
 
-Source: `AbstractRocksDBState.migrateSerializedValue`, `RocksDBListState` and `RocksDBMapState`.
+Source: `AbstractRocksDBState.migrateSerializedValue`, `RocksDBListState`, `RocksDBMapState` and
+`OperatorStateRestoreOperation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,62 +24,67 @@ import pyarrow.compute as pc
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE, KeyedLayout, raw_column
+from state_core.formats.layout.keyed_states import value_snapshot
+from state_core.formats.layout.meta_info import parse_state_meta_info
+from state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.snapshot import StateKind
 from state_core.serializers.composite.evolution import migrate_column, migrate_value
-from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.columns import Cursor, U8Array, list_offsets
-from state_core.serializers.opaque.decoders import DecodedSerializer
+from state_core.serializers.framework.compatibility import Compatibility
+from state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
 
 __all__ = [
-    "binary_cursor",
-    "current_exact",
     "decode_rows",
-    "migrate_bytes",
-    "migrate_exact",
+    "exact_values",
     "migrate_rows",
+    "resolve_element",
     "validate_rows",
 ]
 
+Rows = TypeVar("Rows", StateRows, ElementRows)
 
-def migrate_rows(rows: StateRows, layout: KeyedLayout, values: pa.Array | None = None) -> StateRows:
-    """The same rows in another layout, which differs in the value's serializer only.
+
+def resolve_element(meta_info: bytes, value: TypeSerializerSnapshot) -> Compatibility:
+    """Whether the elements of a list, or the values of a broadcast state, can follow.
+
+    Args:
+        meta_info: As in `NonKeyedState.meta_info`.
+        value: Their new type.
+    """
+    before = value_snapshot(parse_state_meta_info(meta_info))
+    with undecoded():
+        return value.resolve_schema_compatibility(before)
+
+
+def migrate_rows(rows: Rows, value: TypeSerializer) -> Rows:
+    """The same rows with other values: subtasks, positions, keys and times stay.
 
     Args:
         rows: The rows as they were.
-        layout: What they are to be.
-        values: The new `value` column, if it was computed elsewhere; by default old values are
-            carried over as Flink does.
+        value: What the value's serializer is to be.
 
     Raises:
         EncodeError: A value that only exact bytes hold can't be carried over.
     """
     old, batch = rows.layout, rows.batch
-    column = values if values is not None else _carry_over(old, layout, batch.column(VALUE))
-    raw = current_exact(batch.column(RAW_VALUE), old.value_writer(batch).exact)
+    new = replace(old, value=value)
+    column = _carry_over(old, new, batch.column(VALUE))
+    raw = _current_exact(batch.column(RAW_VALUE), old.value_writer(batch).exact)
     if isinstance(old.value, DecodedSerializer):
         _refuse_undecoded(rows, old.value)
         raw = pa.nulls(len(batch), pa.binary())
     elif raw.null_count < len(raw):
-        if values is not None:
-            raise EncodeError(
-                f"{len(raw) - raw.null_count} values that only their exact bytes hold, which an"
-                " expression would not see",
-                place=f"state {rows.name!r}",
-                remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
-            )
-        column, raw = migrate_exact(
+        column, raw = _migrate_exact(
             column,
             raw,
-            lambda data: _migrate_entry(old, layout, data, rows.name),
-            lambda cursor: layout.decode_values(cursor)[0],
+            lambda data: _migrate_entry(old, new, data, rows.name),
+            lambda cursor: new.decode_values(cursor)[0],
         )
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    columns |= {VALUE: column, RAW_VALUE: raw}
-    schema = layout.schema
-    arrays = [columns[name] for name in schema.names]
-    made = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return StateRows(rows.state, rows.name, layout, made)
+    return replace(
+        rows, layout=new, batch=_with_columns(rows, new, {VALUE: column, RAW_VALUE: raw})
+    )
 
 
 def decode_rows(rows: StateRows, value: TypeSerializer) -> StateRows:
@@ -86,26 +95,38 @@ def decode_rows(rows: StateRows, value: TypeSerializer) -> StateRows:
         value: The value's serializer with it.
     """
     layout = replace(rows.layout, value=value)
-    encoded = rows.layout.value_writer(rows.batch).to_binary()
-    cursor = binary_cursor(encoded)
+    cursor = _binary_cursor(rows.layout.value_writer(rows.batch).to_binary())
     starts, ends = cursor.position.copy(), cursor.end.copy()
-    columns = {name: rows.batch.column(name) for name in rows.batch.schema.names}
-    names = [name for name in layout.schema.names if name in (VALUE, TTL)]
-    columns |= dict(zip(names, layout.decode_values(cursor), strict=True))
+    columns = _decoded(layout, cursor)
     columns[RAW_VALUE] = raw_column(cursor, starts, ends)
-    arrays = [columns[name] for name in layout.schema.names]
-    made = pa.RecordBatch.from_arrays(arrays, schema=layout.schema)
-    return StateRows(rows.state, rows.name, layout, made)
+    return replace(rows, layout=layout, batch=_with_columns(rows, layout, columns))
 
 
-def binary_cursor(values: pa.LargeBinaryArray) -> Cursor:
+def _decoded(layout: KeyedLayout | OperatorLayout, cursor: Cursor) -> dict[str, pa.Array]:
+    """The value's columns, by name."""
+    names = [name for name in layout.schema.names if name in (VALUE, TTL)]
+    return dict(zip(names, layout.decode_values(cursor), strict=True))
+
+
+def _with_columns(
+    rows: StateRows | ElementRows,
+    layout: KeyedLayout | OperatorLayout,
+    columns: Mapping[str, pa.Array],
+) -> pa.RecordBatch:
+    """The rows' columns in a layout, some of them replaced."""
+    schema = layout.schema
+    arrays = [columns[n] if n in columns else rows.batch.column(n) for n in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _binary_cursor(values: pa.LargeBinaryArray) -> Cursor:
     """A cursor over the rows of a column of bytes."""
     bounds = np.frombuffer(values.buffers()[1], np.int64, len(values) + 1)
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
     return Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"byte {at}")
 
 
-def _refuse_undecoded(rows: StateRows, decoded: DecodedSerializer) -> None:
+def _refuse_undecoded(rows: StateRows | ElementRows, decoded: DecodedSerializer) -> None:
     """What a decoder has given says all that is to be kept; where it gave none, all would be lost.
 
     Raises:
@@ -128,41 +149,40 @@ def _refuse_undecoded(rows: StateRows, decoded: DecodedSerializer) -> None:
         )
 
 
-def validate_rows(rows: StateRows) -> None:
+def validate_rows(rows: StateRows | ElementRows) -> None:
     """Read every value back from the bytes that it becomes, and write it again.
 
     Raises:
         EncodeError: A value can't be written, or comes back as another.
     """
-    first = rows.layout.value_writer(rows.batch)
-    encoded = first.to_binary()
-    stored = rows.layout.stored_value()
-    if stored is None:
+    layout = rows.layout
+    encoded = layout.value_writer(rows.batch).to_binary()
+    if layout.stored_value() is None:
         return
-    again = rows.layout.value_writer(_decoded(rows, encoded)).to_binary()
+    decoded = _with_columns(rows, layout, _decoded(layout, _binary_cursor(encoded)))
+    again = layout.value_writer(decoded).to_binary()
     if not again.equals(encoded):
         row = next(i for i in range(len(again)) if again[i] != encoded[i])
-        shown = rows.batch.column("key")[row].as_py()
+        keyed = "key" in layout.schema.names
+        shown = f"key {rows.batch.column('key')[row].as_py()!r}" if keyed else f"row {row}"
         raise EncodeError(
-            f"the migrated value of key {shown!r} does not come back as it was written",
+            f"the migrated value of {shown} does not come back as it was written",
             place=f"state {rows.name!r}",
         )
 
 
-def _decoded(rows: StateRows, encoded: pa.Array) -> pa.RecordBatch:
-    """The rows with their value columns read back from bytes."""
-    layout = rows.layout
-    stored = layout.stored_value()
-    assert stored is not None  # noqa: S101 - the caller has looked
-    cursor = binary_cursor(encoded)
-    columns = {name: rows.batch.column(name) for name in layout.schema.names}
-    names = [name for name in layout.schema.names if name in (VALUE, TTL)]
-    columns |= dict(zip(names, layout.decode_values(cursor), strict=True))
-    rest = [columns[name] for name in layout.schema.names]
-    return pa.RecordBatch.from_arrays(rest, schema=layout.schema)
+def exact_values(rows: StateRows | ElementRows) -> pa.BooleanArray:
+    """Whether each row's value is one that only its exact bytes hold."""
+    raw = rows.batch.column(RAW_VALUE)
+    exact = _current_exact(raw, rows.layout.value_writer(rows.batch).exact).is_valid()
+    if isinstance(rows.layout.value, DecodedSerializer):  # whose typed values say all there is
+        exact = pc.and_(exact, rows.batch.column(VALUE).is_null())
+    return exact
 
 
-def _carry_over(old: KeyedLayout, new: KeyedLayout, column: pa.Array) -> pa.Array:
+def _carry_over(
+    old: KeyedLayout | OperatorLayout, new: KeyedLayout | OperatorLayout, column: pa.Array
+) -> pa.Array:
     assert old.value is not None and new.value is not None  # noqa: S101, PT018 - not of timers
     if old.kind is not StateKind.LIST or not pa.types.is_list(column.type):
         return migrate_column(old.value, new.value, column)
@@ -172,7 +192,7 @@ def _carry_over(old: KeyedLayout, new: KeyedLayout, column: pa.Array) -> pa.Arra
     return pa.ListArray.from_arrays(pa.array((first - first[0]).astype(np.int32)), moved)
 
 
-def current_exact(raw: pa.Array, exact: U8Array) -> pa.Array:
+def _current_exact(raw: pa.Array, exact: U8Array) -> pa.Array:
     """Exact bytes, but for those of values that were edited since.
 
     Args:
@@ -184,7 +204,7 @@ def current_exact(raw: pa.Array, exact: U8Array) -> pa.Array:
     return pc.if_else(pa.array(exact.astype(bool)), raw, pa.scalar(None, raw.type))
 
 
-def migrate_exact(
+def _migrate_exact(
     column: pa.Array,
     raw: pa.Array,
     migrate: Callable[[bytes], bytes],
@@ -205,14 +225,14 @@ def migrate_exact(
     which = [index for index in range(len(raw)) if raw[index].is_valid]
     for index in which:
         found[index] = migrate(raw[index].as_py())
-    typed = decode(binary_cursor(pa.array([found[index] for index in which], pa.large_binary())))
+    typed = decode(_binary_cursor(pa.array([found[index] for index in which], pa.large_binary())))
     take = np.arange(len(column))
     take[which] = len(column) + np.arange(len(which))
     whole = pa.concat_arrays([column, typed]).take(pa.array(take))
     return whole, pa.array(found, pa.binary())
 
 
-def migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, state: str) -> bytes:
+def _migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, state: str) -> bytes:
     """One value's bytes, through a Python object.
 
     Raises:
@@ -232,11 +252,13 @@ def migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, st
     return out.to_bytes()
 
 
-def _migrate_entry(old: KeyedLayout, new: KeyedLayout, data: bytes, state: str) -> bytes:
+def _migrate_entry(
+    old: KeyedLayout | OperatorLayout, new: KeyedLayout | OperatorLayout, data: bytes, state: str
+) -> bytes:
     """One entry's value bytes; those of a map begin with whether there is none."""
     before, after = old.stored_value(), new.stored_value()
     assert before is not None and after is not None  # noqa: S101, PT018 - not of timers
     head = data[:1] if old.kind is StateKind.MAP else b""
     if head and head != b"\x00":
         return data
-    return head + migrate_bytes(before, after, data[len(head) :], state)
+    return head + _migrate_bytes(before, after, data[len(head) :], state)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import KeyGroupError, StateError
+from state_core.errors import KeyGroupError, StateError, UnknownHashError
 from state_core.files.wire import DataInput
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.key_groups import key_groups_of_hashes
@@ -25,11 +25,11 @@ def assign_key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.i
     """The key group of every row's key.
 
     Raises:
-        KeyGroupError: The hash of the key's type can't be derived.
+        UnknownHashError: The hash of the key's type can't be derived.
     """
     key = rows.layout.key
     if rows.layout.opaque_key:
-        raise KeyGroupError(
+        raise UnknownHashError(
             f"keys of type {key.name}, whose hash is not known",
             place=f"state {rows.name!r}",
             remedy="keep the max parallelism, so that every key stays in its key group",

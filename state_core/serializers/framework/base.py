@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError, KeyGroupError, StateError, UnsupportedFormatError
+from state_core.errors import EncodeError, StateError, UnknownHashError, UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.framework.columns import Cursor, I32Array, I64Array, Target, U8Array
 from state_core.serializers.framework.compatibility import Compatibility, incompatible, unknown
@@ -151,9 +151,9 @@ class TypeSerializer(ABC):
         """Return Java's `hashCode()` of a value, as a signed 32-bit number.
 
         Raises:
-            KeyGroupError: The Java class defines it, or it differs in each JVM.
+            UnknownHashError: The Java class defines it, or it differs in each JVM.
         """
-        raise KeyGroupError(
+        raise UnknownHashError(
             f"the Java hash code of {self.name} can't be derived from its value",
             remedy="keep the max parallelism, so that every key stays in its key group",
         )

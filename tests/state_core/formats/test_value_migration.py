@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from state_core import NewOperatorState
 from state_core.errors import EncodeError
 from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.operator_state.operator_states import OperatorLayout
-from state_core.formats.rewriting.operator_migration import (
-    element_layout,
-    exact_elements,
-    migrate_elements,
+from state_core.formats.operator_state.operator_reader import parse_operator_state
+from state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
+from state_core.formats.rewriting.value_migration import (
+    exact_values,
+    migrate_rows,
     resolve_element,
-    validate_elements,
+    validate_rows,
 )
-from state_core.formats.rewriting.value_migration import migrate_rows
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.handles import DistributionMode
 from state_core.model.snapshot import StateKind
@@ -86,6 +85,11 @@ def rows_of(layout: OperatorLayout, held: list[dict[str, Any]]) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays([keys, typed, raw_keys, raw], schema=layout.schema)
 
 
+def migrated(rows: pa.RecordBatch, layout: OperatorLayout) -> pa.RecordBatch:
+    """Rows of a state with values of the new type."""
+    return migrate_rows(ElementRows("s", layout, rows), NEW).batch
+
+
 @every_mode
 @given(held=st.lists(values, max_size=5))
 def test_every_element_becomes_what_flink_makes_of_it(
@@ -94,8 +98,8 @@ def test_every_element_becomes_what_flink_makes_of_it(
     """Read with the old serializer and written with the new one, whatever its column can hold."""
     old, new = layout_of(mode, OLD), layout_of(mode, NEW)
     rows = rows_of(old, held)
-    moved = migrate_elements(rows, old, new, "s")
-    validate_elements(moved, new, "s")
+    moved = migrated(rows, old)
+    validate_rows(ElementRows("s", new, moved))
     expected = [write(NEW, migrate_value(OLD, NEW, one)) for one in held]
     assert [data for _, data in new.pairs(moved)] == expected
     assert [key for key, _ in new.pairs(moved)] == [key for key, _ in old.pairs(rows)]
@@ -109,8 +113,8 @@ def test_an_edited_element_is_migrated_as_it_is_now(mode: DistributionMode) -> N
     typed = rows.column("value").to_pylist()
     edited = pa.array([value("new"), typed[1]], OLD.arrow_type)
     rows = rows.set_column(rows.schema.get_field_index("value"), "value", edited)
-    assert exact_elements(rows, old) == 1
-    moved = migrate_elements(rows, old, new, "s")
+    assert exact_values(ElementRows("s", old, rows)).to_pylist() == [False, True]
+    moved = migrated(rows, old)
     kept = [{"more": 0, "name": name} for name in ("new", ODD)]
     assert [data for _, data in new.pairs(moved)] == [write(NEW, one) for one in kept]
 
@@ -131,7 +135,7 @@ def test_an_edited_keyed_value_is_migrated_as_it_is_now() -> None:
     }
     arrays = [held[name] for name in old.schema.names]
     batch = pa.RecordBatch.from_arrays(arrays, schema=old.schema)
-    moved = migrate_rows(StateRows(0, "s", old, batch), new)
+    moved = migrate_rows(StateRows(0, "s", old, batch), NEW)
     kept = [{"more": 0, "name": name} for name in ("new", ODD)]
     assert new.value_writer(moved.batch).to_binary().to_pylist() == [
         write(NEW, one) for one in kept
@@ -153,19 +157,19 @@ def test_a_broadcast_state_may() -> None:
     layout = layout_of(DistributionMode.BROADCAST, NEW)
     row = {"key": "k", "value": None, "raw_key": None, "raw_value": None}
     batch = pa.RecordBatch.from_pylist([row], layout.schema)
-    validate_elements(batch, layout, "s")
+    validate_rows(ElementRows("s", layout, batch))
     assert layout.pairs(batch) == [(write(TEXT, "k"), b"\x01")]
 
 
 def test_what_only_exact_bytes_hold_must_come_back() -> None:
     """Bytes that are not what the old serializer would write are named, not guessed."""
-    old, new = (layout_of(DistributionMode.UNION, one) for one in (OLD, NEW))
+    old = layout_of(DistributionMode.UNION, OLD)
     rows = rows_of(old, [value(ODD)])
     longer = rows.column("raw_value")[0].as_py() + b"\0"
     rows = rows.set_column(3, "raw_value", pa.array([longer], pa.binary()))
     typed = pa.RecordBatch.from_arrays(rows.columns, schema=old.schema)
     with pytest.raises(EncodeError, match="only its exact bytes hold"):
-        migrate_elements(typed, old, new, "s")
+        migrated(typed, old)
 
 
 class Ids(Decoder):
@@ -186,4 +190,4 @@ def test_decoders_are_not_asked_for_operator_state(monkeypatch: pytest.MonkeyPat
     wanted = parse_type({"pojo": "P", "fields": {"id": "long"}})
     assert resolve_decoded(wanted, kryo_snapshot()).usable
     assert not resolve_element(info, wanted).usable
-    assert element_layout(info).value.arrow_type == pa.binary()
+    assert parse_operator_state(info)[1].value.arrow_type == pa.binary()

@@ -35,7 +35,7 @@ from state_core import (
 )
 from state_core.errors import ConflictError, IncompatibleError, NotFoundError, StateError
 from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.formats.rewriting.operator_migration import element_layout
+from state_core.formats.operator_state.operator_reader import parse_operator_state
 from state_core.model.operator_state import NonKeyedState
 from state_core.model.snapshot import Snapshot
 from state_core.serializers.type_spec import parse_type
@@ -255,7 +255,8 @@ ODD = write(parse_type(NAME).restore_serializer(), {"name": "x\ud800yy"})
 @pytest.fixture
 def odd(tmp_path: Path) -> Lake:
     """A lake with empty states, an element that only its bytes hold, and two states of one name."""
-    schema = element_layout(encoded(NewOperatorState("lone", (), "union", NAME).meta_info())).schema
+    info = encoded(NewOperatorState("lone", (), "union", NAME).meta_info())
+    schema = parse_operator_state(info)[0].schema
     shown = {"name": "x\ufffdyy"}
     rows = [
         {"subtask": 0, "position": 0, "value": {"name": "a"}, "raw_value": None},

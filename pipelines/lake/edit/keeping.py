@@ -1,0 +1,152 @@
+"""Only the keys of a list stay, in all keyed states and timers of an operator.
+
+The list is a file with one key a line, as JSON in the form in which `statelake dump` prints keys; a
+key that is text may stand there as it is. Keys are compared by their bytes. Where Java's hash of a
+key can be derived, files of key groups that none of the listed keys is in are not even read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.lake.edit.pieces import Rows
+from pipelines.lake.edit.rewriting import Transform, kept_rows
+from pipelines.lake.tables.records import OperatorRecord
+from pipelines.lake.tables.table_rows import table_rows
+from pipelines.lake.tables.units import Unit
+from pipelines.shown import from_plain
+from state_core.errors import EncodeError, NotFoundError, StateError, UnknownHashError
+from state_core.formats.rewriting.key_bytes import encode_keys, key_bytes
+from state_core.formats.writing.rehash import check_key_groups
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.key_groups import key_groups_of_hashes
+from state_core.serializers.framework.base import TypeSerializer
+
+__all__ = ["KeptKeys", "read_kept_keys"]
+
+SHOWN = 60
+
+
+@dataclass(frozen=True)
+class KeptKeys(Transform):
+    """Rows of other keys go.
+
+    Attributes:
+        keys: The bytes of each key that stays.
+        key_groups: Where these keys are; None if their hash can't be derived.
+        max_parallelism: The operator's.
+    """
+
+    only_drops = True
+
+    keys: tuple[bytes, ...]
+    key_groups: frozenset[int] | None
+    max_parallelism: int
+
+    def foresee(self, unit: Unit) -> bool | None:
+        """No row stays where none of the keys can be."""
+        if self.key_groups is None:
+            return None
+        return False if self.key_groups.isdisjoint(range(unit.first, unit.last + 1)) else None
+
+    def apply(self, rows: Rows) -> Rows:
+        """The rows of the keys; elements of operator state have none, and all stay."""
+        if not isinstance(rows, StateRows):
+            return rows
+        if self.key_groups is not None:  # the hash by which files were passed over is proven
+            check_key_groups(rows, self.max_parallelism)
+        return kept_rows(rows, pc.is_in(key_bytes(rows), pa.array(self.keys, pa.large_binary())))
+
+
+def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
+    """The keys that a file lists.
+
+    Args:
+        path: The file.
+        lake: The lake's location.
+        operator: The operator whose keys they are.
+
+    Raises:
+        EncodeError: The file can't be read, or a line is no key of the operator's type.
+        NotFoundError: The operator has no keyed state.
+    """
+    if not operator.states:
+        raise NotFoundError(
+            f"operator {operator.label} has no keyed state", remedy="name one that has keys"
+        )
+    table = operator.keyed_tables[0]
+    rows = table_rows(lake, operator, table, {state.name: 0 for state in operator.states})
+    key = rows.parse(rows.states[0][1])[1].key
+    listed = [(place, _parse(line, key, place)) for place, line in _lines(path)]
+    column = pa.array([value for _, value in listed], key.arrow_type)
+    keys = tuple(_encode(key, column, [place for place, _ in listed]).to_pylist())
+    try:
+        codes = np.array(key.hash_codes(column), np.int32)
+    except UnknownHashError:
+        return KeptKeys(keys, None, operator.max_parallelism)
+    groups = key_groups_of_hashes(codes, operator.max_parallelism)
+    return KeptKeys(keys, frozenset(groups.tolist()), operator.max_parallelism)
+
+
+def _lines(path: str) -> list[tuple[str, str]]:
+    """The place of each line that is not blank, and the line."""
+    try:
+        text = Path(path).read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EncodeError(
+            f"it can't be read ({error})", place=path, remedy="give a text file with a key a line"
+        ) from error
+    lines = [
+        (f"{path}:{number}", line.removesuffix("\r"))
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
+    if not lines:
+        raise EncodeError("it lists no key", place=path, remedy="write one key a line")
+    return lines
+
+
+def _parse(line: str, key: TypeSerializer, place: str) -> Any:
+    """The key that a line says, as Arrow takes it from Python."""
+    is_text = pa.types.is_string(key.arrow_type)
+    try:
+        value = line if is_text and not line.startswith('"') else json.loads(line)
+        made = from_plain(value, key.arrow_type)
+    except (ValueError, RecursionError) as error:
+        raise _no_key(line, key, place, str(error)) from error
+    if made is None:
+        raise _no_key(line, key, place, "a key is never null in Flink")
+    return made
+
+
+def _no_key(line: str, key: TypeSerializer, place: str, why: str) -> EncodeError:
+    shown = line if len(line) <= SHOWN else f"{line[:SHOWN]}..."
+    return EncodeError(
+        f"{shown} is no key of type {key.name} ({why})",
+        place=place,
+        remedy="write keys as `statelake dump` prints them, one a line",
+    )
+
+
+def _encode(key: TypeSerializer, column: pa.Array, places: list[str]) -> pa.LargeBinaryArray:
+    """The keys' bytes."""
+    try:
+        return encode_keys(key, column)
+    except StateError:
+        for row, place in enumerate(places):
+            _encode_one(key, column.slice(row, 1), place)
+        raise
+
+
+def _encode_one(key: TypeSerializer, column: pa.Array, place: str) -> None:
+    try:
+        encode_keys(key, column)
+    except StateError as error:
+        raise error.within(place) from error

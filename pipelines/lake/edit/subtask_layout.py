@@ -1,0 +1,181 @@
+"""How operator state lies in files: by subtask, and so counted.
+
+A list's elements have a subtask and a position; a broadcast state has one copy, which is every
+subtask's. Content is not hashed: an import that follows writes such files again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.lake.edit.pieces import Counts, Piece, Rewritten
+from pipelines.lake.tables.operator_tables import (
+    NO_PARTITION,
+    read_operator_rows,
+    write_operator_unit,
+)
+from pipelines.lake.tables.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SubtaskRecord,
+    UnitRecord,
+)
+from pipelines.lake.tables.tables import TableFile
+from pipelines.lake.tables.units import Unit
+from state_core.errors import EncodeError
+from state_core.files.filesystem import Directory
+from state_core.formats.operator_state.operator_reader import parse_operator_state
+from state_core.formats.operator_state.operator_states import ElementRows
+
+__all__ = ["SubtaskLayout"]
+
+
+@dataclass(frozen=True)
+class SubtaskLayout:
+    """The table of one operator state; picklable.
+
+    Attributes:
+        plain: Users' decoders are never asked for operator state.
+        lake: The lake's location.
+        parallelism: The operator's.
+        before: The state as the snapshot has it.
+        after: The state with the type that its values are to have.
+    """
+
+    plain: ClassVar[bool] = True
+
+    lake: str
+    parallelism: int
+    before: OperatorStateRecord
+    after: OperatorStateRecord
+
+    def with_meta_info(self, meta_info: bytes) -> SubtaskLayout:
+        """The layout when a list's elements, or a broadcast state's values, have another type."""
+        value_type = parse_operator_state(meta_info)[0].value_type
+        return replace(self, after=replace(self.before, meta_info=meta_info, value_type=value_type))
+
+    @property
+    def directory(self) -> Directory:
+        """The table's directory."""
+        return Directory(self.lake).child(self.after.table)
+
+    @property
+    def broadcast(self) -> bool:
+        """Whether every subtask has a copy of all of it."""
+        return bool(self.after.key_type)
+
+    @property
+    def partition_by(self) -> None:
+        """No such table is partitioned."""
+        return
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the table is to have."""
+        return parse_operator_state(self.after.meta_info)[0].schema
+
+    def place(self, unit: Unit) -> str:
+        """How messages name a part of the table."""
+        return f"{self.after.table}, subtasks {unit.first} to {unit.last}"
+
+    def edited_pieces(
+        self, files: Sequence[UnitRecord], edited: Sequence[TableFile]
+    ) -> list[Piece]:
+        """All of the table: an element may be at any subtask now."""
+        unit = Unit(NO_PARTITION, 0, 0 if self.broadcast else self.parallelism - 1)
+        staged = tuple(
+            UnitRecord(one.path, NO_PARTITION, unit.first, unit.last, one.rows, one.size, b"")
+            for one in edited
+        )
+        return [Piece(unit, tuple(files), staged, edited=True)]
+
+    def read(self, piece: Piece) -> list[ElementRows]:
+        """The rows of a piece, all at once; those of a list by subtask and position.
+
+        Raises:
+            LakeError: A file is missing, or its columns are not the state's.
+        """
+        state, files = self.before, piece.files
+        if piece.staged is not None:
+            state, files = self.after, piece.staged
+        layout = parse_operator_state(state.meta_info)[1]
+        return [ElementRows(state.name, layout, read_operator_rows(self.lake, state, files))]
+
+    def validate(self, rows: ElementRows) -> None:
+        """Refuse rows edited into what Flink can't restore.
+
+        Raises:
+            EncodeError: An element of a list has no place of its own.
+        """
+        if self.broadcast:
+            return
+        subtasks, positions = rows.batch.column("subtask"), rows.batch.column("position")
+        if subtasks.null_count or positions.null_count:
+            raise EncodeError(
+                "an element without a subtask or position", remedy="give every row both"
+            )
+        _check_within(subtasks, 0, self.parallelism - 1)
+        places = np.stack([subtasks.to_numpy().astype(np.int64), positions.to_numpy()])
+        doubled = np.flatnonzero((places[:, 1:] == places[:, :-1]).all(axis=0))
+        if doubled.size:
+            subtask, position = places[:, doubled[0]].tolist()
+            raise EncodeError(
+                f"two elements at position {position} of subtask {subtask}",
+                remedy="give each its own; gaps do no harm",
+            )
+
+    def write(self, states: Sequence[ElementRows], unit: Unit, prefix: str) -> Rewritten:
+        """As `KeyGroupLayout.write`, of one state."""
+        (rows,) = states
+        batch = rows.batch
+        lengths = pc.binary_length(rows.layout.encode(batch)).to_numpy()
+        if self.broadcast:  # of one copy, which is encoded in one piece
+            counts = [(0, len(batch), int(lengths.sum()))]
+        else:
+            _check_within(batch.column("subtask"), unit.first, unit.last)
+            indexes = batch.column("subtask").to_numpy()
+            counts = [
+                (at, int((indexes == at).sum()), int(lengths[indexes == at].sum()))
+                for at in np.unique(indexes).tolist()
+            ]
+        if not len(batch):
+            return Rewritten((), {rows.name: counts})
+        name = f"{prefix}/subtask-{unit.first:05d}"
+        path, size = write_operator_unit(self.directory, name, rows.layout.schema, [batch])
+        file = UnitRecord(path, unit.partition, unit.first, unit.last, len(batch), size, b"")
+        return Rewritten((file,), {rows.name: counts})
+
+    def recorded(self, operator: OperatorRecord, moved: set[int], counts: Counts) -> OperatorRecord:
+        """As `KeyGroupLayout.recorded`, of one state."""
+        state = self.after
+        if moved:
+            counted = [SubtaskRecord(*one) for one in counts[state.name]]
+            if self.broadcast:
+                subtasks = [replace(counted[0], subtask=one.subtask) for one in state.subtasks]
+            else:
+                counted += [one for one in state.subtasks if one.subtask not in moved]
+                subtasks = sorted(counted, key=lambda one: one.subtask)
+            state = replace(
+                state,
+                elements=sum(one.elements for one in counted),
+                state_bytes=sum(one.state_bytes for one in counted),
+                subtasks=subtasks,
+                disagreeing=[],
+            )
+        states = [state if one.table == state.table else one for one in operator.operator_states]
+        return replace(operator, operator_states=states)
+
+
+def _check_within(subtasks: pa.Array, first: int, last: int) -> None:
+    """Elements stay at the subtasks of their file."""
+    if len(subtasks) and not first <= pc.min(subtasks).as_py() <= pc.max(subtasks).as_py() <= last:
+        raise EncodeError(
+            f"an element of a subtask that is not there: they go from {first} to {last}",
+            remedy="choose one of them; `statelake export --parallelism` redistributes",
+        )

@@ -1,0 +1,71 @@
+"""What changed in one operator state between two snapshots.
+
+Elements have no keys: two snapshots of a list are compared as collections, wherever in them and at
+whichever subtask an element stands. Broadcast entries are compared by key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.lake.tables.operator_tables import read_operator_rows
+from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord
+from state_core.formats.operator_state.operator_reader import parse_operator_state
+
+__all__ = ["ElementDifference", "diff_operator_state"]
+
+ElementDifference = tuple[int, int, int, list[dict[str, Any]]]
+
+
+def diff_operator_state(
+    lake: str,
+    before: tuple[OperatorRecord, OperatorStateRecord],
+    after: tuple[OperatorRecord, OperatorStateRecord],
+    examples: int,
+) -> ElementDifference:
+    """Compare one state of two snapshots: added, removed, changed, and a few examples."""
+    first, second = (_contents(lake, *one) for one in (before, after))
+    broadcast = before[1].mode == "BROADCAST"
+    removed, added = list((first - second).items()), list((second - first).items())
+    shown: list[dict[str, Any]] = []
+    changed = 0
+    if broadcast:
+        old, new = ({key: value for (key, value), _ in some} for some in (removed, added))
+        both = old.keys() & new.keys()
+        changed = len(both)
+        removed = [one for one in removed if one[0][0] not in both]
+        added = [one for one in added if one[0][0] not in both]
+    sides = {"removed": (before, removed), "added": (after, added)}
+    for what, (side, some) in sides.items():
+        for element, _ in some[: max(0, examples - len(shown))]:
+            place = "before" if what == "removed" else "after"
+            shown.append({"change": what, place: _shown(lake, side, element)})
+    counts = [sum(count for _, count in some) for some in (added, removed)]
+    return counts[0], counts[1], changed, shown
+
+
+def _contents(
+    lake: str, operator: OperatorRecord, state: OperatorStateRecord
+) -> Counter[tuple[bytes, bytes]]:
+    """Each element's bytes (with an empty key), or each entry's key and value, and how often."""
+    rows = _rows(lake, operator, state)
+    _, layout = parse_operator_state(state.meta_info)
+    return Counter(layout.pairs(rows))
+
+
+def _rows(lake: str, operator: OperatorRecord, state: OperatorStateRecord) -> pa.RecordBatch:
+    (table,) = (one for one in operator.tables if one.path == state.table)
+    return read_operator_rows(lake, state, table.units)
+
+
+def _shown(
+    lake: str, side: tuple[OperatorRecord, OperatorStateRecord], element: tuple[bytes, bytes]
+) -> dict[str, Any]:
+    rows = _rows(lake, *side)
+    _, layout = parse_operator_state(side[1].meta_info)
+    at = layout.pairs(rows).index(element)
+    row: dict[str, Any] = rows.slice(at, 1).to_pylist()[0]
+    return {name: value for name, value in row.items() if not name.startswith("raw_")}

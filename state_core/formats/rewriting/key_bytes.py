@@ -1,0 +1,58 @@
+"""Keys of rows as bytes, without what stands around them: how rows are chosen by their keys."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput
+from state_core.formats.layout.keyed_layout import KEY, RAW_KEY, KeyedLayout
+from state_core.formats.layout.row_writer import Part, RowWriter
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.snapshot import StateKind
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import ALL_PRESENT
+
+__all__ = ["encode_keys", "key_bytes"]
+
+
+def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:
+    """A column of keys as their serializer writes them.
+
+    Raises:
+        EncodeError: A value is no such key.
+    """
+    return RowWriter([Part(key, column)], len(column), ALL_PRESENT, None).to_binary()
+
+
+def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:
+    """Each row's key, as `encode_keys` gives it.
+
+    Raises:
+        EncodeError: The key can't be told from the namespace behind it.
+    """
+    layout, raw = rows.layout, rows.batch.column(RAW_KEY)
+    if layout.opaque_key:
+        raise EncodeError(
+            f"keys of type {layout.key.name}, whose end only the job knows",
+            place=f"state {rows.name!r}",
+            remedy="choose rows by a predicate on the exact bytes instead",
+        )
+    part = Part(layout.key, rows.batch.column(KEY))
+    if raw.null_count == len(raw):
+        return RowWriter([part], len(raw), ALL_PRESENT, None).to_binary()
+    exact = layout.key_writer(rows.batch).exact
+    keys = [_key_in(layout, one.as_py()) if one.is_valid else None for one in raw]
+    return RowWriter([part], len(raw), exact, pa.array(keys, pa.binary())).to_binary()
+
+
+def _key_in(layout: KeyedLayout, data: bytes) -> bytes:
+    """The key within the exact bytes of a key, its namespace and what else is there."""
+    source = DataInput(data, RAW_KEY)
+    if layout.kind is StateKind.TIMERS:
+        source.read_long()
+    start = source.position
+    if not layout.key.self_delimiting:
+        return data[start : len(data) - layout.namespace.wire_length]
+    layout.key.skip(source)
+    return data[start : source.position]
