@@ -3,12 +3,16 @@
 Everything that is read or written by name goes through a `Directory`: a path or URI of any file
 system that Arrow knows (local, `s3://`, `gs://`, `hdfs://`). Local files are read with `pread`
 straight into the caller's buffer.
+
+Who names a directory is trusted with it; paths that come from data are not, and go through its
+`confined()` form, which nothing leads out of.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
+import stat
 from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,9 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
+from state_core.confinement import ConfinedTree, relative_path
 from state_core.errors import MissingFileError, SnapshotError, TruncatedError
 
-__all__ = ["ByteSource", "Directory", "FileSource", "InlineSource"]
+__all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
 
 
 class ByteSource(Protocol):
@@ -144,6 +149,19 @@ class Directory:
         made.root = posixpath.normpath(posixpath.join(self.root, path))
         return made
 
+    def confined(self) -> ConfinedDirectory:
+        """This directory for paths that came from data: nothing leads out of it."""
+        return ConfinedDirectory(self)
+
+    def checked_path(self, path: str = "") -> str:
+        """The whole path of a file or directory, for another library to open.
+
+        It is checked now, and can't be when the library opens it: who can write there may put a
+        link in between. What is below a directory is not checked either. So give a library an
+        opened file wherever it takes one: `open_input`, `open_output`.
+        """
+        return self.full(path)
+
     def exists(self, path: str = "") -> bool:
         """Whether there is a file or directory of that name."""
         return bool(self.filesystem.get_file_info(self.full(path)).type != fs.FileType.NotFound)
@@ -207,7 +225,7 @@ class Directory:
         """
         if not self.local:
             try:
-                with self.filesystem.open_input_file(self.full(path)) as file:
+                with self.open_input(path) as file:
                     data = file.read_at(out.size, offset)
             except OSError as error:
                 if isinstance(error, FileNotFoundError) or not self.is_file(path):
@@ -218,7 +236,7 @@ class Directory:
             out[:] = np.frombuffer(data, np.uint8)
             return
         try:
-            handle = os.open(self.full(path), os.O_RDONLY)
+            handle = self._opened(path)
         except OSError as error:
             problem = error.strerror or "can't be opened"
             raise MissingFileError(problem, place=self.full(path)) from error
@@ -231,6 +249,10 @@ class Directory:
                 done += count
         finally:
             os.close(handle)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A file for Arrow to read from anywhere in it."""
+        return self.filesystem.open_input_file(self.full(path))
 
     def create(self) -> None:
         """Make the directory and those above it."""
@@ -282,6 +304,161 @@ class Directory:
         """Remove a directory and all below it; nothing happens if there is none."""
         if self.exists(path):
             self.filesystem.delete_dir(self.full(path))
+
+    def _opened(self, path: str) -> int:
+        return os.open(self.full(path), os.O_RDONLY)
+
+
+class ConfinedDirectory(Directory):
+    """A directory, or one below it, whose paths come from data.
+
+    Every path is held against `relative_path`. On a local file system no link is followed below the
+    directory that was confined first, of which `child` makes others; and only regular files are
+    read, replaced and removed. All that takes a path raises `UnsafePathError` for one that leads
+    elsewhere. In an object store there are no links, and the rule for paths is one for keys.
+
+    Args:
+        directory: Which; it may itself be reached through links.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        vars(self).update(vars(directory))
+        self._tree = ConfinedTree(self.root)
+        self._prefix = ""
+
+    def confined(self) -> ConfinedDirectory:
+        """Itself: what is confined stays so."""
+        return self
+
+    def full(self, path: str = "") -> str:
+        """The whole path of a file in it, for messages and for its file system."""
+        return super().full(path and relative_path(path, what="a file", place=self.root))
+
+    def child(self, path: str) -> ConfinedDirectory:
+        """A directory below this one."""
+        made = copy(self)
+        made.root = self.full(path)
+        vars(made)["_prefix"] = self._below(path)
+        return made
+
+    def checked_path(self, path: str = "") -> str:
+        """The whole path of a file or directory, if there is no link on the way now."""
+        if self.local:
+            self._tree.status(self._below(path))
+        return self.full(path)
+
+    def exists(self, path: str = "") -> bool:
+        """Whether there is a file or directory of that name."""
+        return self._status(path) is not None if self.local else super().exists(path)
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a regular file of that name."""
+        if not self.local:
+            return super().is_file(path)
+        found = self._status(path)
+        return found is not None and stat.S_ISREG(found.st_mode)
+
+    def size(self, path: str) -> int:
+        """A file's bytes."""
+        if not self.local:
+            return super().size(path)
+        found = self._status(path)
+        if found is None or not stat.S_ISREG(found.st_mode):
+            raise MissingFileError("no such file", place=self.full(path))
+        return found.st_size
+
+    def modified(self, path: str) -> float:
+        """When a file was last written, in seconds since 1970."""
+        if not self.local:
+            return super().modified(path)
+        found = self._status(path)
+        return 0.0 if found is None else found.st_mtime
+
+    def names(self, path: str = "") -> list[str]:
+        """The names in a directory, sorted; those of links too."""
+        return self._tree.names(self._below(path)) if self.local else super().names(path)
+
+    def files_below(self, path: str = "") -> list[tuple[str, int]]:
+        """Every regular file below, as relative path and bytes, sorted; links are none."""
+        if not self.local:
+            return super().files_below(path)
+        start = f"{path}/" if path else ""
+        return [(start + name, size) for name, size in self._tree.files(self._below(path))]
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A file for Arrow to read from anywhere in it."""
+        if not self.local:
+            return super().open_input(path)
+        return _given_to_arrow(self._opened(path), "rb")
+
+    def create(self) -> None:
+        """Make the directory and those above it."""
+        if self.local:
+            self._tree.make(self._prefix)
+        else:
+            super().create()
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        """A new file to write to, its directories made; it replaces one that is there."""
+        if not self.local:
+            return super().open_output(path)
+        try:
+            return _given_to_arrow(self._tree.create(self._below(path)), "wb")
+        except OSError as error:
+            raise _not_written(error, self.full(path)) from error
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a whole file so that it appears complete or not at all."""
+        if not self.local:
+            super().write(path, data)
+            return
+        try:
+            self._tree.write(self._below(path), data)
+        except OSError as error:
+            raise _not_written(error, self.full(path)) from error
+
+    def delete(self, path: str) -> None:
+        """Remove a regular file; nothing happens if there is none."""
+        if self.local:
+            self._tree.remove(self._below(path))
+        else:
+            super().delete(path)
+
+    def delete_tree(self, path: str = "") -> None:
+        """Remove a directory and all files below it; nothing happens if there is none.
+
+        Raises:
+            UnsafePathError: There is something else below, such as a link: nothing is removed.
+        """
+        if self.local:
+            self._tree.remove_tree(self._below(path))
+        else:
+            super().delete_tree(path)
+
+    def _below(self, path: str) -> str:
+        """A path from the directory that was confined first."""
+        if not path:
+            return self._prefix
+        relative_path(path, what="a file", place=self.root)
+        return f"{self._prefix}/{path}" if self._prefix else path
+
+    def _opened(self, path: str) -> int:
+        return self._tree.open(self._below(path))
+
+    def _status(self, path: str) -> os.stat_result | None:
+        try:
+            return self._tree.status(self._below(path))
+        except OSError as error:
+            problem = error.strerror or "can't be looked up"
+            raise MissingFileError(problem, place=self.full(path)) from error
+
+
+def _given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
+    """A file that is open already, opened once more by its descriptor and not by its path."""
+    try:
+        return pa.OSFile(f"/dev/fd/{handle}", mode)
+    finally:
+        os.close(handle)
 
 
 def _not_written(error: OSError, target: str) -> SnapshotError:
