@@ -3,12 +3,17 @@
 Everything that is read or written by name goes through a `Directory`: a path or URI of any file
 system that Arrow knows (local, `s3://`, `gs://`, `hdfs://`). Local files are read with `pread`
 straight into the caller's buffer.
+
+Who names a directory is trusted with it; paths that come from data are not, and go through its
+`confined()` form, which nothing leads out of.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
+import stat
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,9 +24,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
-from state_core.errors import MissingFileError, SnapshotError, TruncatedError
+from state_core.confinement import ConfinedTree, relative_path, shortened
+from state_core.errors import MissingFileError, SnapshotError, TruncatedError, UnsafePathError
 
-__all__ = ["ByteSource", "Directory", "FileSource", "InlineSource"]
+__all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
 
 
 class ByteSource(Protocol):
@@ -144,6 +150,19 @@ class Directory:
         made.root = posixpath.normpath(posixpath.join(self.root, path))
         return made
 
+    def confined(self) -> ConfinedDirectory:
+        """This directory for paths that came from data: nothing leads out of it."""
+        return _ConfinedLocalDirectory(self) if self.local else ConfinedDirectory(self)
+
+    def checked_path(self, path: str = "") -> str:
+        """The whole path of a file or directory, for another library to open.
+
+        It is checked now, and can't be when the library opens it: who can write there may put a
+        link in between. What is below a directory is not checked either. So give a library an
+        opened file wherever it takes one: `open_input`, `open_output`.
+        """
+        return self.full(path)
+
     def exists(self, path: str = "") -> bool:
         """Whether there is a file or directory of that name."""
         return bool(self.filesystem.get_file_info(self.full(path)).type != fs.FileType.NotFound)
@@ -207,7 +226,7 @@ class Directory:
         """
         if not self.local:
             try:
-                with self.filesystem.open_input_file(self.full(path)) as file:
+                with self.open_input(path) as file:
                     data = file.read_at(out.size, offset)
             except OSError as error:
                 if isinstance(error, FileNotFoundError) or not self.is_file(path):
@@ -218,7 +237,7 @@ class Directory:
             out[:] = np.frombuffer(data, np.uint8)
             return
         try:
-            handle = os.open(self.full(path), os.O_RDONLY)
+            handle = self._opened(path)
         except OSError as error:
             problem = error.strerror or "can't be opened"
             raise MissingFileError(problem, place=self.full(path)) from error
@@ -231,6 +250,10 @@ class Directory:
                 done += count
         finally:
             os.close(handle)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A file for Arrow to read from anywhere in it."""
+        return self.filesystem.open_input_file(self.full(path))
 
     def create(self) -> None:
         """Make the directory and those above it."""
@@ -282,6 +305,173 @@ class Directory:
         """Remove a directory and all below it; nothing happens if there is none."""
         if self.exists(path):
             self.filesystem.delete_dir(self.full(path))
+
+    def _opened(self, path: str) -> int:
+        return os.open(self.full(path), os.O_RDONLY)
+
+
+class ConfinedDirectory(Directory):
+    """A directory, or one below it, whose paths come from data: `relative_path` holds for each.
+
+    In an object store that is all, as keys lead nowhere. On a local file system no link is followed
+    below the directory that was confined first, of which `child` makes others; and only regular
+    files are read, replaced and removed. Whatever takes a path raises `UnsafePathError` for one
+    that leads elsewhere.
+
+    Args:
+        directory: Which; it may itself be reached through links.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        vars(self).update(vars(directory))
+
+    def confined(self) -> ConfinedDirectory:
+        """Itself: what is confined stays so."""
+        return self
+
+    def full(self, path: str = "") -> str:
+        """The whole path of a file in it, for messages and for its file system."""
+        return super().full(path and self._checked(path))
+
+    @property
+    def real_root(self) -> str:
+        """Where it is, the links that were confined with it followed."""
+        return str(self.root)
+
+    def child(self, path: str) -> ConfinedDirectory:
+        """A directory below this one."""
+        made = copy(self)
+        made.root = posixpath.join(self.root, self._checked(path))
+        return made
+
+    def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
+        """A file as a byte source, found through links too if they lead to where it may be.
+
+        Args:
+            path: The file's.
+            others: Directories that links may lead into, besides this one.
+
+        Raises:
+            MissingFileError: There is no such file.
+            UnsafePathError: A link leads elsewhere.
+        """
+        return self.source(path)
+
+    def _checked(self, path: str) -> str:
+        return relative_path(path, what="a file", place=self.root)
+
+
+class _ConfinedLocalDirectory(ConfinedDirectory):
+    def __init__(self, directory: Directory) -> None:
+        super().__init__(directory)
+        self._tree = ConfinedTree(self.root)
+        self._start = ""  # the path from there
+
+    @property
+    def real_root(self) -> str:
+        return posixpath.join(os.path.realpath(self._tree.anchor), self._start).rstrip("/")
+
+    def child(self, path: str) -> ConfinedDirectory:
+        made = super().child(path)
+        vars(made)["_start"] = self._below(path)
+        return made
+
+    def checked_path(self, path: str = "") -> str:
+        self._status(path)
+        return self.full(path)
+
+    def exists(self, path: str = "") -> bool:
+        return self._status(path) is not None
+
+    def is_file(self, path: str) -> bool:
+        found = self._status(path)
+        return found is not None and stat.S_ISREG(found.st_mode)
+
+    def size(self, path: str) -> int:
+        found = self._status(path)
+        if found is None or not stat.S_ISREG(found.st_mode):
+            raise MissingFileError("no such file", place=self.full(path))
+        return found.st_size
+
+    def modified(self, path: str) -> float:
+        found = self._status(path)
+        return 0.0 if found is None else found.st_mtime
+
+    def names(self, path: str = "") -> list[str]:
+        """The names in a directory, sorted; those of links too."""
+        return self._tree.names(self._below(path))
+
+    def files_below(self, path: str = "") -> list[tuple[str, int]]:
+        """Every regular file below, as relative path and bytes, sorted; links are none."""
+        start = f"{path}/" if path else ""
+        return [(start + name, size) for name, size in self._tree.files(self._below(path))]
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return _given_to_arrow(self._opened(path), "rb")
+
+    def create(self) -> None:
+        self._tree.make(self._start)
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        """A new file to write to, its directories made; it replaces one that is there."""
+        try:
+            return _given_to_arrow(self._tree.create(self._below(path)), "wb")
+        except OSError as error:
+            raise _not_written(error, self.full(path)) from error
+
+    def write(self, path: str, data: bytes) -> None:
+        try:
+            self._tree.write(self._below(path), data)
+        except OSError as error:
+            raise _not_written(error, self.full(path)) from error
+
+    def delete(self, path: str) -> None:
+        self._tree.remove(self._below(path))
+
+    def delete_tree(self, path: str = "") -> None:
+        """Remove a directory and all files below it; nothing happens if there is none.
+
+        Raises:
+            UnsafePathError: There is something else below, such as a link: nothing is removed.
+        """
+        self._tree.remove_tree(self._below(path))
+
+    def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
+        real = os.path.realpath(self.full(path))
+        for one in (self, *others):
+            start = f"{one.real_root}/"
+            if real.startswith(start):
+                return one.source(real[len(start) :])
+        raise UnsafePathError(
+            f"{shortened(path)} is a link that leads to {real}, outside",
+            place=self.root,
+            remedy="replace the link by the file",
+        )
+
+    def _below(self, path: str) -> str:
+        """A path from the directory that was confined first."""
+        if not path:
+            return self._start
+        self._checked(path)
+        return f"{self._start}/{path}" if self._start else path
+
+    def _opened(self, path: str) -> int:
+        return self._tree.open(self._below(path))
+
+    def _status(self, path: str) -> os.stat_result | None:
+        try:
+            return self._tree.status(self._below(path))
+        except OSError as error:
+            problem = error.strerror or "can't be looked up"
+            raise MissingFileError(problem, place=self.full(path)) from error
+
+
+def _given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
+    """A file that is open already, opened once more by its descriptor and not by its path."""
+    try:
+        return pa.OSFile(f"/dev/fd/{handle}", mode)
+    finally:
+        os.close(handle)
 
 
 def _not_written(error: OSError, target: str) -> SnapshotError:
