@@ -65,6 +65,11 @@ class Scene:
         return self.root / "checkpoint" / "chk-7"
 
     @property
+    def committed(self) -> Path:
+        """A job that committed: `log`, `blobs` and `lake`; made with `with_committed`."""
+        return self.root / "committed"
+
+    @property
     def work(self) -> Path:
         """Where the command is called."""
         return self.root / "work"
@@ -92,12 +97,22 @@ class Scene:
         self.seed.copy("checkpoint", self.checkpoint.parent)
         return self.checkpoint
 
+    def with_committed(self) -> Path:
+        """A job that committed, honestly."""
+        return self.seed.copy("committed", self.committed)
+
+    def with_delta_log(self) -> Path:
+        """The same, and its log as a Delta table."""
+        self.with_committed()
+        return self.seed.copy("delta-log", self.root / "delta-log")
+
     def words(self, command: str) -> tuple[str, ...]:
         """A command's words, with the scene's places in them."""
         places = {
             "lake": self.lake, "savepoint": self.savepoint, "checkpoint": self.checkpoint,
             "out": self.out, "victim": self.victim, "work": self.work, "root": self.root,
             "seed": self.seed.root, "job": JOB, "lost": LOST_PLACE,
+            "committed": self.committed,
         }  # fmt: skip
         return tuple(word.format(**places) for word in command.split())
 

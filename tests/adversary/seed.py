@@ -19,8 +19,12 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.lake.catalog import Lake
+from pipelines.lake.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.importing import import_snapshot
 from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
+from state_core.commit import FileCheckpointLog
+from state_core.declarations import to_json
+from state_core.filesystem import Directory
 from state_core.formats.metadata import (
     CheckpointMetadata,
     SubtaskState,
@@ -28,6 +32,8 @@ from state_core.formats.metadata import (
     write_metadata,
 )
 from state_core.handles import FileHandle, OperatorHandle, RelativeHandle
+from tests.adversary.orders_job import JOB as JOB_OF_ORDERS
+from tests.committed_job import CommittedJob
 
 __all__ = [
     "JOB",
@@ -87,7 +93,12 @@ def make_seed(root: Path) -> Seed:
         _make_checkpoint(root / kind, root / kind.replace("savepoint", "checkpoint"))
     wider = {"pojo": "acme.Profile", "fields": {"city": "String", "name": "String"}}
     (root / "wider.json").write_text(json.dumps({"states": {f"{UID}/profile": {"type": wider}}}))
+    (root / "job.json").write_text(to_json(JOB_OF_ORDERS.declaration()))
+    orders = root / "orders-data" / "orders"
+    orders.mkdir(parents=True)
+    (orders / "0.jsonl").write_text(json.dumps({"key": "key-1", "text": "new"}) + "\n")
     _make_lake(root, root / "lake")
+    _make_committed(root)
     _make_victim(root, root / "victim")
     return Seed(root)
 
@@ -197,6 +208,18 @@ def _make_lake(root: Path, to: Path) -> None:
     import_snapshot(lake, str(root / "savepoint-clean"), "clean", snapshot_id="good", engine="local")
 
 
+def _make_committed(root: Path) -> None:
+    """A job of two tasks that committed twice, with its log as files and as a Delta table."""
+    log = FileCheckpointLog(Directory(root / "committed" / "log"))
+    job = CommittedJob(root / "committed", log)
+    job.run("Partition 0", [{b"a": b"1", b"b": b"2"}, {b"a": b"3"}])
+    job.run("Partition 1", [{b"x": b"1"}])
+    shutil.rmtree(root / "committed" / "disks")
+    table = DeltaCheckpointLog(Directory(root / "delta-log"))
+    for record in log.read():
+        table.append(record.key, record.message)
+
+
 def _make_victim(root: Path, to: Path) -> None:
     """Somebody else's files, some of which are called as ours are."""
     to.mkdir()
@@ -218,6 +241,7 @@ def _make_victim(root: Path, to: Path) -> None:
         shutil.copy2(root / "savepoint-secret" / name, to / name)
     shutil.copytree(root / "savepoint-secret", to / "savepoint")
     shutil.copytree(root / "checkpoint-secret", to / "checkpoints")
+    shutil.copytree(root / "committed", to / "committed")
     lake = Lake(to / "lake")
     import_snapshot(lake, str(to / "savepoint"), JOB, snapshot_id="bad", engine="local")
 
