@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from pipelines.shown import as_markdown
+from state_core.printable import printable
 
 __all__ = ["commit_chart", "key_group_histogram"]
 
@@ -25,7 +26,7 @@ def key_group_histogram(sizes: Sequence[int], title: str) -> str:
     mean = sum(kilobytes) / max(1, len(kilobytes))
     axes.axhline(mean, color=MEAN_COLOR, linewidth=1, label=f"mean {mean:.1f} KiB")
     axes.set(xlabel="key group", ylabel="KiB of state")
-    axes.set_title(title, parse_math=False)  # a name may have dollar signs
+    axes.set_title(printable(title), parse_math=False)  # a name may have dollar signs
     axes.margins(x=0.005)
     axes.legend(loc="upper right", frameon=False)
     return _image(figure, title)

@@ -17,6 +17,7 @@ from state_core.printable import printable, printable_json
 __all__ = ["age_text", "as_markdown", "bytes_text", "json_text", "plain"]
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_ONE_LINE = json.JSONEncoder(ensure_ascii=False)
 _MARKUP = re.compile(r"[\\`|\[\]]")
 
 
@@ -46,6 +47,8 @@ def as_markdown(text: str) -> str:
 
 def json_text(value: Any, indent: int | None = None) -> str:
     """JSON of a value that `plain` gave, with what people can't see escaped."""
+    if indent is None:
+        return printable_json(_ONE_LINE.encode(value))
     return printable_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
