@@ -6,7 +6,7 @@ from pipelines.assets import state_tables
 from pipelines.lake.compatibility import check_against
 from pipelines.lake.integrity import count_faults
 from pipelines.lake.legality import check_declared, held_of_record, load_job
-from pipelines.metadata import findings_metadata, verdicts_metadata
+from pipelines.metadata import faults_list, findings_metadata, verdicts_metadata
 from pipelines.partitions import snapshot_partitions
 from pipelines.resources import Locations
 from state_core.formats import open_snapshot
@@ -28,7 +28,7 @@ def integrity(context: dg.AssetCheckExecutionContext, locations: Locations) -> d
         metadata={
             "entries": record.entries,
             "states": sum(len(one.states) for one in record.operators),
-            "faults": dg.MetadataValue.md("\n".join(f"- {fault}" for fault in faults) or "none"),
+            "faults": faults_list(faults),
         },
     )
 

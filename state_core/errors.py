@@ -36,8 +36,9 @@ group), what was found there, and ends in what to do about it.
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
+
+from state_core.printable import printable
 
 __all__ = [
     "CheckpointRecordError",
@@ -70,11 +71,6 @@ __all__ = [
 ]
 
 
-# names come out of files that anybody may have written: no line ends, no terminal's orders,
-# nothing that can't be encoded
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
 class StateError(Exception):
     """Base of all errors here.
 
@@ -96,7 +92,7 @@ class StateError(Exception):
     def __str__(self) -> str:
         text = f"{self.place}: {self.problem}" if self.place else self.problem
         whole = f"{text}; {self.remedy}" if self.remedy else text
-        return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], whole)
+        return printable(whole)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes with every field."""

@@ -25,6 +25,7 @@ LONGER = {
 }
 
 RANKS = {
+    "state_core.printable": -1,
     "state_core.errors": 0,
     "state_core.wire": 1,
     "state_core.operator_ids": 1,

@@ -248,6 +248,10 @@ class _Import:
         token: str,
     ) -> SnapshotRecord:
         """Commit every table, and describe the snapshot."""
+        # first what may still fail for the snapshot's sake: a table that is made stays
+        files = StateFiles(self.directory, self.allow_external)
+        stripped = without_raw_timers(self.snapshot.metadata, files)
+        metadata, carried = carry_state(stripped, files, self.lake.directory)
         operators = []
         for operator in self._operators():
             found = results[operator.operator_id]
@@ -264,9 +268,6 @@ class _Import:
             committed += self._commit_pieces(operator, pieces, previous, token)
             described = describe_operator_states(operator, self.operator_tables, pieces)
             operators.append(_describe_operator(operator, targets, committed, found, described))
-        files = StateFiles(self.directory, self.allow_external)
-        stripped = without_raw_timers(self.snapshot.metadata, files)
-        metadata, carried = carry_state(stripped, files, self.lake.directory)
         written = sum(one.written_bytes for group in results.values() for one in group)
         return SnapshotRecord(
             job=self.job,

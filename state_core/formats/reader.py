@@ -17,6 +17,7 @@ from state_core.errors import (
 )
 from state_core.filesystem import Directory
 from state_core.formats.checkpoint_properties import describe_properties
+from state_core.formats.contradictions import find_contradictions, find_timers_twice, label_of
 from state_core.formats.keyed_files import is_timers, open_keyed, open_raw_timers
 from state_core.formats.metadata import (
     CheckpointMetadata,
@@ -53,13 +54,17 @@ def open_snapshot(
 
     Raises:
         NotASnapshotError: There is no snapshot there.
-        SnapshotError: It can't be read; the subclass says why.
+        SnapshotError: It can't be read; the subclass says why. What contradicts itself is
+            refused: no one could say which of two is right.
     """
     directory = snapshot_directory(location)
     path = directory.full(METADATA_FILE)
     metadata = read_metadata(directory.read(METADATA_FILE), path)
     files = StateFiles(directory, tuple(allow_external))
     known = {operator_id_of_uid(uid): uid for uid in uids}
+    for contradiction in find_contradictions(metadata.operators, known):
+        where = contradiction.place
+        raise contradiction.error.within(f"{path}, {where}" if where else path)
     operators = tuple(_open_operator(one, files, known) for one in metadata.operators)
     kind, format_name = _describe(metadata)
     return Snapshot(
@@ -115,7 +120,7 @@ def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
 
 def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str]) -> Operator:
     uid = state.uid or known.get(state.operator_id, "")
-    label = uid or state.name or state.operator_id
+    label = label_of(state, known)
     keyed_files: list[KeyedFile] = []
     for index, subtask in sorted((state.subtasks or {}).items()):
         whose = f"operator {label}, subtask {index}"
@@ -154,6 +159,12 @@ def _keyed_files(
     try:
         opened = None if managed is None else open_keyed(managed, files, max_parallelism)
         timers = open_raw_timers(subtask.raw_keyed, files)
+        if opened is not None and timers is not None:
+            twice = find_timers_twice(
+                (state.name for state in opened.states), (state.name for state in timers.states)
+            )
+            if twice is not None:
+                raise twice
     except StateError as error:
         raise error.within(whose) from error
     return [one for one in (opened, timers) if one is not None]
