@@ -36,8 +36,7 @@ DELTA = {
 }
 FAULTY = 1
 KEY = (
-    b'{"systemstreampartition-grouper-factory":"g","taskName":"Partition 0",'
-    b'"type":"checkpoint-v2"}'
+    b'{"systemstreampartition-grouper-factory":"g","taskName":"Partition 0","type":"checkpoint-v2"}'
 )
 
 # where a blob may be said to be; `{index}` is a sound snapshot index at the victim's

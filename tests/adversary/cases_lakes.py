@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from tests.adversary.lake_makers import (
-    in_turn,
     lake_of,
     link,
-    log_action,
     note,
     put,
-    row,
     table_at,
     write,
 )
 from tests.adversary.playing import Case, over
 from tests.adversary.seed import TOKEN
 
-__all__ = ["LAKE_CASES"]
+__all__ = [
+    "BOOTSTRAP",
+    "COMMIT",
+    "DROP",
+    "EDIT",
+    "EVERY",
+    "EXPORT",
+    "IMPORT",
+    "LAKE_CASES",
+    "LIST",
+    "LOOK",
+    "MERGE",
+    "MIGRATE",
+    "RUN",
+    "TABLE",
+]
 
 EXPORT = {
     "export": "export --lake {lake} --job orders --snapshot bad --to {out} --engine local",
@@ -32,8 +44,7 @@ EDIT = {
     " --expire counter/session 1s",
 }
 MERGE = {
-    "merge": "edit --lake {lake} --job clean --parent good --snapshot next"
-    " --merge orders:bad",
+    "merge": "edit --lake {lake} --job clean --parent good --snapshot next --merge orders:bad",
 }
 MIGRATE = {
     "migrate": "migrate --lake {lake} --job orders --snapshot bad --state counter/profile"
@@ -46,11 +57,10 @@ LOOK = {
     "compatibility": "check compatibility --lake {lake} --job orders --snapshot bad"
     " --against {seed}/savepoint",
 }
-RUN = {"run": "run {seed}/job.py:JOB --lake {lake} --restore bad"}
-BOOTSTRAP = {"bootstrap": "bootstrap {work}/from_lake.yaml --to {out}"}
-CHANGING = DROP | IMPORT | COMMIT | EDIT | MIGRATE
-READING = EXPORT | LOOK | MERGE
-EVERY = CHANGING | READING
+RUN = {"run": "run {here}/orders_job.py:JOB --lake {lake} --engine local --restore bad"}
+BOOTSTRAP = {"bootstrap": "bootstrap {work}/from_lake.json --to {out} --engine local"}
+LIST = {"snapshots": "snapshots --lake {lake}"}
+EVERY = EXPORT | DROP | IMPORT | COMMIT | EDIT | MIGRATE | MERGE | LOOK | LIST
 
 TABLE = "orders/keyed/counter/name"
 ABOVE = "../" * 5  # of a table: what is beside the lake
@@ -312,4 +322,3 @@ LAKE_CASES: list[Case] = [
         for name, (place, value) in VALUES.items()
     ),
 ]  # fmt: skip
-_ = (in_turn, log_action, row, RUN, BOOTSTRAP, EVERY, READING, CHANGING)

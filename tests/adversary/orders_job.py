@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -43,15 +44,15 @@ class Remember(OneInputStreamProcessFunction):
         output.collect({"key": ctx.current_key, "text": record["text"]})
 
 
-def orders() -> Job:
-    """Over `orders-data/orders` in the directory that it is called in."""
+def orders(data: str) -> Job:
+    """Over the orders below a directory, where its output goes too."""
     job = Job("orders", 4)
     schema = pa.schema({"key": pa.string(), "text": pa.string()})
-    lines = job.source("orders", "orders-data/orders", format="json", schema=schema)
+    lines = job.source("orders", f"{data}/orders", format="json", schema=schema)
     fields = {"key": pa.string(), "text": pa.string()}
     kept = lines.key_by("key", "String").process(Remember(), uid="counter", output=fields)
-    kept.sink("kept", "orders-data/kept")
+    kept.sink("kept", f"{data}/kept")
     return job
 
 
-JOB = orders()
+JOB = orders(os.environ.get("ORDERS_DATA", "orders-data"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import pytest
 
 from tests.adversary.runner import COMMAND, MEMORY, SECONDS, Ended, Runner
-from tests.adversary.scene import Maker, Scene, Tree, leaks, tree
+from tests.adversary.scene import Maker, Scene, Tree, changed, leaks, tree
 from tests.adversary.seed import JOB, SECRETS
 from tests.lakes import entries
 
@@ -48,7 +48,6 @@ class Case:
     seconds: float = SECONDS
     memory: int = MEMORY
     entry: str = COMMAND
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def over(commands: Mapping[str, str], name: str, make: Maker, **more: object) -> list[Case]:
@@ -69,7 +68,9 @@ def play(case: Case, runner: Runner, scene: Scene) -> Ended:
     """Make the input, run the command, and assert what is true of every case."""
     case.make(scene)
     before = {name: tree(scene.root / name) for name in _present(scene)}
-    environment = {"TMPDIR": str(scene.temporary), "HOME": str(scene.work), **case.environment}
+    environment = {
+        "TMPDIR": str(scene.temporary), "HOME": str(scene.work), "ORDERS_DATA": str(scene.data),
+    }  # fmt: skip
     ended = runner.run(
         scene.words(case.command), scene.work, entry=case.entry, environment=environment
     )
@@ -105,7 +106,8 @@ def _check_output(ended: Ended) -> None:
 
 def _check_places(case: Case, scene: Scene, before: dict[str, Tree]) -> None:
     """The victim is as it was; nothing is beside what was there; nothing has the secret."""
-    assert tree(scene.victim) == before.pop("victim")
+    harm = changed(before.pop("victim"), tree(scene.victim))
+    assert not harm, f"the victim's {harm} changed"
     appeared = set(_present(scene)) - set(before) - {"victim"}
     assert appeared <= MAY_APPEAR, appeared
     for name in (*before, *appeared):
@@ -117,7 +119,8 @@ def _check_places(case: Case, scene: Scene, before: dict[str, Tree]) -> None:
         return
     assert "out" not in appeared, "what was refused is half written"
     for name in () if case.changes else before:
-        assert tree(scene.root / name) == before[name], f"{name} has changed"
+        found = changed(before[name], tree(scene.root / name))
+        assert not found, f"refused, and in {name} there changed {found}"
     if "lake" in appeared:
         files = [path for path in scene.lake.rglob("*") if path.is_file()]
         assert not files, f"what was refused left {files[0]}"

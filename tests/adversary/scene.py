@@ -21,7 +21,9 @@ from typing import TypeAlias
 
 from tests.adversary.seed import JOB, LOST_PLACE, SECRETS, Seed
 
-__all__ = ["Maker", "Scene", "Tree", "leaks", "tree"]
+HERE = Path(__file__).parent
+
+__all__ = ["Maker", "Scene", "Tree", "changed", "leaks", "tree"]
 
 # of a path: kind and permissions, size, time of the last change, links, content or link's target
 Tree: TypeAlias = "dict[str, tuple[int, int, int, int, str]]"
@@ -80,6 +82,11 @@ class Scene:
         return self.root / "work" / "tmp"
 
     @property
+    def data(self) -> Path:
+        """The orders of the job that runs, and where its output goes."""
+        return self.root / "orders-data"
+
+    @property
     def out(self) -> Path:
         """What a command writes."""
         return self.root / "out"
@@ -87,6 +94,11 @@ class Scene:
     def with_lake(self) -> Path:
         """An honest lake."""
         return self.seed.copy("lake", self.lake)
+
+    def with_runs(self) -> Path:
+        """An honest lake whose job has run once, and its data with an order that waits."""
+        self.seed.copy("orders-data", self.data)
+        return self.seed.copy("lake-ran", self.lake)
 
     def with_savepoint(self) -> Path:
         """An honest savepoint, which is not in the lake."""
@@ -111,7 +123,7 @@ class Scene:
         places = {
             "lake": self.lake, "savepoint": self.savepoint, "checkpoint": self.checkpoint,
             "out": self.out, "victim": self.victim, "work": self.work, "root": self.root,
-            "seed": self.seed.root, "job": JOB, "lost": LOST_PLACE,
+            "seed": self.seed.root, "job": JOB, "lost": LOST_PLACE, "here": HERE,
             "committed": self.committed,
         }  # fmt: skip
         return tuple(word.format(**places) for word in command.split())
@@ -143,6 +155,12 @@ def _state(path: Path) -> tuple[int, int, int, int, str]:
     else:
         content = ""
     return found.st_mode, found.st_size, found.st_mtime_ns, found.st_nlink, content
+
+
+def changed(before: Tree, after: Tree) -> list[str]:
+    """What was added, removed, or is another now."""
+    names = before.keys() | after.keys()
+    return sorted(name for name in names if before.get(name) != after.get(name))
 
 
 def leaks(root: Path, known: Tree) -> list[str]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pipelines.lake.catalog import Lake
 from pipelines.lake.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.importing import import_snapshot
+from pipelines.runtime import RunOptions, run_job
 from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
 from state_core.commit import FileCheckpointLog
 from state_core.declarations import to_json
@@ -32,7 +33,7 @@ from state_core.formats.metadata import (
     write_metadata,
 )
 from state_core.handles import FileHandle, OperatorHandle, RelativeHandle
-from tests.adversary.orders_job import JOB as JOB_OF_ORDERS
+from tests.adversary.orders_job import orders as orders_job
 from tests.committed_job import CommittedJob
 
 __all__ = [
@@ -93,11 +94,9 @@ def make_seed(root: Path) -> Seed:
         _make_checkpoint(root / kind, root / kind.replace("savepoint", "checkpoint"))
     wider = {"pojo": "acme.Profile", "fields": {"city": "String", "name": "String"}}
     (root / "wider.json").write_text(json.dumps({"states": {f"{UID}/profile": {"type": wider}}}))
-    (root / "job.json").write_text(to_json(JOB_OF_ORDERS.declaration()))
-    orders = root / "orders-data" / "orders"
-    orders.mkdir(parents=True)
-    (orders / "0.jsonl").write_text(json.dumps({"key": "key-1", "text": "new"}) + "\n")
+    (root / "job.json").write_text(to_json(orders_job("").declaration()))
     _make_lake(root, root / "lake")
+    _make_runs(root)
     _make_committed(root)
     _make_victim(root, root / "victim")
     return Seed(root)
@@ -148,7 +147,9 @@ def edit_metadata(savepoint: Path, change: Callable[[CheckpointMetadata], Any]) 
     path = savepoint / "_metadata"
     metadata = read_metadata(path.read_bytes())
     changed = change(metadata)
-    path.write_bytes(write_metadata(changed if isinstance(changed, CheckpointMetadata) else metadata))
+    path.write_bytes(
+        write_metadata(changed if isinstance(changed, CheckpointMetadata) else metadata)
+    )
 
 
 def _carry(metadata: CheckpointMetadata, handle: OperatorHandle) -> None:
@@ -205,7 +206,25 @@ def _make_lake(root: Path, to: Path) -> None:
     for name in ("first", "good", "bad"):
         source = root / ("savepoint" if name == "first" else f"savepoint-{name}")
         import_snapshot(lake, str(source), JOB, snapshot_id=name, engine="local")
-    import_snapshot(lake, str(root / "savepoint-clean"), "clean", snapshot_id="good", engine="local")
+    import_snapshot(
+        lake, str(root / "savepoint-clean"), "clean", snapshot_id="good", engine="local"
+    )
+
+
+def _make_runs(root: Path) -> None:
+    """The same lake when the job has run once, and its data with an order that waits for the next.
+
+    The run's record is kept beside: `run-2` has what a second one would have prepared.
+    """
+    orders = root / "orders-data" / "orders"
+    orders.mkdir(parents=True)
+    lake = Lake(Path(shutil.copytree(root / "lake", root / "lake-ran")))
+    job = orders_job(str(root / "orders-data"))
+    for number in (0, 1):
+        line = {"key": "key-1", "text": f"new-{number}"}
+        (orders / f"{number}.jsonl").write_text(json.dumps(line) + "\n")
+        if not number:
+            run_job(job, lake, RunOptions(engine="local", restore="good"))
 
 
 def _make_committed(root: Path) -> None:
@@ -237,6 +256,7 @@ def _make_victim(root: Path, to: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(secret)
     (to / "link").symlink_to("secret.txt")
+    (to / "orders.jsonl").write_text(json.dumps({"key": "key-1", "text": SECRET}) + "\n")
     for name in ("keyed-0", "keyed-1", "operator-0", "operator-1", "opaque"):
         shutil.copy2(root / "savepoint-secret" / name, to / name)
     shutil.copytree(root / "savepoint-secret", to / "savepoint")
@@ -244,4 +264,3 @@ def _make_victim(root: Path, to: Path) -> None:
     shutil.copytree(root / "committed", to / "committed")
     lake = Lake(to / "lake")
     import_snapshot(lake, str(to / "savepoint"), JOB, snapshot_id="bad", engine="local")
-
