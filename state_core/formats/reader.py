@@ -33,6 +33,7 @@ from state_core.formats.state_files import StateFiles
 from state_core.handles import KeyGroupsHandle, KeyGroupsKind
 from state_core.operator_ids import operator_id_of_uid
 from state_core.snapshot import KeyedFile, KeyedState, Operator, Snapshot
+from state_core.wire import check_names
 
 __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
 
@@ -128,17 +129,18 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
     try:
         operator_files = open_operator_files(state, files)
         non_keyed = open_non_keyed(operator_files)
+        keyed_states = _merge_states(keyed_files)
     except StateError as error:
         raise error.within(f"operator {label}") from error
     coordinator = state.coordinator.size if state.coordinator is not None else 0
-    return Operator(
+    operator = Operator(
         state.operator_id,
         uid,
         state.name,
         state.parallelism,
         state.max_parallelism,
         tuple(keyed_files),
-        _merge_states(keyed_files),
+        keyed_states,
         non_keyed,
         max((file.header.version for file in operator_files.values()), default=0),
         any(file.header.compressed for file in operator_files.values()),
@@ -149,6 +151,33 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         coordinator + sum(subtask_bytes(one) for one in (state.subtasks or {}).values()),
         finished=state.subtasks is None,
     )
+    _check_names(operator, f"operator {label}")
+    return operator
+
+
+def _check_names(operator: Operator, whose: str) -> None:
+    """Refuse names that only Java takes for text: no table and no script could hold them.
+
+    Raises:
+        UnsupportedFormatError: There is one.
+    """
+    names = [("uid", operator.uid), ("name", operator.name)]
+    for keyed in operator.keyed_states:
+        names += [
+            ("state", keyed.name), ("key's type", keyed.key_type),
+            ("namespace's type", keyed.namespace_type), ("user key's type", keyed.user_key_type),
+            ("value's type", keyed.value_type),
+        ]  # fmt: skip
+    for state in operator.operator_states:
+        names += [
+            ("operator state", state.name), ("key's type", state.key_type),
+            ("value's type", state.value_type),
+        ]  # fmt: skip
+    try:
+        for what, name in names:
+            check_names([name], f"the {what}")
+    except StateError as error:
+        raise error.within(whose) from error
 
 
 def _keyed_files(

@@ -29,7 +29,7 @@ from state_core.serializers.columns import (
 from state_core.serializers.numbers import IntSerializer
 from state_core.serializers.structs import StructSerializer, TupleSerializer
 from state_core.serializers.text import ByteArraySerializer
-from state_core.wire import DataInput, DataOutput
+from state_core.wire import DataInput, DataOutput, check_names
 
 __all__ = [
     "AvroBytes",
@@ -174,6 +174,7 @@ class AvroEnum(TypeSerializer):
     arrow_type = pa.string()
 
     def __init__(self, full_name: str, symbols: list[str]) -> None:
+        check_names(symbols, f"a symbol of {full_name}")
         self.full_name = full_name
         self.symbols = symbols
 

@@ -34,6 +34,7 @@ from state_core.serializers.columns import (
     require_values,
     validity,
 )
+from state_core.wire import check_names
 
 __all__ = ["ArrayFormat", "MapFormat", "ReferenceFormat", "RowFormat", "SectionFormat"]
 
@@ -72,6 +73,7 @@ class RowFormat(SectionFormat):
     """
 
     def __init__(self, names: Sequence[str], fields: Sequence[SlotFormat]) -> None:
+        check_names(names, "a field")
         self.names = tuple(names)
         self.fields = tuple(fields)
         self.mask_bytes = (len(fields) + 8 + 63) // 64 * 8

@@ -31,7 +31,7 @@ from state_core.serializers.compatibility import Compatibility, as_is, migrate
 from state_core.serializers.registry import register
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.text import OpaqueSerializer
-from state_core.wire import DataInput, DataOutput
+from state_core.wire import DataInput, DataOutput, check_names
 
 __all__ = ["RowSerializer", "StructSerializer", "TupleSerializer"]
 
@@ -47,6 +47,7 @@ class StructSerializer(TypeSerializer):
     """
 
     def __init__(self, fields: list[tuple[str, TypeSerializer]]) -> None:
+        check_names((name for name, _ in fields), "a field")
         self.fields = fields
         self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in fields])
 
