@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
-from state_core.confinement import ConfinedTree, relative_path, shortened
+from state_core.confinement import ConfinedTree, given_to_arrow, relative_path, shortened
 from state_core.errors import MissingFileError, SnapshotError, TruncatedError, UnsafePathError
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
@@ -229,8 +229,6 @@ class Directory:
                 with self.open_input(path) as file:
                     data = file.read_at(out.size, offset)
             except OSError as error:
-                if isinstance(error, FileNotFoundError) or not self.is_file(path):
-                    raise MissingFileError(str(error), place=self.full(path)) from error
                 raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
             if len(data) < out.size:
                 raise _too_short(self.full(path), offset, out.size, len(data))
@@ -252,8 +250,28 @@ class Directory:
             os.close(handle)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A file for Arrow to read from anywhere in it."""
-        return self.filesystem.open_input_file(self.full(path))
+        """A file for Arrow to read from anywhere in it.
+
+        Raises:
+            MissingFileError: There is no such file.
+        """
+        try:
+            return self.filesystem.open_input_file(self.full(path))
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) or not self.is_file(path):
+                raise MissingFileError(str(error), place=self.full(path)) from error
+            raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
+
+    def open_append(self, path: str) -> pa.NativeFile:
+        """A file to write to at its end; object stores have none such.
+
+        Raises:
+            SnapshotError: It can't be written there.
+        """
+        try:
+            return self.filesystem.open_append_stream(self.full(path))
+        except OSError as error:
+            raise _not_written(error, self.full(path)) from error
 
     def create(self) -> None:
         """Make the directory and those above it."""
@@ -333,11 +351,6 @@ class ConfinedDirectory(Directory):
         """The whole path of a file in it, for messages and for its file system."""
         return super().full(path and self._checked(path))
 
-    @property
-    def real_root(self) -> str:
-        """Where it is, the links that were confined with it followed."""
-        return str(self.root)
-
     def child(self, path: str) -> ConfinedDirectory:
         """A directory below this one."""
         made = copy(self)
@@ -345,11 +358,7 @@ class ConfinedDirectory(Directory):
         return made
 
     def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
-        """A file as a byte source, found through links too if they lead to where it may be.
-
-        Args:
-            path: The file's.
-            others: Directories that links may lead into, besides this one.
+        """A file as a byte source, through links if they stay here or lead into one of the others.
 
         Raises:
             MissingFileError: There is no such file.
@@ -367,38 +376,33 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         self._tree = ConfinedTree(self.root)
         self._start = ""  # the path from there
 
-    @property
-    def real_root(self) -> str:
-        return posixpath.join(os.path.realpath(self._tree.anchor), self._start).rstrip("/")
-
     def child(self, path: str) -> ConfinedDirectory:
         made = super().child(path)
         vars(made)["_start"] = self._below(path)
         return made
 
     def checked_path(self, path: str = "") -> str:
-        self._status(path)
+        self._tree.status(self._below(path))
         return self.full(path)
 
     def exists(self, path: str = "") -> bool:
-        return self._status(path) is not None
+        return self._tree.status(self._below(path)) is not None
 
     def is_file(self, path: str) -> bool:
-        found = self._status(path)
+        found = self._tree.status(self._below(path))
         return found is not None and stat.S_ISREG(found.st_mode)
 
     def size(self, path: str) -> int:
-        found = self._status(path)
+        found = self._tree.status(self._below(path))
         if found is None or not stat.S_ISREG(found.st_mode):
             raise MissingFileError("no such file", place=self.full(path))
         return found.st_size
 
     def modified(self, path: str) -> float:
-        found = self._status(path)
+        found = self._tree.status(self._below(path))
         return 0.0 if found is None else found.st_mtime
 
     def names(self, path: str = "") -> list[str]:
-        """The names in a directory, sorted; those of links too."""
         return self._tree.names(self._below(path))
 
     def files_below(self, path: str = "") -> list[tuple[str, int]]:
@@ -407,23 +411,19 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return [(start + name, size) for name, size in self._tree.files(self._below(path))]
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return _given_to_arrow(self._opened(path), "rb")
+        return given_to_arrow(self._opened(path), "rb")
 
     def create(self) -> None:
         self._tree.make(self._start)
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file to write to, its directories made; it replaces one that is there."""
-        try:
-            return _given_to_arrow(self._tree.create(self._below(path)), "wb")
-        except OSError as error:
-            raise _not_written(error, self.full(path)) from error
+        return given_to_arrow(self._tree.create(self._below(path)), "wb")
+
+    def open_append(self, path: str) -> pa.NativeFile:
+        return given_to_arrow(self._tree.append(self._below(path)), "ab")
 
     def write(self, path: str, data: bytes) -> None:
-        try:
-            self._tree.write(self._below(path), data)
-        except OSError as error:
-            raise _not_written(error, self.full(path)) from error
+        self._tree.write(self._below(path), [data])
 
     def delete(self, path: str) -> None:
         self._tree.remove(self._below(path))
@@ -438,10 +438,12 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
         real = os.path.realpath(self.full(path))
-        for one in (self, *others):
-            start = f"{one.real_root}/"
-            if real.startswith(start):
-                return one.source(real[len(start) :])
+        here = posixpath.join(os.path.realpath(self._tree.anchor), self._start)
+        others = [one for one in others if one.local]
+        roots = [here.rstrip("/"), *(os.path.realpath(one.root) for one in others)]
+        for one, root in zip((self, *others), roots, strict=True):
+            if real.startswith(f"{root}/"):
+                return one.source(real[len(root) + 1 :])
         raise UnsafePathError(
             f"{shortened(path)} is a link that leads to {real}, outside",
             place=self.root,
@@ -457,21 +459,6 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def _opened(self, path: str) -> int:
         return self._tree.open(self._below(path))
-
-    def _status(self, path: str) -> os.stat_result | None:
-        try:
-            return self._tree.status(self._below(path))
-        except OSError as error:
-            problem = error.strerror or "can't be looked up"
-            raise MissingFileError(problem, place=self.full(path)) from error
-
-
-def _given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
-    """A file that is open already, opened once more by its descriptor and not by its path."""
-    try:
-        return pa.OSFile(f"/dev/fd/{handle}", mode)
-    finally:
-        os.close(handle)
 
 
 def _not_written(error: OSError, target: str) -> SnapshotError:
