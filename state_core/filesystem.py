@@ -347,6 +347,11 @@ class ConfinedDirectory(Directory):
             self._tree.status(self._below(path))
         return self.full(path)
 
+    def refuse_links(self, path: str = "") -> None:
+        """Raise if there is a link in a directory, for a library that opens what is in it."""
+        if self.local:
+            self._tree.refuse_links(self._below(path))
+
     def exists(self, path: str = "") -> bool:
         """Whether there is a file or directory of that name."""
         return self._status(path) is not None if self.local else super().exists(path)

@@ -122,9 +122,8 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
     """What is wrong with a file, by its own footer; empty if nothing is."""
     name = f"{table.path}/{unit.path}"
     try:
-        footer = pq.read_metadata(
-            table.directory.full(unit.path), filesystem=table.directory.filesystem
-        )
+        with table.directory.open_input(unit.path) as file:
+            footer = pq.read_metadata(file)
     except FileNotFoundError:
         return f"{name} is not there"
     except (OSError, pa.ArrowException) as error:
