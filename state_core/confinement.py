@@ -18,25 +18,32 @@ import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
 
 from state_core.errors import UnsafePathError
 
-__all__ = ["ConfinedTree", "relative_path"]
+__all__ = ["ConfinedTree", "relative_path", "shortened"]
 
 DEEPEST = 100
 """So many directories below one another are listed."""
 
-_DO_NOT_TRUST = "this was not written by Flink or by statelake: do not trust it"
-# the first that fits says why; escapes (`%2e`) and `~` are letters like others: nothing reads them
-_FORBIDDEN = (
-    (re.compile(r""), "it is empty"),
-    (re.compile("[^\0]*[\x00-\x1f\x7f\ud800-\udfff].*", re.DOTALL), "no name has such characters"),
-    (re.compile(r"/.*", re.DOTALL), "it is absolute"),
-    (re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.*", re.DOTALL), "it is a URI"),
-    (re.compile(r".*\\.*", re.DOTALL), "it has a backslash"),
-    (re.compile(r"(.*/)?\.\.(/.*)?", re.DOTALL), "it leads above"),
-    (re.compile(r"(.*/)?\.?(/.*)?", re.DOTALL), "it is not normalized"),
+REMEMBERED = 4096
+"""Of so many files it is known that they were reached."""
+
+LONGEST_SHOWN = 120
+"""So much of a path is shown."""
+
+_NAME = r"(?!\.\.?(?:/|\Z))[^/\\\x00-\x1f\x7f\ud800-\udfff]+"
+_URI = r"[A-Za-z][A-Za-z0-9+.-]*:"
+_RELATIVE = re.compile(rf"(?!{_URI}){_NAME}(?:/{_NAME})*")
+# escapes (`%2e`) and `~` are letters like others: nothing reads them
+_REASONS = (
+    (r"\A\Z", "it is empty"),
+    (r"[\x00-\x1f\x7f\ud800-\udfff]", "no name has such characters"),
+    (r"\A/", "it is absolute"),
+    (rf"\A{_URI}", "it is a URI"),
+    (r"\\", "it has a backslash"),
+    (r"(?:\A|/)\.\.(?:/|\Z)", "it leads above"),
+    (r"(?:\A|/)\.?(?:/|\Z)", "it is not normalized"),
 )
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -45,7 +52,6 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
 
 
-@lru_cache(maxsize=4096)
 def relative_path(
     path: str, *, what: str, place: str = "", inside: str = "the directory that it belongs to"
 ) -> str:
@@ -60,14 +66,19 @@ def relative_path(
     Raises:
         UnsafePathError: It is empty, absolute, a URI, or leads above; or no path at all.
     """
-    for forbidden, reason in _FORBIDDEN:
-        if forbidden.fullmatch(path):
-            raise UnsafePathError(
-                f"{what} at {path!r}, which is not inside {inside}: {reason}",
-                place=place,
-                remedy=_DO_NOT_TRUST,
-            )
-    return path
+    if _RELATIVE.fullmatch(path):
+        return path
+    reason = next(reason for pattern, reason in _REASONS if re.search(pattern, path))
+    raise UnsafePathError(
+        f"{what} at {shortened(path)}, which is not inside {inside}: {reason}",
+        place=place,
+        remedy="neither Flink nor statelake writes such a path: do not trust the file that has it",
+    )
+
+
+def shortened(path: str) -> str:
+    """A path for a message, as Python writes it, and cut short."""
+    return repr(path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}...")
 
 
 class ConfinedTree:
@@ -82,13 +93,29 @@ class ConfinedTree:
 
     def __init__(self, anchor: str) -> None:
         self.anchor = anchor
+        self._known: dict[str, tuple[int, int, int]] = {}
 
     def open(self, path: str) -> int:
         """A descriptor to read a regular file; the caller closes it.
 
+        A file that was reached before is opened by its whole path: it is the one that was reached
+        if its identity is the same, whatever the path leads through by now.
+
         Raises:
             UnsafePathError: There is a link on the way.
         """
+        if known := self._known.get(path):
+            try:
+                handle = os.open(f"{self.anchor}/{path}", _READ)
+            except OSError:
+                return self._reached(path)
+            if _identity(handle) == known:
+                return handle
+            os.close(handle)
+        return self._reached(path)
+
+    def _reached(self, path: str) -> int:
+        """A descriptor of a file that is reached name by name."""
         folder, name = self._parent(path)
         try:
             handle = os.open(name, _READ, dir_fd=folder)
@@ -99,6 +126,9 @@ class ConfinedTree:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
             raise FileNotFoundError(errno.ENOENT, "no regular file", path)
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[path] = _identity(handle)
         return handle
 
     def create(self, path: str) -> int:
@@ -276,7 +306,7 @@ class ConfinedTree:
             raise UnsafePathError(
                 f"more than {DEEPEST} directories below one another",
                 place=f"{self.anchor}/{prefix}",
-                remedy=_DO_NOT_TRUST,
+                remedy="do not trust it: nothing of ours is so deep",
             )
         for name in os.listdir(folder):
             try:
@@ -345,11 +375,17 @@ class ConfinedTree:
         except OSError:
             target = "somewhere"
         return UnsafePathError(
-            f"{path!r}: {name!r} is a link that leads to {target}",
+            f"{shortened(path)}: {name!r} is a link that leads to {target}",
             place=self.anchor,
             remedy="links are not followed there: replace the link by what it leads to, if it is"
             " yours",
         )
+
+
+def _identity(handle: int) -> tuple[int, int, int]:
+    """What tells an open file from others, and from an earlier one of its number."""
+    found = os.fstat(handle)
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def _entered(folder: int, name: str, *, create: bool) -> int:
@@ -365,7 +401,7 @@ def _entered(folder: int, name: str, *, create: bool) -> int:
 
 def _no_file(anchor: str, path: str) -> UnsafePathError:
     return UnsafePathError(
-        f"{path!r} is neither a file nor a directory",
+        f"{shortened(path)} is neither a file nor a directory",
         place=anchor,
         remedy="nothing is removed there or replaced: remove it by hand, if it is yours",
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,8 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
-from state_core.confinement import ConfinedTree, relative_path
-from state_core.errors import MissingFileError, SnapshotError, TruncatedError
+from state_core.confinement import ConfinedTree, relative_path, shortened
+from state_core.errors import MissingFileError, SnapshotError, TruncatedError, UnsafePathError
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
 
@@ -151,7 +152,7 @@ class Directory:
 
     def confined(self) -> ConfinedDirectory:
         """This directory for paths that came from data: nothing leads out of it."""
-        return ConfinedDirectory(self)
+        return _ConfinedLocalDirectory(self) if self.local else ConfinedDirectory(self)
 
     def checked_path(self, path: str = "") -> str:
         """The whole path of a file or directory, for another library to open.
@@ -310,12 +311,12 @@ class Directory:
 
 
 class ConfinedDirectory(Directory):
-    """A directory, or one below it, whose paths come from data.
+    """A directory, or one below it, whose paths come from data: `relative_path` holds for each.
 
-    Every path is held against `relative_path`. On a local file system no link is followed below the
-    directory that was confined first, of which `child` makes others; and only regular files are
-    read, replaced and removed. All that takes a path raises `UnsafePathError` for one that leads
-    elsewhere. In an object store there are no links, and the rule for paths is one for keys.
+    In an object store that is all, as keys lead nowhere. On a local file system no link is followed
+    below the directory that was confined first, of which `child` makes others; and only regular
+    files are read, replaced and removed. Whatever takes a path raises `UnsafePathError` for one
+    that leads elsewhere.
 
     Args:
         directory: Which; it may itself be reached through links.
@@ -323,8 +324,6 @@ class ConfinedDirectory(Directory):
 
     def __init__(self, directory: Directory) -> None:
         vars(self).update(vars(directory))
-        self._tree = ConfinedTree(self.root)
-        self._prefix = ""
 
     def confined(self) -> ConfinedDirectory:
         """Itself: what is confined stays so."""
@@ -332,19 +331,53 @@ class ConfinedDirectory(Directory):
 
     def full(self, path: str = "") -> str:
         """The whole path of a file in it, for messages and for its file system."""
-        return super().full(path and relative_path(path, what="a file", place=self.root))
+        return super().full(path and self._checked(path))
+
+    @property
+    def real_root(self) -> str:
+        """Where it is, the links that were confined with it followed."""
+        return str(self.root)
 
     def child(self, path: str) -> ConfinedDirectory:
         """A directory below this one."""
         made = copy(self)
-        made.root = self.full(path)
-        vars(made)["_prefix"] = self._below(path)
+        made.root = posixpath.join(self.root, self._checked(path))
+        return made
+
+    def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
+        """A file as a byte source, found through links too if they lead to where it may be.
+
+        Args:
+            path: The file's.
+            others: Directories that links may lead into, besides this one.
+
+        Raises:
+            MissingFileError: There is no such file.
+            UnsafePathError: A link leads elsewhere.
+        """
+        return self.source(path)
+
+    def _checked(self, path: str) -> str:
+        return relative_path(path, what="a file", place=self.root)
+
+
+class _ConfinedLocalDirectory(ConfinedDirectory):
+    def __init__(self, directory: Directory) -> None:
+        super().__init__(directory)
+        self._tree = ConfinedTree(self.root)
+        self._start = ""  # the path from there
+
+    @property
+    def real_root(self) -> str:
+        return posixpath.join(os.path.realpath(self._tree.anchor), self._start).rstrip("/")
+
+    def child(self, path: str) -> ConfinedDirectory:
+        made = super().child(path)
+        vars(made)["_start"] = self._below(path)
         return made
 
     def checked_path(self, path: str = "") -> str:
-        """The whole path of a file or directory, if there is no link on the way now."""
-        if self.local:
-            self._tree.status(self._below(path))
+        self._status(path)
         return self.full(path)
 
     def refuse_links(self, path: str = "") -> None:
@@ -353,81 +386,52 @@ class ConfinedDirectory(Directory):
             self._tree.refuse_links(self._below(path))
 
     def exists(self, path: str = "") -> bool:
-        """Whether there is a file or directory of that name."""
-        return self._status(path) is not None if self.local else super().exists(path)
+        return self._status(path) is not None
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a regular file of that name."""
-        if not self.local:
-            return super().is_file(path)
         found = self._status(path)
         return found is not None and stat.S_ISREG(found.st_mode)
 
     def size(self, path: str) -> int:
-        """A file's bytes."""
-        if not self.local:
-            return super().size(path)
         found = self._status(path)
         if found is None or not stat.S_ISREG(found.st_mode):
             raise MissingFileError("no such file", place=self.full(path))
         return found.st_size
 
     def modified(self, path: str) -> float:
-        """When a file was last written, in seconds since 1970."""
-        if not self.local:
-            return super().modified(path)
         found = self._status(path)
         return 0.0 if found is None else found.st_mtime
 
     def names(self, path: str = "") -> list[str]:
         """The names in a directory, sorted; those of links too."""
-        return self._tree.names(self._below(path)) if self.local else super().names(path)
+        return self._tree.names(self._below(path))
 
     def files_below(self, path: str = "") -> list[tuple[str, int]]:
         """Every regular file below, as relative path and bytes, sorted; links are none."""
-        if not self.local:
-            return super().files_below(path)
         start = f"{path}/" if path else ""
         return [(start + name, size) for name, size in self._tree.files(self._below(path))]
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A file for Arrow to read from anywhere in it."""
-        if not self.local:
-            return super().open_input(path)
         return _given_to_arrow(self._opened(path), "rb")
 
     def create(self) -> None:
-        """Make the directory and those above it."""
-        if self.local:
-            self._tree.make(self._prefix)
-        else:
-            super().create()
+        self._tree.make(self._start)
 
     def open_output(self, path: str) -> pa.NativeFile:
         """A new file to write to, its directories made; it replaces one that is there."""
-        if not self.local:
-            return super().open_output(path)
         try:
             return _given_to_arrow(self._tree.create(self._below(path)), "wb")
         except OSError as error:
             raise _not_written(error, self.full(path)) from error
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a whole file so that it appears complete or not at all."""
-        if not self.local:
-            super().write(path, data)
-            return
         try:
             self._tree.write(self._below(path), data)
         except OSError as error:
             raise _not_written(error, self.full(path)) from error
 
     def delete(self, path: str) -> None:
-        """Remove a regular file; nothing happens if there is none."""
-        if self.local:
-            self._tree.remove(self._below(path))
-        else:
-            super().delete(path)
+        self._tree.remove(self._below(path))
 
     def delete_tree(self, path: str = "") -> None:
         """Remove a directory and all files below it; nothing happens if there is none.
@@ -435,17 +439,26 @@ class ConfinedDirectory(Directory):
         Raises:
             UnsafePathError: There is something else below, such as a link: nothing is removed.
         """
-        if self.local:
-            self._tree.remove_tree(self._below(path))
-        else:
-            super().delete_tree(path)
+        self._tree.remove_tree(self._below(path))
+
+    def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
+        real = os.path.realpath(self.full(path))
+        for one in (self, *others):
+            start = f"{one.real_root}/"
+            if real.startswith(start):
+                return one.source(real[len(start) :])
+        raise UnsafePathError(
+            f"{shortened(path)} is a link that leads to {real}, outside",
+            place=self.root,
+            remedy="replace the link by the file",
+        )
 
     def _below(self, path: str) -> str:
         """A path from the directory that was confined first."""
         if not path:
-            return self._prefix
-        relative_path(path, what="a file", place=self.root)
-        return f"{self._prefix}/{path}" if self._prefix else path
+            return self._start
+        self._checked(path)
+        return f"{self._start}/{path}" if self._start else path
 
     def _opened(self, path: str) -> int:
         return self._tree.open(self._below(path))
