@@ -344,6 +344,15 @@ class ConfinedDirectory(Directory):
         made.root = posixpath.join(self.root, self._checked(path))
         return made
 
+    def refuse_links(self, path: str = "") -> None:
+        """Look for links in a directory, for a library that opens what is in it by its path.
+
+        As with `checked_path` that is so now: who can write there may put one there afterwards.
+
+        Raises:
+            UnsafePathError: There is one.
+        """
+
     def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
         """A file as a byte source, found through links too if they lead to where it may be.
 
@@ -381,9 +390,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return self.full(path)
 
     def refuse_links(self, path: str = "") -> None:
-        """Raise if there is a link in a directory, for a library that opens what is in it."""
-        if self.local:
-            self._tree.refuse_links(self._below(path))
+        self._tree.refuse_links(self._below(path))
 
     def exists(self, path: str = "") -> bool:
         return self._status(path) is not None

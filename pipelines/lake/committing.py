@@ -87,7 +87,7 @@ def commit_snapshot(
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
-    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
+    if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already",
             remedy="choose another id with --snapshot",
