@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.lake.records import OperatorRecord, StateRecord, TableRecord, UnitRecord
+from pipelines.lake.tables import table_directory
 from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import KEY_GROUP, Partitioning
 from state_core.errors import LakeError
-from state_core.filesystem import Directory
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import parse_keyed_state
 from state_core.formats.unified_encode import StateRows
@@ -90,12 +90,11 @@ def read_unit(
     Raises:
         LakeError: The file is missing, or its columns are not the state's.
     """
-    directory = Directory(lake).child(path)
+    directory = table_directory(lake, path)
     names = partitioning.file_schema(columns).names
     try:
-        table = pq.ParquetFile(
-            directory.filesystem.open_input_file(directory.full(unit.path))
-        ).read(columns=names)
+        with directory.open_input(unit.path) as file:
+            table = pq.ParquetFile(file).read(columns=names)
     except (OSError, pa.ArrowException) as error:
         raise LakeError(
             f"a file of the table can't be read ({error})",
