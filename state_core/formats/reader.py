@@ -28,14 +28,12 @@ from state_core.formats.metadata import (
     subtask_bytes,
 )
 from state_core.formats.operator_reader import open_non_keyed, open_operator_files
-from state_core.formats.state_files import StateFiles
+from state_core.formats.state_files import METADATA_FILE, StateFiles
 from state_core.handles import KeyGroupsHandle, KeyGroupsKind
 from state_core.operator_ids import operator_id_of_uid
 from state_core.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 
 __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
-
-METADATA_FILE = "_metadata"
 
 
 def open_snapshot(
@@ -56,9 +54,8 @@ def open_snapshot(
         SnapshotError: It can't be read; the subclass says why.
     """
     directory = snapshot_directory(location)
-    path = directory.full(METADATA_FILE)
-    metadata = read_metadata(directory.read(METADATA_FILE), path)
     files = StateFiles(directory, tuple(allow_external))
+    metadata = read_metadata(files.metadata(), files.metadata_path)
     known = {operator_id_of_uid(uid): uid for uid in uids}
     operators = tuple(_open_operator(one, files, known) for one in metadata.operators)
     kind, format_name = _describe(metadata)
