@@ -171,18 +171,28 @@ class ConfinedTree:
                 self._remove(folder, part, path)
                 raise
 
-    def link(self, source: ConfinedTree, path: str, new: str) -> None:
-        """Give a file of this or another tree a second path, its directories made."""
+    def link(self, source: ConfinedTree, path: str, new: str) -> bool:
+        """Give a file of this or another tree a second path, its directories made.
+
+        Returns:
+            Whether the system could: not from one file system to another.
+        """
         with (
             self._telling("linked", path),
             source._folder_of(path) as (above, name),
             self._folder_of(new, create=True) as (folder, last),
         ):
             source._is_file(above, name, path)
-            os.link(name, last, src_dir_fd=above, dst_dir_fd=folder, follow_symlinks=False)
+            try:
+                os.link(name, last, src_dir_fd=above, dst_dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                return False
             if not stat.S_ISREG(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode):
                 os.unlink(last, dir_fd=folder)  # it became a link just now
                 raise source._no_file(path)
+        return True
 
     def rename(self, path: str, new: str) -> None:
         """Move a directory to where nothing is, at once."""
