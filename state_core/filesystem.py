@@ -273,6 +273,15 @@ class Directory:
         except OSError as error:
             raise _not_written(error, target) from error
 
+    def sync(self, path: str) -> None:
+        """Bring a file to the disk; where there is none it is there already."""
+        if self.local:
+            handle = self._opened(path)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
     def delete(self, path: str) -> None:
         """Remove a file; nothing happens if there is none."""
         try:
