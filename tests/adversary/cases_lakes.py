@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.adversary.lake_makers import (
     lake_of,
     link,
     note,
     put,
+    stolen_token,
     table_at,
     write,
 )
@@ -37,6 +40,7 @@ DROP = {
     "drop": "drop --lake {lake} --job orders --snapshot bad",
     "drop-keep": "drop --lake {lake} --job orders --keep 2",
 }
+DROP_KEEP = {"drop-keep": DROP["drop-keep"]}
 IMPORT = {"import": "import {seed}/savepoint --lake {lake} --job orders --snapshot next"}
 COMMIT = {"commit": "commit --lake {lake} --job orders --parent bad --snapshot next"}
 EDIT = {
@@ -193,6 +197,13 @@ LINKS = {
     "file": (f"{TABLE}/{{unit}}", f"{{victim}}/lake/{TABLE}/{{victim_unit}}"),
 }
 
+# an export reads neither notes nor Delta's log
+NOT_READ = ("notes", "note", "log")
+LINK_CODES = {
+    "note": {"drop": 0, "drop-keep": 0, "import": 0},
+    "file": {"drop": 0, "drop-keep": 0, "import": 0},
+}
+
 # links that only a drop would come to, beside what is honest
 STRAY_LINKS = {
     "table": ("orders/keyed/counter/stray", f"{{victim}}/lake/{TABLE}"),
@@ -231,9 +242,7 @@ VALUES = {
     "file-partition": ("operators/0/tables/0/units/0/partition", 77),
     "file-rows-negative": ("operators/0/tables/0/units/0/rows", -2),
     "file-size-negative": ("operators/0/tables/0/units/0/size", -2),
-    "file-size-huge": ("operators/0/tables/0/units/0/size", 2**62),
     "version-negative": ("operators/0/tables/0/version", -1),
-    "version-beyond": ("operators/0/tables/0/version", 2**40),
     "partition-column": ("operators/0/tables/0/partition_by", "../victim"),
     "state-without-table": ("operators/0/states/0/table", "orders/keyed/counter/none"),
     "operator-id": ("operators/0/operator_id", "../victim"),
@@ -254,13 +263,25 @@ VALUES = {
     "subtask-negative": ("operators/0/operator_states/0/subtasks/0/subtask", -1),
 }
 
+# values that only a look at the tables can tell
+UNSOUND = {
+    "file-size-huge": ("operators/0/tables/0/units/0/size", 2**62),
+    "version-beyond": ("operators/0/tables/0/version", 2**40),
+}
+
+# a row that can't be believed holds up whoever needs it; it is dropped by its name
+OF_OTHERS = {"drop": 0, "import": 0}
+NOT_OURS = "statelake did not write that note: remove the file"
+# what is no note of ours is told, and left where it is
+TOLD: dict[str, Any] = {"code": 0, "says": NOT_OURS}
+
 LAKE_CASES: list[Case] = [
     # what is not hostile goes on as ever, or nothing below would be worth anything
-    *(Case(f"honest/{verb}", lake_of, words, 0) for verb, words in EVERY.items()),
+    *over(EVERY, "honest", lake_of, 0),
     *(
         case
         for name, path in TABLES.items()
-        for case in over(EXPORT | DROP | IMPORT, f"row/table/{name}", table_at(path))
+        for case in over(EXPORT | DROP | IMPORT, f"row/table/{name}", table_at(path), OF_OTHERS)
     ),
     *(
         case
@@ -281,44 +302,53 @@ LAKE_CASES: list[Case] = [
     *(
         case
         for name, tables in NOTED.items()
-        for case in over(
-            {"drop": DROP["drop-keep"]} | IMPORT, f"note/table/{name}", note(tables=tables)
-        )
+        for case in over(DROP_KEEP | IMPORT, f"note/table/{name}", note(tables=tables), **TOLD)
     ),
     *(
         case
         for name, file in TOKENS.items()
-        for case in over(
-            {"drop": DROP["drop-keep"]} | IMPORT, f"note/token/{name}", note(file)
-        )
+        for case in over(DROP_KEEP | IMPORT, f"note/token/{name}", note(file), **TOLD)
     ),
     *(
         case
         for name in ("parent", "absolute")
-        for case in over(COMMIT | EDIT | MIGRATE, f"note/table/{name}", note(tables=NOTED[name]))
+        for case in over(
+            COMMIT | EDIT | MIGRATE, f"note/table/{name}", note(tables=NOTED[name]), **TOLD
+        )
     ),
     *(
-        Case(f"note/malformed/{name}", write(f"_statelake/attempts/{TOKEN}.json", text),
-             DROP["drop-keep"])
+        case
         for name, text in MALFORMED.items()
+        for case in over(
+            DROP_KEEP, f"note/malformed/{name}", write(f"_statelake/attempts/{TOKEN}.json", text),
+            **TOLD,
+        )
     ),
     *(
-        Case(f"note/field/{name}", note(**said), DROP["drop-keep"])
+        case
         for name, said in FIELDS.items()
+        for case in over(DROP_KEEP, f"note/field/{name}", note(**said), **TOLD)
     ),
+    *over(DROP_KEEP | IMPORT, "note/token/of-a-snapshot", stolen_token, 0),
     *(
         case
         for name, (path, to) in LINKS.items()
         for case in over(
-            EXPORT | DROP | IMPORT, f"link/{name}", link(path, to), honest=False
+            (EXPORT if name not in NOT_READ else {}) | DROP | IMPORT, f"link/{name}",
+            link(path, to), LINK_CODES.get(name, {}), honest=False, changes=True,
         )
     ),
     *(
-        Case(f"link/stray/{name}", link(path, to), DROP["drop-keep"])
+        case
         for name, (path, to) in STRAY_LINKS.items()
+        for case in over(DROP_KEEP, f"link/stray/{name}", link(path, to), 0)
     ),
     *(
         Case(f"row/value/{name}", put(place, value), EXPORT["export"])
         for name, (place, value) in VALUES.items()
+    ),
+    *(
+        Case(f"row/value/{name}", put(place, value), LOOK["integrity"], 1)
+        for name, (place, value) in UNSOUND.items()
     ),
 ]  # fmt: skip

@@ -26,6 +26,7 @@ __all__ = [
     "note",
     "put",
     "row",
+    "stolen_token",
     "table_at",
     "write",
 ]
@@ -52,11 +53,12 @@ def places(scene: Scene) -> dict[str, object]:
     blob = next((scene.victim / "lake" / CARRIED).iterdir())
     unit = min((scene.victim / "lake" / TABLE / "_data").rglob("*.parquet"))
     below = unit.relative_to(scene.victim / "lake" / TABLE)
-    own = sorted((scene.lake / TABLE / "_data").rglob("*.parquet")) if scene.lake.exists() else []
+    own = list((scene.lake / TABLE / "_data").rglob("*.parquet"))
+    newest = max(own, key=lambda one: one.stat().st_mtime_ns, default=scene.lake / TABLE)
     return {
         "lake": scene.lake, "victim": scene.victim, "root": scene.root, "work": scene.work,
         "out": scene.out, "seed": scene.seed.root, "victim_blob": blob.name, "victim_unit": below,
-        "unit": own[0].relative_to(scene.lake / TABLE) if own else "",
+        "unit": newest.relative_to(scene.lake / TABLE),
     }  # fmt: skip
 
 
@@ -166,7 +168,7 @@ def note(name: str = f"{TOKEN}.json", **said: Any) -> Maker:
     """A note of an attempt whose process is gone."""
     usual = {
         "job": JOB, "snapshot_id": "none", "tables": [TABLE], "leans_on": [],
-        "host": socket.gethostname(), "process": DEAD, "started": 1.8e9,
+        "host": socket.gethostname(), "process": DEAD, "started": 1e9,
     }  # fmt: skip
 
     def make(scene: Scene) -> None:
@@ -201,3 +203,9 @@ def link(path: str, to: str) -> Maker:
         target.symlink_to(filled(to, scene))
 
     return make
+
+
+def stolen_token(scene: Scene) -> None:
+    """Notes by whose names the files of honest snapshots would go."""
+    for files in (lake_of(scene) / TABLE / "_data").iterdir():
+        note(f"{files.name}.json")(scene)

@@ -6,11 +6,12 @@ import os
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from tests.adversary.runner import COMMAND, MEMORY, SECONDS, Ended, Runner
-from tests.adversary.scene import Maker, Scene, Tree, changed, leaks, tree
+from tests.adversary.scene import Maker, Scene, Tree, changed, files, leaks, tree
 from tests.adversary.seed import JOB, SECRETS
 from tests.lakes import entries
 
@@ -50,9 +51,27 @@ class Case:
     entry: str = COMMAND
 
 
-def over(commands: Mapping[str, str], name: str, make: Maker, **more: object) -> list[Case]:
-    """One case for each command, which must all end alike."""
-    return [Case(f"{name}/{verb}", make, words, **more) for verb, words in commands.items()]  # type: ignore[arg-type]
+def over(
+    commands: Mapping[str, str],
+    name: str,
+    make: Maker,
+    code: int | Mapping[str, int] = REFUSED,
+    **more: Any,
+) -> list[Case]:
+    """One case for each command.
+
+    Args:
+        commands: By a short name, their words.
+        name: What is wrong with the input.
+        make: Makes it.
+        code: How all end, or by short name those that do not end with a refusal.
+        more: The rest of what a case is.
+    """
+    codes = dict.fromkeys(commands, code) if isinstance(code, int) else code
+    return [
+        Case(f"{name}/{verb}", make, words, codes.get(verb, REFUSED), **more)
+        for verb, words in commands.items()
+    ]
 
 
 def as_parameters(cases: Iterable[Case]) -> pytest.MarkDecorator:
@@ -119,11 +138,11 @@ def _check_places(case: Case, scene: Scene, before: dict[str, Tree]) -> None:
         return
     assert "out" not in appeared, "what was refused is half written"
     for name in () if case.changes else before:
-        found = changed(before[name], tree(scene.root / name))
+        found = changed(files(before[name]), files(tree(scene.root / name)))
         assert not found, f"refused, and in {name} there changed {found}"
     if "lake" in appeared:
-        files = [path for path in scene.lake.rglob("*") if path.is_file()]
-        assert not files, f"what was refused left {files[0]}"
+        left = [path for path in scene.lake.rglob("*") if path.is_file()]
+        assert not left, f"what was refused left {left[0]}"
 
 
 def _check_honest(runner: Runner, scene: Scene, *, changed: bool) -> None:

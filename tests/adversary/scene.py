@@ -23,7 +23,7 @@ from tests.adversary.seed import JOB, LOST_PLACE, SECRETS, Seed
 
 HERE = Path(__file__).parent
 
-__all__ = ["Maker", "Scene", "Tree", "changed", "leaks", "tree"]
+__all__ = ["Maker", "Scene", "Tree", "changed", "files", "leaks", "tree"]
 
 # of a path: kind and permissions, size, time of the last change, links, content or link's target
 Tree: TypeAlias = "dict[str, tuple[int, int, int, int, str]]"
@@ -161,6 +161,11 @@ def changed(before: Tree, after: Tree) -> list[str]:
     """What was added, removed, or is another now."""
     names = before.keys() | after.keys()
     return sorted(name for name in names if before.get(name) != after.get(name))
+
+
+def files(seen: Tree) -> Tree:
+    """What is no directory."""
+    return {name: state for name, state in seen.items() if not stat.S_ISDIR(state[0])}
 
 
 def leaks(root: Path, known: Tree) -> list[str]:
