@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import base64
+import html
+import json
 import math
+import re
 from datetime import date, datetime, time
 from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["age_text", "bytes_text", "plain"]
+from state_core.printable import printable, printable_json
+
+__all__ = ["age_text", "as_markdown", "bytes_text", "json_text", "plain"]
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_ONE_LINE = json.JSONEncoder(ensure_ascii=False)
+_MARKUP = re.compile(r"[\\`|\[\]]")
 
 
 def bytes_text(count: float) -> str:
@@ -31,6 +38,18 @@ def age_text(millis: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
+
+
+def as_markdown(text: str) -> str:
+    """Text that Markdown shows as it is: a name makes no table, no link, no picture and no HTML."""
+    return _MARKUP.sub(r"\\\g<0>", html.escape(printable(text), quote=False))
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON of a value that `plain` gave, with what people can't see escaped."""
+    if indent is None:
+        return printable_json(_ONE_LINE.encode(value))
+    return printable_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def plain(value: Any, kind: pa.DataType | None = None) -> Any:

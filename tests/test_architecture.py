@@ -25,14 +25,17 @@ LONGER = {
 }
 
 RANKS = {
+    "state_core.printable": -1,
     "state_core.errors": 0,
     "state_core.files.wire": 1,
     "state_core.model.operator_ids": 1,
-    "state_core.files.filesystem": 1,
+    "state_core.files.byte_sources": 1,
+    "state_core.files.confinement": 1,
+    "state_core.files.filesystem": 2,
     "state_core.kernels": 1,
     "state_core.model.handles": 1,
     "state_core.files.java_stream": 2,
-    "state_core.files.compression": 2,
+    "state_core.files.compression": 3,
     "state_core.model.key_groups": 2,
     "state_core.serializers": 3,
     "state_core.model.operator_state": 3,

@@ -18,10 +18,10 @@ from pipelines.lake.tables.records import (
     key_group_records,
 )
 from pipelines.lake.tables.table_rows import TableRows, table_rows
+from pipelines.lake.tables.tables import table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.tables.units import Partitioning, Unit
 from state_core.errors import ConflictError, IncompatibleError, StateError
-from state_core.files.filesystem import Directory
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.keyed_layout import RAW_VALUE, VALUE, KeyedLayout
 from state_core.formats.layout.keyed_states import parse_keyed_state, with_value
@@ -151,7 +151,7 @@ def _migrate_unit(task: _Task, held: UnitRecord, staged: tuple[UnitRecord, ...])
     partitioning = Partitioning(old.max_parallelism)
     state, layout = task.parsed()
     measure = Measure([state.name], unit.key_groups)
-    writer = UnitWriter(Directory(old.lake).child(old.path), task.attempt, partitioning)
+    writer = UnitWriter(table_directory(old.lake, old.path), task.attempt, partitioning)
     source = old
     if staged:
         source = replace(old, units=staged, states=((0, task.meta_info),))
