@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import html
+import json
 import math
+import re
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -11,7 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["age_text", "bytes_text", "from_plain", "plain"]
+from state_core.printable import printable, printable_json
+
+__all__ = ["age_text", "as_markdown", "bytes_text", "from_plain", "json_text", "plain"]
 
 _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...] = (
     (pa.types.is_binary, lambda text: base64.b64decode(text, validate=True)),
@@ -22,6 +27,8 @@ _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]
     (pa.types.is_time, time.fromisoformat),
 )
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_ONE_LINE = json.JSONEncoder(ensure_ascii=False)
+_MARKUP = re.compile(r"[\\`|\[\]]")
 
 
 def bytes_text(count: float) -> str:
@@ -41,6 +48,18 @@ def age_text(millis: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
+
+
+def as_markdown(text: str) -> str:
+    """Text that Markdown shows as it is: a name makes no table, no link, no picture and no HTML."""
+    return _MARKUP.sub(r"\\\g<0>", html.escape(printable(text), quote=False))
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON of a value that `plain` gave, with what people can't see escaped."""
+    if indent is None:
+        return printable_json(_ONE_LINE.encode(value))
+    return printable_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def plain(value: Any, kind: pa.DataType | None = None) -> Any:

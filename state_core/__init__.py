@@ -26,6 +26,7 @@ Write one, of nothing but rows::
 `process/`       process functions that run on it
 `commit/`        commits of state in two phases (SEP-28)
 `errors`         the one tree of errors
+`printable`      names out of data, as people may read them
 `extras`         packages that only some features need
 ===============  ====================================================================
 

@@ -29,6 +29,7 @@
     ├── NotFoundError                 no such operator, state, job or snapshot
     │   └── NoMatchError              nothing there is what was asked for
     └── LakeError                     the lake can't do that
+        ├── DamagedLakeError          a row, a note or a log of the lake's that can't be true
         ├── NotALakeError             no `snapshots` table there
         ├── ConflictError             someone else changed it meanwhile
         └── UnreadableTableError      a Delta feature that the direct reader does not speak
@@ -42,8 +43,9 @@ group), what was found there, and ends in what to do about it.
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
+
+from state_core.printable import printable
 
 __all__ = [
     "CheckpointRecordError",
@@ -52,6 +54,7 @@ __all__ = [
     "CommitOrderError",
     "ConflictError",
     "CorruptSnapshotError",
+    "DamagedLakeError",
     "DeclarationError",
     "DeletedBlobError",
     "EncodeError",
@@ -79,11 +82,6 @@ __all__ = [
 ]
 
 
-# names come out of files that anybody may have written: no line ends, no terminal's orders,
-# nothing that can't be encoded
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
 class StateError(Exception):
     """Base of all errors here.
 
@@ -105,7 +103,7 @@ class StateError(Exception):
     def __str__(self) -> str:
         text = f"{self.place}: {self.problem}" if self.place else self.problem
         whole = f"{text}; {self.remedy}" if self.remedy else text
-        return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], whole)
+        return printable(whole)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes with every field."""
@@ -227,6 +225,12 @@ class NoMatchError(NotFoundError):
 
 class LakeError(StateError):
     """The lake can't do that."""
+
+
+class DamagedLakeError(LakeError, ValueError):
+    """What a lake says of itself breaks its own rules: statelake did not write that."""
+
+    usual_remedy = "restore it from a backup of the lake, and see who else may write there"
 
 
 class NotALakeError(LakeError, FileNotFoundError):

@@ -22,6 +22,7 @@ MAX_MODULES = {"state_core": 20, "pipelines": 20, "tests": 24}
 # Each line may import what stands above it, and nothing beside it. A package stands for its own
 # modules, unless they are named apart.
 LAYERS = (
+    ("state_core.printable",),
     ("state_core.errors", "state_core.kernels"),
     (
         "state_core.extras",
@@ -54,7 +55,8 @@ LAYERS = (
         "state_core.formats.operator_state",
         "state_core.checks.legality_document",
     ),
-    ("state_core.formats.reader", "state_core.formats.writing"),
+    ("state_core.formats.contradictions", "state_core.formats.writing"),
+    ("state_core.formats.reader",),
     ("state_core.formats", "state_core.formats.rewriting"),
     ("state_core.checks", "state_core.checks.integrity", "state_core.backends.states"),
     ("state_core.backends.backend",),

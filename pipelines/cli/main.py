@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from state_core.errors import IncompatibleError, NoMatchError, StateError
+from state_core.printable import printable
 
 __all__ = ["main"]
 
@@ -120,7 +121,7 @@ def _fail(error: Exception) -> int:
     if isinstance(error, StateError):
         click.echo(f"error: {_one_line(str(error))}", err=True)
         return NO if isinstance(error, IncompatibleError | NoMatchError) else BAD_INPUT
-    what = f"{type(error).__name__}: {_one_line(str(error))}"
+    what = f"{type(error).__name__}: {printable(_one_line(str(error)))}"
     click.echo(f"internal error: {what} (statelake --debug shows the trace)", err=True)
     return INTERNAL
 

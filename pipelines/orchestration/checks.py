@@ -6,7 +6,7 @@ from pipelines.lake.verify.compatibility import check_against
 from pipelines.lake.verify.integrity import count_faults
 from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
 from pipelines.orchestration.assets import state_tables
-from pipelines.orchestration.metadata import findings_metadata, verdicts_metadata
+from pipelines.orchestration.metadata import faults_list, findings_metadata, verdicts_metadata
 from pipelines.orchestration.partitions import snapshot_partitions
 from pipelines.orchestration.resources import Locations
 from state_core.checks.integrity import check_snapshot
@@ -28,7 +28,7 @@ def integrity(context: dg.AssetCheckExecutionContext, locations: Locations) -> d
         metadata={
             "entries": record.entries,
             "states": sum(len(one.states) for one in record.operators),
-            "faults": dg.MetadataValue.md("\n".join(f"- {fault}" for fault in faults) or "none"),
+            "faults": faults_list(faults),
         },
     )
 

@@ -1,6 +1,5 @@
 """What the Dagster UI shows of a snapshot: counts, sizes, a picture, a preview."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -22,17 +21,19 @@ from pipelines.operations.migrations import Outcome
 from pipelines.operations.verified_savepoints import Verification
 from pipelines.orchestration.pictures import commit_chart, key_group_histogram
 from pipelines.runtime import RunResult
-from pipelines.shown import bytes_text, plain
+from pipelines.shown import as_markdown, bytes_text, json_text, plain
 from state_core.declarations.findings import Finding
 from state_core.formats.layout.state_compatibility import StateVerdict
 from state_core.formats.rewriting.recompression import Recompression
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Snapshot
+from state_core.printable import printable
 
 __all__ = [
     "commits_metadata",
     "compression_metadata",
     "export_metadata",
+    "faults_list",
     "log_migration_metadata",
     "outcome_metadata",
     "plan_metadata",
@@ -96,7 +97,7 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
     }
     for operator in (one for one in record.operators if one.states):
         _, sizes = group_totals(operator)
-        name = f"key groups of {operator.label}"
+        name = f"key groups of {printable(operator.label)}"
         found[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
     return found
 
@@ -138,14 +139,15 @@ def _preview(lake: Lake, operators: list[OperatorRecord]) -> str:
         for state in operator.operator_states:
             (table,) = (one for one in operator.tables if one.path == state.table)
             batch = read_operator_rows(lake.location, state, table.units[:1])
-            parts.append(f"**{state.table}**\n\n{_first_rows(batch)}")
+            parts.append(f"**{as_markdown(state.table)}**\n\n{_first_rows(batch)}")
         for table in operator.tables:
             if not table.units or table.path not in keyed:
                 continue
             unit = table.units[0]
             reader = table_rows(lake.location, operator, table, ids)
             parts += [
-                f"**{table.path}** ({rows.name})\n\n{_first_rows(rows.batch)}"
+                f"**{as_markdown(table.path)}** ({as_markdown(rows.name)})\n\n"
+                f"{_first_rows(rows.batch)}"
                 for rows in reader.read(KeyGroupRange(unit.first, unit.last))
             ]
     return "\n\n".join(parts)
@@ -158,9 +160,8 @@ def _first_rows(batch: pa.RecordBatch) -> str:
 
 
 def _cell(value: Any) -> str:
-    held = plain(value)
-    text = held if isinstance(held, str) else json.dumps(held, ensure_ascii=False)
-    return text.replace("|", "\\|").replace("\n", " ")
+    shown = plain(value)
+    return shown if isinstance(shown, str) else json_text(shown)
 
 
 def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
@@ -178,10 +179,11 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
             for one in plan.subtasks[:SHOWN_SUBTASKS]
         ]
         columns = ("subtask", "key groups", "entries", "bytes", "from other subtasks")
-        found[f"{plan.operator}: subtasks"] = dg.MetadataValue.md(_markdown(columns, rows))
-        found[f"{plan.operator}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
-        found[f"{plan.operator}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
-        found[f"{plan.operator}: skew"] = float(np.round(plan.skew, 4))
+        name = printable(plan.operator)
+        found[f"{name}: subtasks"] = dg.MetadataValue.md(_markdown(columns, rows))
+        found[f"{name}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
+        found[f"{name}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
+        found[f"{name}: skew"] = float(np.round(plan.skew, 4))
     return found
 
 
@@ -202,7 +204,7 @@ def outcome_metadata(done: Outcome) -> Metadata:
         "outcome": done.outcome,
         "made": done.made,
         "values migrated": done.entries,
-        "why": done.why or "the types are the same",
+        "why": printable(done.why) or "the types are the same",
     }
 
 
@@ -210,7 +212,7 @@ def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
     """Of a compatibility check."""
     rows = [
         (one.operator, one.state or "(key)", one.result.verdict.text,
-         "<br>".join(str(reason) for reason in one.result.reasons))
+         [str(reason) for reason in one.result.reasons])
         for one in verdicts
     ]  # fmt: skip
     columns = ("operator", "state", "verdict", "why")
@@ -222,7 +224,7 @@ def verification_metadata(done: Verification) -> Metadata:
     return {
         "entries restored": done.entries,
         "state restored (bytes)": done.size,
-        "faults": dg.MetadataValue.md("\n".join(f"- {one}" for one in done.faults) or "none"),
+        "faults": faults_list(done.faults),
     }
 
 
@@ -285,8 +287,20 @@ def findings_metadata(findings: Iterable[Finding]) -> Metadata:
     return {"findings": dg.MetadataValue.md(_markdown(columns, rows) if rows else "none")}
 
 
+def faults_list(faults: Iterable[object]) -> dg.MetadataValue:
+    """Faults as a list."""
+    lines = [f"- {as_markdown(str(fault))}" for fault in faults]
+    return dg.MetadataValue.md("\n".join(lines) or "none")
+
+
 def _markdown(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    names = list(columns)
+    """A table; a cell is what is to be shown, or several lines in a list."""
+    names = [as_markdown(name) for name in columns]
     lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    lines += ["| " + " | ".join(map(_shown, row)) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def _shown(cell: Any) -> str:
+    lines = cell if isinstance(cell, list) else [cell]
+    return "<br>".join(as_markdown(str(line)) for line in lines)

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
+from pipelines.shown import as_markdown
+from state_core.printable import printable
+
 __all__ = ["commit_chart", "key_group_histogram"]
 
 BAR_COLOR, MEAN_COLOR = "#4F43DD", "#E2574C"
@@ -22,7 +25,8 @@ def key_group_histogram(sizes: Sequence[int], title: str) -> str:
     axes.bar(range(len(kilobytes)), kilobytes, width=1.0, color=BAR_COLOR)
     mean = sum(kilobytes) / max(1, len(kilobytes))
     axes.axhline(mean, color=MEAN_COLOR, linewidth=1, label=f"mean {mean:.1f} KiB")
-    axes.set(title=title, xlabel="key group", ylabel="KiB of state")
+    axes.set(xlabel="key group", ylabel="KiB of state")
+    axes.set_title(printable(title), parse_math=False)  # a name may have dollar signs
     axes.margins(x=0.005)
     axes.legend(loc="upper right", frameon=False)
     return _image(figure, title)
@@ -60,4 +64,4 @@ def _image(figure: Figure, title: str) -> str:
     data = io.BytesIO()
     figure.savefig(data, format="png")
     encoded = base64.b64encode(data.getvalue()).decode("ascii")
-    return f"![{title}](data:image/png;base64,{encoded})"
+    return f"![{as_markdown(title)}](data:image/png;base64,{encoded})"

@@ -2,6 +2,8 @@
 
 =================  ==================================================================
 `filesystem`       directories, local or remote, and pieces of files
+`confinement`      paths out of data: where they may lead, and no link on the way
+`byte_sources`     bytes that can be read from anywhere in them
 `wire`             Java's `DataInput` and `DataOutput`, with every length checked
 `java_stream`      what a Java object stream holds, without loading a class
 `storage_options`  options of remote file systems, in a URI and by name

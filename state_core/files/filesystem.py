@@ -3,15 +3,20 @@
 Everything that is read or written by name goes through a `Directory`: a path or URI of any file
 system that Arrow knows (local, `s3://`, `gs://`, `hdfs://`). Local files are read with `pread`
 straight into the caller's buffer.
+
+Who names a directory is trusted with it; paths that come from data are not, and go through its
+`confined()` form, which nothing leads out of.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
+import stat
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -19,48 +24,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
-from state_core.errors import MissingFileError, SnapshotError, TruncatedError
+from state_core.errors import MissingFileError, SnapshotError, UnsafePathError
+from state_core.files.byte_sources import ByteSource, InlineSource, too_short
+from state_core.files.confinement import ConfinedTree, given_to_arrow, relative_path, shortened
 
-__all__ = ["ByteSource", "Directory", "FileSource", "InlineSource"]
-
-
-class ByteSource(Protocol):
-    """Bytes that can be read from anywhere in them, from several threads at once."""
-
-    @property
-    def name(self) -> str:
-        """What it is, for messages."""
-
-    @property
-    def size(self) -> int:
-        """How many bytes there are."""
-
-    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
-        """Fill `out` with the bytes from `offset` on.
-
-        Raises:
-            TruncatedError: There are not as many.
-        """
-
-
-@dataclass(frozen=True)
-class InlineSource:
-    """Bytes in memory."""
-
-    name: str
-    data: bytes
-
-    @property
-    def size(self) -> int:
-        """How many bytes there are."""
-        return len(self.data)
-
-    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
-        """Copy from memory."""
-        found = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
-        if found.size < out.size:
-            raise _too_short(self.name, offset, out.size, found.size)
-        out[:] = found
+__all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +48,7 @@ class FileSource:
     def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
         """Read from the file."""
         if offset + out.size > self.size:
-            raise _too_short(self.name, offset, out.size, max(0, self.size - offset))
+            raise too_short(self.name, offset, out.size, max(0, self.size - offset))
         self.directory.read_into(self.path, self.start + offset, out)
 
 
@@ -151,6 +119,19 @@ class Directory:
         made.root = posixpath.normpath(posixpath.join(self.root, path))
         return made
 
+    def confined(self) -> ConfinedDirectory:
+        """This directory for paths that came from data: nothing leads out of it."""
+        return _ConfinedLocalDirectory(self) if self.local else ConfinedDirectory(self)
+
+    def checked_path(self, path: str = "") -> str:
+        """The whole path of a file or directory, for another library to open.
+
+        It is checked now, and can't be when the library opens it: who can write there may put a
+        link in between. What is below a directory is not checked either. So give a library an
+        opened file wherever it takes one: `open_input`, `open_output`.
+        """
+        return self.full(path)
+
     def exists(self, path: str = "") -> bool:
         """Whether there is a file or directory of that name."""
         return bool(self.filesystem.get_file_info(self.full(path)).type != fs.FileType.NotFound)
@@ -214,18 +195,16 @@ class Directory:
         """
         if not self.local:
             try:
-                with self.filesystem.open_input_file(self.full(path)) as file:
+                with self.open_input(path) as file:
                     data = file.read_at(out.size, offset)
             except OSError as error:
-                if isinstance(error, FileNotFoundError) or not self.is_file(path):
-                    raise MissingFileError(str(error), place=self.full(path)) from error
                 raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
             if len(data) < out.size:
-                raise _too_short(self.full(path), offset, out.size, len(data))
+                raise too_short(self.full(path), offset, out.size, len(data))
             out[:] = np.frombuffer(data, np.uint8)
             return
         try:
-            handle = os.open(self.full(path), os.O_RDONLY)
+            handle = self._opened(path)
         except OSError as error:
             problem = error.strerror or "can't be opened"
             raise MissingFileError(problem, place=self.full(path)) from error
@@ -234,10 +213,34 @@ class Directory:
             while done < out.size:
                 count = os.preadv(handle, [out.data[done:]], offset + done)
                 if count == 0:
-                    raise _too_short(self.full(path), offset, out.size, done)
+                    raise too_short(self.full(path), offset, out.size, done)
                 done += count
         finally:
             os.close(handle)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A file for Arrow to read from anywhere in it.
+
+        Raises:
+            MissingFileError: There is no such file.
+        """
+        try:
+            return self.filesystem.open_input_file(self.full(path))
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) or not self.is_file(path):
+                raise MissingFileError(str(error), place=self.full(path)) from error
+            raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
+
+    def open_append(self, path: str) -> pa.NativeFile:
+        """A file to write to at its end; object stores have none such.
+
+        Raises:
+            SnapshotError: It can't be written there.
+        """
+        try:
+            return self.filesystem.open_append_stream(self.full(path))
+        except OSError as error:
+            raise _not_written(error, self.full(path)) from error
 
     def create(self) -> None:
         """Make the directory and those above it."""
@@ -278,6 +281,15 @@ class Directory:
         except OSError as error:
             raise _not_written(error, target) from error
 
+    def sync(self, path: str) -> None:
+        """Bring a file to the disk; where there is none it is there already."""
+        if self.local:
+            handle = self._opened(path)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
     def delete(self, path: str) -> None:
         """Remove a file; nothing happens if there is none."""
         try:
@@ -290,16 +302,165 @@ class Directory:
         if self.exists(path):
             self.filesystem.delete_dir(self.full(path))
 
+    def _opened(self, path: str) -> int:
+        return os.open(self.full(path), os.O_RDONLY)
+
+
+class ConfinedDirectory(Directory):
+    """A directory, or one below it, whose paths come from data: `relative_path` holds for each.
+
+    In an object store that is all, as keys lead nowhere. On a local file system no link is followed
+    below the directory that was confined first, of which `child` makes others; and only regular
+    files are read, replaced and removed. Whatever takes a path raises `UnsafePathError` for one
+    that leads elsewhere.
+
+    Args:
+        directory: Which; it may itself be reached through links.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        vars(self).update(vars(directory))
+
+    def confined(self) -> ConfinedDirectory:
+        """Itself: what is confined stays so."""
+        return self
+
+    def full(self, path: str = "") -> str:
+        """The whole path of a file in it, for messages and for its file system."""
+        return super().full(path and self._checked(path))
+
+    def child(self, path: str) -> ConfinedDirectory:
+        """A directory below this one."""
+        made = copy(self)
+        made.root = posixpath.join(self.root, self._checked(path))
+        return made
+
+    def refuse_links(self, path: str = "") -> None:
+        """Look for links in a directory, for a library that opens what is in it by its path.
+
+        As with `checked_path` that is so now: who can write there may put one there afterwards.
+
+        Raises:
+            UnsafePathError: There is one.
+        """
+
+    def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
+        """A file as a byte source, through links if they stay here or lead into one of the others.
+
+        Raises:
+            MissingFileError: There is no such file.
+            UnsafePathError: A link leads elsewhere.
+        """
+        return self.source(path)
+
+    def link(self, other: Directory, path: str, new: str) -> bool:
+        """Give a file of another directory a second path here; whether that was possible."""
+        return False
+
+    def _checked(self, path: str) -> str:
+        return relative_path(path, what="a file", place=self.root)
+
+
+class _ConfinedLocalDirectory(ConfinedDirectory):
+    def __init__(self, directory: Directory) -> None:
+        super().__init__(directory)
+        self.tree = ConfinedTree(self.root)
+        self._start = ""  # the path from there
+
+    def child(self, path: str) -> ConfinedDirectory:
+        made = super().child(path)
+        vars(made)["_start"] = self.below(path)
+        return made
+
+    def checked_path(self, path: str = "") -> str:
+        self.tree.status(self.below(path))
+        return self.full(path)
+
+    def refuse_links(self, path: str = "") -> None:
+        self.tree.refuse_links(self.below(path))
+
+    def exists(self, path: str = "") -> bool:
+        return self.tree.status(self.below(path)) is not None
+
+    def is_file(self, path: str) -> bool:
+        found = self.tree.status(self.below(path))
+        return found is not None and stat.S_ISREG(found.st_mode)
+
+    def size(self, path: str) -> int:
+        found = self.tree.status(self.below(path))
+        if found is None or not stat.S_ISREG(found.st_mode):
+            raise MissingFileError("no such file", place=self.full(path))
+        return found.st_size
+
+    def modified(self, path: str) -> float:
+        found = self.tree.status(self.below(path))
+        return 0.0 if found is None else found.st_mtime
+
+    def names(self, path: str = "") -> list[str]:
+        return self.tree.names(self.below(path))
+
+    def files_below(self, path: str = "") -> list[tuple[str, int]]:
+        """Every regular file below, as relative path and bytes, sorted; links are none."""
+        start = f"{path}/" if path else ""
+        return [(start + name, size) for name, size in self.tree.files(self.below(path))]
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return given_to_arrow(self._opened(path), "rb")
+
+    def create(self) -> None:
+        self.tree.make(self._start)
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        return given_to_arrow(self.tree.create(self.below(path)), "wb")
+
+    def open_append(self, path: str) -> pa.NativeFile:
+        return given_to_arrow(self.tree.append(self.below(path)), "ab")
+
+    def write(self, path: str, data: bytes) -> None:
+        self.tree.write(self.below(path), [data])
+
+    def delete(self, path: str) -> None:
+        self.tree.remove(self.below(path))
+
+    def delete_tree(self, path: str = "") -> None:
+        """Remove a directory and all files below it; nothing happens if there is none.
+
+        Raises:
+            UnsafePathError: There is something else below, such as a link: nothing is removed.
+        """
+        self.tree.remove_tree(self.below(path))
+
+    def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
+        real = os.path.realpath(self.full(path))
+        here = posixpath.join(os.path.realpath(self.tree.anchor), self._start)
+        others = [one for one in others if one.local]
+        roots = [here.rstrip("/"), *(os.path.realpath(one.root) for one in others)]
+        for one, root in zip((self, *others), roots, strict=True):
+            if real.startswith(f"{root}/"):
+                return one.source(real[len(root) + 1 :])
+        raise UnsafePathError(
+            f"{shortened(path)} is a link that leads to {real}, outside",
+            place=self.root,
+            remedy="replace the link by the file",
+        )
+
+    def link(self, other: Directory, path: str, new: str) -> bool:
+        if not isinstance(other, _ConfinedLocalDirectory):
+            return False
+        return self.tree.link(other.tree, other.below(path), self.below(new))
+
+    def below(self, path: str) -> str:
+        """A path from the directory that was confined first."""
+        if not path:
+            return self._start
+        self._checked(path)
+        return f"{self._start}/{path}" if self._start else path
+
+    def _opened(self, path: str) -> int:
+        return self.tree.open(self.below(path))
+
 
 def _not_written(error: OSError, target: str) -> SnapshotError:
     return SnapshotError(
         f"can't be written: {error}", place=target, remedy="check permissions and space"
-    )
-
-
-def _too_short(name: str, offset: int, wanted: int, found: int) -> TruncatedError:
-    return TruncatedError(
-        f"{wanted} bytes wanted, {found} there",
-        place=f"{name}, offset {offset}",
-        remedy="the file was cut off: fetch it again",
     )

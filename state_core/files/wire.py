@@ -11,17 +11,24 @@ Python strings stand for Java's UTF-16: a lone surrogate stays a lone surrogate.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from state_core.errors import CorruptSnapshotError, EncodeError, TruncatedError
+from state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    TruncatedError,
+    UnsupportedFormatError,
+)
 
 __all__ = [
     "MOST_OF_NO_BYTES",
     "DataInput",
     "DataOutput",
+    "check_names",
     "decode_modified_utf8",
     "encode_modified_utf8",
+    "is_text",
 ]
 
 _SHORT = struct.Struct(">h")
@@ -270,6 +277,34 @@ class DataOutput:
         self.write_varint(len(units) + 1)
         for unit in units:
             self.write_varint(unit)
+
+
+def is_text(name: str) -> bool:
+    """Whether other than Java can hold a string: none has half a surrogate pair."""
+    return name.isascii() or not any("\ud800" <= unit <= "\udfff" for unit in name)
+
+
+def check_names(names: Iterable[str], what: str) -> None:
+    """Refuse names that no columns can have.
+
+    Args:
+        names: What things are called.
+        what: What they are, for messages.
+
+    Raises:
+        UnsupportedFormatError: A name is no text: it has half a surrogate pair.
+        CorruptSnapshotError: Two are called the same.
+    """
+    known: set[str] = set()
+    for name in names:
+        if not is_text(name):
+            raise UnsupportedFormatError(
+                f"{what} is called {name!r}, in which half a surrogate pair is no text",
+                remedy="give it another name in the job, and take a new savepoint",
+            )
+        if name in known:
+            raise CorruptSnapshotError(f"{what} {name!r} a second time", remedy=_REMEDY)
+        known.add(name)
 
 
 def decode_modified_utf8(raw: bytes) -> str:

@@ -7,6 +7,7 @@
 `operator_state/`   files of operator state
 `writing/`          savepoints written
 `rewriting/`        savepoints and values made into others
+`contradictions`    what a snapshot says of itself that can't all be true
 `reader`            `open_snapshot`: where reading begins
 ==================  ================================================================
 

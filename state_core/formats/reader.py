@@ -18,6 +18,8 @@ from state_core.errors import (
 )
 from state_core.files.filesystem import Directory
 from state_core.files.storage_options import with_storage_options
+from state_core.files.wire import check_names
+from state_core.formats.contradictions import find_contradictions, find_timers_twice, label_of
 from state_core.formats.keyed.keyed_files import is_timers, open_keyed, open_raw_timers
 from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -29,15 +31,13 @@ from state_core.formats.metadata.checkpoint_metadata import (
     subtask_bytes,
 )
 from state_core.formats.metadata.checkpoint_properties import describe_properties
-from state_core.formats.metadata.state_files import StateFiles
+from state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
 from state_core.formats.operator_state.operator_reader import open_non_keyed, open_operator_files
 from state_core.model.handles import KeyGroupsHandle, KeyGroupsKind
 from state_core.model.operator_ids import operator_id_of_uid
 from state_core.model.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 
 __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
-
-METADATA_FILE = "_metadata"
 
 
 def open_snapshot(
@@ -59,14 +59,17 @@ def open_snapshot(
 
     Raises:
         NotASnapshotError: There is no snapshot there.
-        SnapshotError: It can't be read; the subclass says why.
+        SnapshotError: It can't be read; the subclass says why. What contradicts itself is
+            refused: no one could say which of two is right.
     """
     place = with_storage_options(location, storage_options)
     directory = snapshot_directory(place, filesystem)
-    path = directory.full(METADATA_FILE)
-    metadata = read_metadata(directory.read(METADATA_FILE), path)
     files = StateFiles(directory, tuple(allow_external))
+    metadata = read_metadata(files.metadata(), files.metadata_path)
     known = {operator_id_of_uid(uid): uid for uid in uids}
+    for contradiction in find_contradictions(metadata.operators, known):
+        path, where = files.metadata_path, contradiction.place
+        raise contradiction.error.within(f"{path}, {where}" if where else path)
     operators = tuple(_open_operator(one, files, known) for one in metadata.operators)
     kind, format_name = _describe(metadata)
     return Snapshot(
@@ -122,7 +125,7 @@ def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
 
 def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str]) -> Operator:
     uid = state.uid or known.get(state.operator_id, "")
-    label = uid or state.name or state.operator_id
+    label = label_of(state, known)
     keyed_files: list[KeyedFile] = []
     for index, subtask in sorted((state.subtasks or {}).items()):
         whose = f"operator {label}, subtask {index}"
@@ -130,17 +133,18 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
     try:
         operator_files = open_operator_files(state, files)
         non_keyed = open_non_keyed(operator_files)
+        keyed_states = _merge_states(keyed_files)
     except StateError as error:
         raise error.within(f"operator {label}") from error
     coordinator = state.coordinator.size if state.coordinator is not None else 0
-    return Operator(
+    operator = Operator(
         state.operator_id,
         uid,
         state.name,
         state.parallelism,
         state.max_parallelism,
         tuple(keyed_files),
-        _merge_states(keyed_files),
+        keyed_states,
         non_keyed,
         max((file.header.version for file in operator_files.values()), default=0),
         any(file.header.compressed for file in operator_files.values()),
@@ -151,6 +155,33 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         coordinator + sum(subtask_bytes(one) for one in (state.subtasks or {}).values()),
         finished=state.subtasks is None,
     )
+    _check_names(operator, f"operator {label}")
+    return operator
+
+
+def _check_names(operator: Operator, whose: str) -> None:
+    """Refuse names that only Java takes for text: no table and no script could hold them.
+
+    Raises:
+        UnsupportedFormatError: There is one.
+    """
+    names = [("uid", operator.uid), ("name", operator.name)]
+    for keyed in operator.keyed_states:
+        names += [
+            ("state", keyed.name), ("key's type", keyed.key_type),
+            ("namespace's type", keyed.namespace_type), ("user key's type", keyed.user_key_type),
+            ("value's type", keyed.value_type),
+        ]  # fmt: skip
+    for state in operator.operator_states:
+        names += [
+            ("operator state", state.name), ("key's type", state.key_type),
+            ("value's type", state.value_type),
+        ]  # fmt: skip
+    try:
+        for what, name in names:
+            check_names([name], f"the {what}")
+    except StateError as error:
+        raise error.within(whose) from error
 
 
 def _keyed_files(
@@ -161,6 +192,12 @@ def _keyed_files(
     try:
         opened = None if managed is None else open_keyed(managed, files, max_parallelism)
         timers = open_raw_timers(subtask.raw_keyed, files)
+        if opened is not None and timers is not None:
+            twice = find_timers_twice(
+                (state.name for state in opened.states), (state.name for state in timers.states)
+            )
+            if twice is not None:
+                raise twice
     except StateError as error:
         raise error.within(whose) from error
     return [one for one in (opened, timers) if one is not None]

@@ -20,6 +20,7 @@ __all__ = [
     "check_parallelism",
     "default_max_parallelism",
     "key_group_ranges",
+    "key_groups_of",
     "key_groups_of_hashes",
     "prefix_bytes",
     "subtask_of",
@@ -50,13 +51,15 @@ def key_group_ranges(max_parallelism: int, parallelism: int) -> list[KeyGroupRan
         KeyGroupError: The parallelism is not between 1 and the max parallelism.
     """
     check_parallelism(max_parallelism, parallelism)
-    return [
-        KeyGroupRange(
-            (subtask * max_parallelism + parallelism - 1) // parallelism,
-            ((subtask + 1) * max_parallelism - 1) // parallelism,
-        )
-        for subtask in range(parallelism)
-    ]
+    return [key_groups_of(subtask, max_parallelism, parallelism) for subtask in range(parallelism)]
+
+
+def key_groups_of(subtask: int, max_parallelism: int, parallelism: int) -> KeyGroupRange:
+    """One subtask's key groups."""
+    return KeyGroupRange(
+        (subtask * max_parallelism + parallelism - 1) // parallelism,
+        ((subtask + 1) * max_parallelism - 1) // parallelism,
+    )
 
 
 def check_parallelism(max_parallelism: int, parallelism: int) -> None:

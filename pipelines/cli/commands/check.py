@@ -98,7 +98,7 @@ def _print(verdicts: list[StateVerdict], faults: int) -> None:
             one.operator,
             one.state or "(key)",
             one.result.verdict.text,
-            "\n".join(str(reason) for reason in one.result.reasons),
+            [str(reason) for reason in one.result.reasons],
         )
         for one in verdicts
     ]

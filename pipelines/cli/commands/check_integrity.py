@@ -185,7 +185,8 @@ def _print(report: IntegrityReport) -> None:
         style=STYLE[bool(report.faults)],
     )
     for one in report.faults[:SHOWN]:
-        tell(f"\n{one.kind.value}  {one.where!s}", marked=one.kind.value)
+        tell("")
+        tell(f"{one.kind.value}  {one.where!s}", marked=one.kind.value)
         said = [_what(one), one.place.removeprefix(f"{report.location}/"), f"-> {one.remedy}"]
         for line in filter(None, said):
             tell(f"    {line}")

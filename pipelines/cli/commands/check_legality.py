@@ -81,7 +81,7 @@ def _print(findings: list[Finding], faults: int) -> None:
             one.rule,
             f"{one.operator} ({one.function})" if one.function else one.operator,
             one.state,
-            one.problem + (f"\n→ {one.remedy}" if one.remedy else ""),
+            [one.problem, *([f"→ {one.remedy}"] if one.remedy else [])],
         )
         for one in findings
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
@@ -12,6 +11,7 @@ from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
+    json_text,
     plain,
     print_table,
     progress_bar,
@@ -74,7 +74,7 @@ def diff(
         print_table(f"{earlier} → {later}", columns, rows)
         for one in found:
             for example in one.examples:
-                text = json.dumps(plain(example), ensure_ascii=False)
+                text = json_text(plain(example))
                 tell(f"{one.operator}/{one.state} {text}")
     if fail_on_diff and any(one.status != "same" for one in found):
         context.exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from pipelines.cli.commands.terminal import plain
+from pipelines.cli.commands.terminal import json_text, plain
 from state_core.errors import NotFoundError
 from state_core.formats import open_snapshot
 from state_core.model.handles import DistributionMode, KeyGroupRange
@@ -90,7 +89,7 @@ def dump(
         )
     out = sys.stdout
     for line in islice(_all_lines(operators, state, key_groups), limit):
-        out.write(json.dumps(line, ensure_ascii=False))
+        out.write(json_text(line))
         out.write("\n")
     out.flush()
 

@@ -184,8 +184,9 @@ def _print(report: dict[str, Any]) -> None:
     tell(
         f"{kind or 'snapshot'}, checkpoint {report['checkpoint_id']}, _metadata version"
         f" {report['metadata_version']}, compression {report['compression']},"
-        f" {bytes_text(report['size_bytes'])}\n"
+        f" {bytes_text(report['size_bytes'])}"
     )
+    tell("")
     operators = []
     for one in report["operators"]:
         held = f"{len(one['keyed_states'])} keyed" if one["keyed_states"] else ""
@@ -242,7 +243,8 @@ def _print_states(operator: dict[str, Any]) -> None:
         blank = [f"{state['elements']:,}", ""] if counted else []
         kind = _MODES[state["mode"]]
         states.append((state["name"], f"operator, {kind}", "", value, *blank))
-    print_table(f"\n{label}{key}", columns, states)
+    tell("")
+    print_table(f"{label}{key}", columns, states)
     groups = operator["key_groups"]
     if groups["with_data"]:
         heavy = ", ".join(

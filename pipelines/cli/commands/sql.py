@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from pipelines.cli.commands.terminal import json_option, plain, print_table, tell
+from pipelines.cli.commands.terminal import json_option, json_text, plain, print_table, tell
 from pipelines.lake.catalog.catalog import Lake
 from state_core.errors import StateError
 
@@ -65,7 +64,7 @@ def sql(
     if as_json_:
         kind = pa.struct(list(found.schema))
         for row in found.to_pylist():
-            sys.stdout.write(json.dumps(plain(row, kind), ensure_ascii=False) + "\n")
+            sys.stdout.write(json_text(plain(row, kind)) + "\n")
         return
     rows = [[_cell(value) for value in row.values()] for row in found.to_pylist()]
     print_table("", [f"<{name}" for name in found.column_names], rows)
@@ -77,4 +76,4 @@ def _cell(value: Any) -> str:
     held = plain(value)
     if held is None:
         return ""
-    return held if isinstance(held, str) else json.dumps(held, ensure_ascii=False)
+    return held if isinstance(held, str) else json_text(held)

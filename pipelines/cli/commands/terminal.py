@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,12 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.engine import Progress as Report
-from pipelines.shown import bytes_text, plain
+from pipelines.shown import bytes_text, json_text, plain
+from state_core.printable import printable
 
 __all__ = [
     "as_json",
     "bytes_text",
     "json_option",
+    "json_text",
     "plain",
     "print_table",
     "progress_bar",
@@ -36,36 +37,52 @@ def _console() -> Console:
 
 
 def tell(line: str, marked: str = "", style: str = "bold") -> None:
-    """Print a line as it is, however long: a name in it may look like markup.
+    """Print one line, however long: a name in it may look like markup, or hold a line's end.
 
     Args:
         line: The line.
         marked: What of it is printed otherwise.
         style: How.
     """
-    text = Text(line)
+    text = Text(printable(line))
     if marked:
-        text.highlight_words([marked], style)
+        text.highlight_words([printable(marked)], style)
     _console().print(text, soft_wrap=True)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a headline and a table; columns are named `<name` (left) or `>name` (right)."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str | list[str]]]
+) -> None:
+    """Print a headline and a table.
+
+    Args:
+        title: The headline; may be empty.
+        columns: Their names, behind `<` (left) or `>` (right).
+        rows: A cell is a line, or several in a list.
+    """
     made = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         made.add_column(
-            column[1:], justify="right" if column[0] == ">" else "left", overflow="fold"
+            Text(printable(column[1:])),
+            justify="right" if column[0] == ">" else "left",
+            overflow="fold",
         )
     for row in rows:
-        made.add_row(*map(Text, row))  # a name may look like markup: `[kafka, orders, 0]`
+        made.add_row(*map(_cell, row))
     if title:
         tell(title, marked=title)
     _console().print(made)
 
 
+def _cell(shown: str | list[str]) -> Text:
+    """A cell as it is: a name may look like markup (`[kafka, orders, 0]`)."""
+    lines = [shown] if isinstance(shown, str) else shown
+    return Text("\n".join(map(printable, lines)))
+
+
 def as_json(value: Any) -> None:
     """Print a value as JSON."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
+    click.echo(json_text(plain(value), indent=2))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.unmanaged_state import carried_metadata
 from pipelines.lake.edit.keeping import read_kept_keys
 from pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
 from pipelines.lake.edit.purging import Expired, Staging, refuse_lasting
@@ -28,7 +29,7 @@ from pipelines.lake.edit.rewriting import (
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from state_core.errors import ConflictError, NoMatchError, NotFoundError, StateError
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from state_core.formats.metadata.checkpoint_metadata import write_metadata
 from state_core.model.operator_ids import operator_id_of_uid
 
 __all__ = ["EditResult", "SnapshotEdit", "StateChange", "edit_snapshot"]
@@ -161,7 +162,7 @@ class _Edit:
         self.record = record
         self.edit = edit
         self.rewriter = rewriter
-        self.metadata = read_metadata(record.metadata, "carried _metadata")
+        self.metadata = carried_metadata(record)
         self.operators = list(record.operators)
         self.carried = list(record.carried)
         self.before: dict[tuple[str, str], tuple[int, int]] = {}
@@ -202,7 +203,7 @@ class _Edit:
         for job, snapshot_id in self.edit.merge:
             lake, token = self.rewriter.lake, self.rewriter.token
             other = lake.snapshot(job, snapshot_id)
-            theirs = read_metadata(other.metadata, "carried _metadata").operators
+            theirs = carried_metadata(other).operators
             self.metadata.operators = union_of_operators(
                 (self.metadata.operators, {one.operator_id for one in self.operators}),
                 (theirs, {one.operator_id for one in other.operators}),

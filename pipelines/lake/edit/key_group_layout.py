@@ -19,7 +19,7 @@ from pipelines.lake.tables.records import (
     key_group_records,
 )
 from pipelines.lake.tables.table_rows import TableRows, table_rows
-from pipelines.lake.tables.tables import TableFile
+from pipelines.lake.tables.tables import TableFile, table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
 from state_core.errors import EncodeError, KeyGroupError, UnknownHashError
@@ -65,7 +65,7 @@ class KeyGroupLayout:
     @property
     def directory(self) -> Directory:
         """The table's directory."""
-        return Directory(self.after.lake).child(self.after.path)
+        return table_directory(self.after.lake, self.after.path)
 
     @property
     def partitioning(self) -> Partitioning:

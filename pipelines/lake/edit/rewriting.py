@@ -100,7 +100,7 @@ def refuse_known_snapshot(lake: Lake, job: str, snapshot_id: str) -> None:
     Raises:
         ConflictError: The job has a snapshot of that id.
     """
-    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
+    if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already",
             remedy="choose another id with --snapshot",

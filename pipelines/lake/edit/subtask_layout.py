@@ -26,7 +26,7 @@ from pipelines.lake.tables.records import (
     SubtaskRecord,
     UnitRecord,
 )
-from pipelines.lake.tables.tables import TableFile
+from pipelines.lake.tables.tables import TableFile, table_directory
 from pipelines.lake.tables.units import Unit
 from state_core.errors import EncodeError
 from state_core.files.filesystem import Directory
@@ -63,7 +63,7 @@ class SubtaskLayout:
     @property
     def directory(self) -> Directory:
         """The table's directory."""
-        return Directory(self.lake).child(self.after.table)
+        return table_directory(self.lake, self.after.table)
 
     @property
     def broadcast(self) -> bool:

@@ -7,12 +7,12 @@ task or several; `_metadata` comes last, so a crash leaves no savepoint.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
+from pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
 from pipelines.lake.export.export_slice import (
     AssembleTask,
     ExportTask,
@@ -33,14 +33,16 @@ from state_core.formats.layout.meta_info import (
     parse_state_meta_info,
     write_keyed_header,
 )
-from state_core.formats.metadata.checkpoint_metadata import (
-    OperatorState,
-    SubtaskState,
-    read_metadata,
-)
+from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
 from state_core.formats.metadata.stream_map import map_streams
 from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
-from state_core.model.handles import KeyGroupRange, RelativeHandle, StreamHandle
+from state_core.model.handles import (
+    DistributionMode,
+    KeyGroupRange,
+    KeyGroupsHandle,
+    RelativeHandle,
+    StreamHandle,
+)
 from state_core.model.key_groups import check_parallelism, key_group_ranges
 
 __all__ = ["ExportResult", "export_snapshot"]
@@ -104,6 +106,7 @@ def export_snapshot(
         NotFoundError: There is no such snapshot.
         KeyGroupError: The parallelism is out of range, or keys can't be given new key groups.
         UnsupportedFormatError: It holds state that can't be redistributed.
+        DamagedLakeError: What the lake says of it contradicts itself.
         SnapshotError: The target can't be written.
     """
     record = lake.snapshot(job, snapshot_id)
@@ -142,7 +145,7 @@ class _Export:
 
     def run(self, version: int | None, progress: Progress | None) -> ExportResult:
         """Write state files, carry the rest, and commit."""
-        metadata = read_metadata(self.record.metadata, "carried _metadata")
+        metadata = carried_metadata(self.record)
         metadata.version = version or self._default_version()
         known = {one.operator_id: one for one in self.record.operators}
         metadata.operators = [
@@ -171,6 +174,7 @@ class _Export:
         subtasks = self._beside(state, record, parallelism)
         if record.states:
             self._keyed(subtasks, record, parallelism, max_parallelism, progress)
+        _refuse_finished(subtasks, state.uid or state.operator_id)
         return replace(
             state, parallelism=parallelism, max_parallelism=max_parallelism, subtasks=subtasks
         )
@@ -322,9 +326,31 @@ class _Export:
         if not isinstance(handle, RelativeHandle):
             return handle
         if not self.target.directory.is_file(handle.path):
-            data = self.lake.directory.read(f"{CARRIED_DIRECTORY}/{handle.path}")
             with self.target.directory.open_output(handle.path) as file:
-                file.write(data)
+                for block in blocks_of(handle.path, self.lake.directory):
+                    file.write(block)
+                    self.size += len(block)
             self.files += 1
-            self.size += len(data)
         return handle
+
+
+def _refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:
+    """A subtask that had finished has no handle: what the lake holds of it would be lost.
+
+    Raises:
+        UnsupportedFormatError: It holds something.
+    """
+    for index, subtask in subtasks.items():
+        keyed, operator = subtask.managed_keyed, subtask.managed_operator
+        groups = isinstance(keyed, KeyGroupsHandle) and any(keyed.offsets)
+        # of a broadcast state the others have copies
+        elements = operator is not None and any(
+            one.offsets and one.mode is not DistributionMode.BROADCAST
+            for one in operator.states.values()
+        )
+        if subtask.finished and (groups or elements):
+            raise UnsupportedFormatError(
+                "the subtask had finished, and has state in the lake",
+                place=f"operator {label}, subtask {index}",
+                remedy="delete the rows of its key groups and its elements, and commit that",
+            )

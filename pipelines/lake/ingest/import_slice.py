@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pipelines.lake.tables.records import KeyGroupRecord, UnitRecord, key_group_records
+from pipelines.lake.tables.tables import table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from pipelines.lake.tables.units import Partitioning, Unit, units_of
-from state_core.files.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.model.handles import KeyGroupRange
 from state_core.model.measure import Measure
@@ -111,7 +111,7 @@ class _Slice:
                 self.measure.add(entries)
         writers = {
             target.path: UnitWriter(
-                Directory(task.lake).child(target.path),
+                table_directory(task.lake, target.path),
                 task.attempt,
                 self.partitioning,
                 self._unchanged(target),

@@ -53,7 +53,7 @@ from pipelines.lake.tables.records import (
 from pipelines.lake.tables.tables import TableFile
 from pipelines.lake.tables.unit_writer import table_columns
 from pipelines.lake.tables.units import Partitioning, plan_unit_slices
-from state_core.errors import ConflictError
+from state_core.errors import ConflictError, DamagedLakeError
 from state_core.formats import open_snapshot
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.formats.reader import METADATA_FILE, snapshot_directory, without_raw_timers
@@ -136,7 +136,7 @@ class _Import:
         self.note = note
         self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
         self.directory = snapshot_directory(source)
-        data = self.directory.read(METADATA_FILE)
+        data = StateFiles(self.directory, allow_external).metadata()
         self.digest = hashlib.sha256(data).hexdigest()
 
     def run(
@@ -151,7 +151,7 @@ class _Import:
         recover_attempts(self.lake, self.job)
         size = sum(operator.total_bytes for operator in self.snapshot.operators)
         engine = choose_engine(wanted, size) if isinstance(wanted, str) else wanted
-        previous = self.lake.latest(self.job)
+        previous = self._previous()
         tables = {one.label: table_targets(self.lake, self.job, one) for one in self._operators()}
         self.operator_tables = operator_table_paths(self.job, self._operators())
         paths = [target.path for targets in tables.values() for target in targets]
@@ -168,6 +168,13 @@ class _Import:
         units = [u for op in record.operators for t in op.tables for u in t.units]
         written = sum(attempt.token in unit.path for unit in units)
         return ImportResult(record, True, len(units) - written, written, engine.name)
+
+    def _previous(self) -> SnapshotRecord | None:
+        """The snapshot whose files this one may share; none where it is not known which is that."""
+        try:
+            return self.lake.latest(self.job)
+        except DamagedLakeError:
+            return None
 
     def _operators(self) -> list[Operator]:
         """The operators that have tables."""
@@ -191,6 +198,9 @@ class _Import:
         """The same snapshot, if it was imported before under that id."""
         if not self.lake.exists():
             return None
+        for row in self.lake.bad_rows(self.job):
+            if row.snapshot_id == name:
+                raise row.error
         for record in self.lake.summaries(self.job):
             if record.snapshot_id == name:
                 if record.digest != self.digest:
@@ -248,6 +258,10 @@ class _Import:
         token: str,
     ) -> SnapshotRecord:
         """Commit every table, and describe the snapshot."""
+        # first what may still fail for the snapshot's sake: a table that is made stays
+        files = StateFiles(self.directory, self.allow_external)
+        stripped = without_raw_timers(self.snapshot.metadata, files)
+        metadata, carried = carry_state(stripped, files, self.lake.directory)
         operators = []
         for operator in self._operators():
             found = results[operator.operator_id]
@@ -264,9 +278,6 @@ class _Import:
             committed += self._commit_pieces(operator, pieces, previous, token)
             described = describe_operator_states(operator, self.operator_tables, pieces)
             operators.append(_describe_operator(operator, targets, committed, found, described))
-        files = StateFiles(self.directory, self.allow_external)
-        stripped = without_raw_timers(self.snapshot.metadata, files)
-        metadata, carried = carry_state(stripped, files, self.lake.directory)
         written = sum(one.written_bytes for group in results.values() for one in group)
         return SnapshotRecord(
             job=self.job,

@@ -2,7 +2,7 @@
 
 ====================  ===============================================================
 `names`               where each table lies, and ids of snapshots
-`records`             what the catalog knows of a snapshot
+`records`             what the catalog knows of a snapshot, by the rules of `record_rules`
 `tables`              a Delta table, and commits that name its files exactly
 `units`               how key groups are spread over files
 `unit_writer`         rows into files

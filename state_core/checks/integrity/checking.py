@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -20,10 +19,11 @@ from state_core.checks.integrity.findings import (
 from state_core.checks.integrity.keyed_entries import Keeper, examine
 from state_core.checks.integrity.keyed_sources import KeyedSource
 from state_core.checks.integrity.operators import OperatorExamined, keyed_streams, open_operator
-from state_core.errors import CorruptSnapshotError, StateError
+from state_core.errors import StateError
 from state_core.files.filesystem import Directory
 from state_core.files.java_stream import read_java_stream
 from state_core.files.wire import DataInput
+from state_core.formats.contradictions import find_contradictions, label_of
 from state_core.formats.metadata.checkpoint_metadata import (
     FIRST_WITH_PROPERTIES,
     CheckpointMetadata,
@@ -133,33 +133,34 @@ def look(
     directory = snapshot_directory(location)
     examined = Examined(directory, StateFiles(directory, tuple(allow_external)))
     found = examined.found
-    path = directory.full(METADATA_FILE)
+    path = examined.files.metadata_path
     try:
-        metadata = read_metadata(directory.read(METADATA_FILE), path)
+        metadata = read_metadata(examined.files.metadata(), path)
     except StateError as error:
         found.fault(FaultKind.METADATA, Place(), error)
         return examined
     examined.metadata = metadata
-    _check_metadata(metadata, path, found)
     known = {operator_id_of_uid(uid): uid for uid in uids}
+    _check_metadata(metadata, known, path, found)
     for state in metadata.operators:
-        label = state.uid or known.get(state.operator_id, "") or state.name or state.operator_id
+        label = label_of(state, known)
         examined.operators.append(open_operator(state, label, examined.files, found))
     _read_entries(examined, threads or os.cpu_count() or 1, progress, keeper)
     found.checked.files = len(set(map(_named, _streams(metadata))))
     return examined
 
 
-def _check_metadata(metadata: CheckpointMetadata, path: str, found: Findings) -> None:
+def _check_metadata(
+    metadata: CheckpointMetadata, known: Mapping[str, str], path: str, found: Findings
+) -> None:
     if metadata.version >= FIRST_WITH_PROPERTIES:
         try:
             read_java_stream(DataInput(metadata.properties, "checkpoint properties"))
         except StateError as error:
             found.fault(FaultKind.METADATA, Place(), error.within(path))
-    for operator_id, count in Counter(one.operator_id for one in metadata.operators).items():
-        if count > 1:
-            twice = CorruptSnapshotError(f"{count} operators of id {operator_id}", place=path)
-            found.fault(FaultKind.METADATA, Place(), twice)
+    for one in find_contradictions(metadata.operators, known):
+        where = Place(one.operator, one.subtask, "", one.key_groups)
+        found.fault(FaultKind(one.kind), where, one.error.within(path))
     for master in metadata.masters:
         found.skip(Place(), f"state of master hook {master.name!r}, {len(master.data)} bytes")
 

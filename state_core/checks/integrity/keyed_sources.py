@@ -140,14 +140,7 @@ def open_source(
         found.skip(where, "keyed state of the changelog backend, whose latest changes lie in a log")
         _lose_all(handle, where, found, "the changelog backend's log is not read")
         return None
-    claimed = handle.key_groups
-    within = claimed.intersection(KeyGroupRange(0, max_parallelism - 1))
-    if within != claimed and len(claimed):
-        error = CorruptSnapshotError(
-            f"key groups {claimed} claimed, and there are {max_parallelism}",
-            remedy="`_metadata` is damaged: fetch it again",
-        )
-        found.fault(FaultKind.RANGE, where, error)
+    within = handle.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
     if isinstance(handle, IncrementalHandle):
         return _open_rocksdb(handle, files, max_parallelism, where, within, found)
     return _open_key_groups(handle, files, max_parallelism, where, within, found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from state_core.checks.integrity.findings import FaultKind, Findings, Place, what_most_say
@@ -16,21 +15,20 @@ from state_core.checks.integrity.keyed_sources import (
 )
 from state_core.checks.integrity.operator_parts import OperatorPart, examine_operator_states
 from state_core.errors import CorruptSnapshotError, KeyGroupError, StateError
+from state_core.formats.contradictions import find_timers_twice
 from state_core.formats.keyed.keyed_files import is_timers
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import (
-    ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,
     EmptySegmentHandle,
     IncrementalHandle,
     KeyedHandle,
-    KeyGroupRange,
     KeyGroupsHandle,
     StreamHandle,
 )
-from state_core.model.key_groups import check_parallelism, key_group_ranges
+from state_core.model.key_groups import check_parallelism, key_groups_of
 
 __all__ = ["OperatorExamined", "keyed_streams", "open_operator"]
 
@@ -70,7 +68,6 @@ def open_operator(
     try:
         check_parallelism(state.max_parallelism, state.parallelism)
     except KeyGroupError as error:
-        found.fault(FaultKind.METADATA, Place(label), error)
         operator.broken = error.problem
         return operator
     if state.coordinator is not None:
@@ -86,8 +83,9 @@ def open_operator(
             operator.unknown[index] = source.handle
         elif source is not None:
             operator.keyed[index] = source
+            _compare_timers(operator, index, found)
             found.checked.key_groups += len(source.spans) or len(source.key_groups)
-    _check_coverage(operator, found)
+    _note_absent(operator, found)
     _check_types(operator, found)
     operator.parts = examine_operator_states(state, label, files, found)
     return operator
@@ -122,6 +120,21 @@ def _open_timers(
     return True
 
 
+def _compare_timers(operator: OperatorExamined, index: int, found: Findings) -> None:
+    """Note timers that are in the backend and on the heap: those of the backend are kept."""
+    where, timers = Place(operator.label, index), operator.timers.get(index)
+    if timers is None:
+        return
+    twice = find_timers_twice(
+        (state.name for state in operator.keyed[index].header.states),
+        (state.name for state in timers.header.states),
+    )
+    if twice is not None:
+        found.fault(FaultKind.HEADER, where, twice)
+        found.lose(where, f"its timers on the heap: {twice.problem}")
+        operator.damaged_timers.add(index)
+
+
 def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: Findings) -> None:
     """Raw state and in-flight buffers: only that their bytes are there can be said."""
     raw = subtask.raw_operator
@@ -141,57 +154,17 @@ def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: 
             found.skip(replace(where, subtask=None), f"{what}, which only the job can read")
 
 
-def _check_coverage(operator: OperatorExamined, found: Findings) -> None:
-    """Every key group is in one handle, and that is its subtask's."""
+def _note_absent(operator: OperatorExamined, found: Findings) -> None:
+    """Note subtasks without keyed state beside others that have some."""
     state = operator.state
-    ranges = key_group_ranges(state.max_parallelism, state.parallelism)
-    owner: dict[int, int] = {}
-    claims: list[tuple[int, KeyGroupRange]] = []
-    for index, subtask in sorted((state.subtasks or {}).items()):
-        handle = subtask.managed_keyed
-        if handle is not None and not isinstance(handle, ChangelogByteHandle | ChangelogFileHandle):
-            within = handle.key_groups.intersection(KeyGroupRange(0, state.max_parallelism - 1))
-            claims.append((index, within))
-    for index, claimed in claims:
-        twice: dict[int, list[int]] = {}
-        for group in range(claimed.first, claimed.last + 1):
-            if group in owner:
-                twice.setdefault(owner[group], []).append(group)
-            owner.setdefault(group, index)
-        for other, groups in twice.items():
-            place = Place(operator.label, index, "", KeyGroupRange(groups[0], groups[-1]))
-            error = CorruptSnapshotError(
-                f"in the handle of subtask {other} too",
-                remedy="`_metadata` is damaged: fetch it again",
-            )
-            found.fault(FaultKind.RANGE, place, error)
-    for index, claimed in claims:
-        mine = ranges[index]
-        missing = [group for group in range(mine.first, mine.last + 1) if group not in owner]
-        for first, last in _runs(missing):
-            place = Place(operator.label, index, "", KeyGroupRange(first, last))
-            error = CorruptSnapshotError(
-                f"in no handle: the subtask's holds {claimed}",
-                remedy="`_metadata` is damaged: fetch it again",
-            )
-            found.fault(FaultKind.RANGE, place, error)
-    present = {index for index, _ in claims}
-    for index in range(state.parallelism) if claims else ():
-        left = (state.subtasks or {}).get(index)
+    subtasks = state.subtasks or {}
+    present = {index for index, one in subtasks.items() if one.managed_keyed is not None}
+    for index in range(state.parallelism) if present else ():
+        left = subtasks.get(index)
         if index not in present and not (left is not None and left.finished):
-            place = Place(operator.label, index, "", ranges[index])
-            found.skip(place, "the subtask left no keyed state, as one does that never used any")
-
-
-def _runs(groups: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as first and last of those that follow each other."""
-    runs: list[tuple[int, int]] = []
-    for group in groups:
-        if runs and runs[-1][1] == group - 1:
-            runs[-1] = runs[-1][0], group
-        else:
-            runs.append((group, group))
-    return runs
+            groups = key_groups_of(index, state.max_parallelism, state.parallelism)
+            why = "the subtask left no keyed state, as one does that never used any"
+            found.skip(Place(operator.label, index, "", groups), why)
 
 
 def _check_types(operator: OperatorExamined, found: Findings) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from state_core.checks.integrity.operators import OperatorExamined
 from state_core.checks.integrity.salvaged_states import salvage_keyed, salvage_operator_states
 from state_core.checks.integrity.spilled import EntrySpill
 from state_core.errors import StateError
+from state_core.formats.contradictions import find_contradictions
 from state_core.formats.metadata.checkpoint_metadata import (
     FIRST_WITH_COORDINATOR,
     OperatorState,
@@ -35,6 +36,7 @@ from state_core.formats.writing.writer import SavepointDirectory
 from state_core.model.handles import (
     ChannelHandle,
     InlineHandle,
+    KeyedHandle,
     KeyGroupRange,
     KeyGroupsHandle,
     RelativeHandle,
@@ -124,34 +126,40 @@ class _Salvage:
         self.copied: dict[StreamHandle, StreamHandle] = {}
 
     def operators(self) -> list[OperatorState]:
-        """Every operator, each id once."""
+        """Every operator, each id and each uid once."""
         made: dict[str, OperatorState] = {}
+        uids: set[str] = set()
         for one in self.examined.operators:
+            uid = one.state.uid or one.state.operator_id
             if one.broken:
                 self.found.lose(Place(one.label), one.broken)
             elif one.state.operator_id in made:
                 self.found.lose(Place(one.label), "another operator has its id")
+            elif uid in uids:
+                self.found.lose(Place(one.label), "another operator has its uid")
             else:
                 made[one.state.operator_id] = self._operator(one)
+                uids.add(uid)
         return list(made.values())
 
     def _operator(self, one: OperatorExamined) -> OperatorState:
         """What can be read of an operator."""
         if one.state.subtasks is None:
             return one.state
+        raw = self._raw_keyed(one)
         subtasks = {
-            index: self._carried(
-                Place(one.label, index), subtask, damaged_timers=index in one.damaged_timers
-            )
+            index: self._carried(Place(one.label, index), subtask, raw.get(index))
             for index, subtask in one.state.subtasks.items()
         }
         keyed, entries = salvage_keyed(one, self.target, self.found)
         for index, handle in keyed.items():
-            subtasks.setdefault(index, SubtaskState()).managed_keyed = handle
+            subtask = subtasks.setdefault(index, SubtaskState())
+            # what another subtask's handle had of its key groups is its state all the same
+            subtask.managed_keyed, subtask.finished = handle, False
         held, elements = salvage_operator_states(one, self.target, self.found)
         for index, operator_handle in held.items():
             subtasks.setdefault(index, SubtaskState()).managed_operator = operator_handle
-        for index, handle in one.unknown.items():
+        for index, handle in self._unknown(one, keyed).items():
             copied = replace(handle, stream=self._copy(handle.stream))
             subtasks[index].managed_keyed = copied
         for part in one.parts:
@@ -163,13 +171,44 @@ class _Salvage:
         self.elements += elements
         return replace(one.state, subtasks=subtasks)
 
+    def _unknown(
+        self, one: OperatorExamined, keyed: Mapping[int, KeyGroupsHandle]
+    ) -> dict[int, KeyGroupsHandle]:
+        """Keyed state of unknown types, which is carried whole, if it fits what is written."""
+        handles = {**keyed, **one.unknown}
+        subtasks = {index: SubtaskState(managed_keyed=one) for index, one in handles.items()}
+        wrong = next(find_contradictions([replace(one.state, subtasks=subtasks)], {}), None)
+        if wrong is None:
+            return one.unknown
+        for index, handle in one.unknown.items():
+            where = Place(one.label, index, "", handle.key_groups)
+            self.found.lose(where, f"its types are not known, and {wrong.error.problem}")
+        return {}
+
+    def _raw_keyed(self, one: OperatorExamined) -> dict[int, KeyedHandle]:
+        """The raw keyed state that can be carried: of handles that contradict others, none."""
+        kept = {
+            index: subtask.raw_keyed
+            for index, subtask in (one.state.subtasks or {}).items()
+            if subtask.raw_keyed is not None and index not in one.damaged_timers
+        }
+        while True:
+            subtasks = {index: SubtaskState(raw_keyed=handle) for index, handle in kept.items()}
+            alone = replace(one.state, subtasks=subtasks)
+            wrong = {found.subtask: found.error for found in find_contradictions([alone], {})}
+            if not wrong:
+                return kept
+            for index, error in wrong.items():
+                self.found.lose(Place(one.label, index), f"raw keyed state: {error.problem}")
+                if index is not None:
+                    del kept[index]
+
     def _carried(
-        self, where: Place, subtask: SubtaskState, *, damaged_timers: bool
+        self, where: Place, subtask: SubtaskState, raw_keyed: KeyedHandle | None
     ) -> SubtaskState:
         """What is not looked into, as it is; keyed and operator state come later."""
         made = SubtaskState(finished=subtask.finished)
         raw = subtask.raw_operator
-        raw_keyed = None if damaged_timers else subtask.raw_keyed
         if raw is not None:
             stream = self._copy(raw.stream)
             made.raw_operator = replace(raw, stream=stream, merged_dirs=None) if stream else None

@@ -201,8 +201,11 @@ class _HeadedFile:
     @cached_property
     def layouts(self) -> tuple[KeyedLayout, ...]:
         """How each state's entries are laid out."""
-        key = self.header.key_serializer.snapshot.restore_serializer()
-        return tuple(layout_of(state, key) for state in self.header.states)
+        try:
+            key = self.header.key_serializer.snapshot.restore_serializer()
+            return tuple(layout_of(state, key) for state in self.header.states)
+        except StateError as error:
+            raise error.within(self.name) from error
 
     @cached_property
     def states(self) -> tuple[KeyedState, ...]:

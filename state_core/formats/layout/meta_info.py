@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from state_core.errors import StateError, UnsupportedFormatError
+from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers import (
     TypeSerializerSnapshot,
@@ -41,6 +41,7 @@ __all__ = [
     "read_keyed_header",
     "read_serializer_entry",
     "read_state_meta_info",
+    "read_state_meta_infos",
     "serializer_entry",
     "write_keyed_header",
     "write_state_meta_info",
@@ -90,7 +91,7 @@ class StateMetaInfo:
     """One registered state.
 
     Attributes:
-        name: Its name; unique within its kind.
+        name: Its name; a file has it once.
         kind: What keeps it.
         options: `KEYED_STATE_TYPE`, `OPERATOR_STATE_DISTRIBUTION_MODE`.
         serializers: By role (`NAMESPACE_SERIALIZER`, `VALUE_SERIALIZER`, ...).
@@ -141,8 +142,33 @@ def read_keyed_header(source: DataInput) -> KeyedHeader:
     count = source.read_short()
     if count < 0 or count * LEAST_META_BYTES > source.remaining:
         raise source.fault(f"{count} states declared, {source.remaining} bytes left")
-    states = tuple(read_state_meta_info(source) for _ in range(count))
+    states = read_state_meta_infos(source, count)
     return KeyedHeader(compressed, key_serializer, states, source.position)
+
+
+def read_state_meta_infos(
+    source: DataInput, count: int, others: tuple[StateMetaInfo, ...] = ()
+) -> tuple[StateMetaInfo, ...]:
+    """Read the meta infos of several states.
+
+    Args:
+        source: Where they begin.
+        count: How many there are.
+        others: States of the same file, whose names are taken.
+
+    Raises:
+        CorruptSnapshotError: Two states have one name.
+    """
+    names = {state.name for state in others}
+    states: list[StateMetaInfo] = []
+    for _ in range(count):
+        place = source.place
+        state = read_state_meta_info(source)
+        if state.name in names:
+            raise CorruptSnapshotError(f"state {state.name!r} a second time", place=place)
+        names.add(state.name)
+        states.append(state)
+    return tuple(states)
 
 
 def parse_keyed_header(encoded: bytes) -> KeyedHeader:
@@ -166,10 +192,17 @@ def read_state_meta_info(source: DataInput) -> StateMetaInfo:
     ordinal = source.read_int()
     if not 0 <= ordinal < len(BackendStateType):
         raise source.fault(f"state {name!r} of unknown kind {ordinal}")
-    options = {source.read_utf(): source.read_utf() for _ in range(source.read_count("options", 4))}
-    serializers = {}
+    options: dict[str, str] = {}
+    for _ in range(source.read_count("options", 4)):
+        option = source.read_utf()
+        if option in options:
+            raise source.fault(f"state {name!r} with option {option!r} a second time")
+        options[option] = source.read_utf()
+    serializers: dict[str, SerializerEntry] = {}
     for _ in range(source.read_count("serializers", 12)):
         role = source.read_utf()
+        if role in serializers:
+            raise source.fault(f"state {name!r} with serializer {role!r} a second time")
         if source.unknown is not None and role not in ROLES:
             raise source.fault(f"a serializer of the role {role!r}")
         serializers[role] = read_serializer_entry(source, f"state {name!r}, {role}")

@@ -253,7 +253,15 @@ def _read_operator(wire: DataInput, version: int) -> OperatorState:
         return operator
     if count < 0 or count * 4 > wire.remaining:
         raise wire.fault(f"{count} subtask states declared, {wire.remaining} bytes left")
-    operator.subtasks = dict(_read_subtask(wire, version, operator) for _ in range(count))
+    subtasks: dict[int, SubtaskState] = {}
+    for _ in range(count):
+        place = wire.place
+        index, subtask = _read_subtask(wire, version, operator)
+        if subtasks.setdefault(index, subtask) is not subtask:
+            raise CorruptSnapshotError(
+                f"subtask {index} of operator {operator.operator_id} a second time", place=place
+            )
+    operator.subtasks = subtasks
     return operator
 
 

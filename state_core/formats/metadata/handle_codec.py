@@ -117,6 +117,8 @@ def read_operator_handle(source: DataInput) -> OperatorHandle | None:
         ordinal = source.read_unsigned_byte()
         if ordinal >= len(DistributionMode):
             raise source.fault(f"operator state {name!r} with distribution mode {ordinal}")
+        if name in states:
+            raise source.fault(f"operator state {name!r} a second time in one handle")
         states[name] = PartitionOffsets(DistributionMode(ordinal), read_longs(source))
     if tag == OPERATOR:
         return OperatorHandle(states, read_stream_handle(source))

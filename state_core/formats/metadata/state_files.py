@@ -6,7 +6,7 @@ worse, belongs to somebody else), so the file is looked for in the snapshot's ow
 beside `_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`, in
 which merged files have a directory for each subtask, or each task manager (FLIP-306).
 Anything that lies elsewhere is refused unless it was allowed by name: a path in a file is no
-permission.
+permission, nor is a link beside it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from functools import cached_property
+
+import numpy as np
 
 from state_core.errors import (
     CorruptSnapshotError,
@@ -21,7 +24,14 @@ from state_core.errors import (
     UnsafePathError,
     UnsupportedFormatError,
 )
-from state_core.files.filesystem import ByteSource, Directory, FileSource, InlineSource
+from state_core.files.confinement import relative_path, shortened
+from state_core.files.filesystem import (
+    ByteSource,
+    ConfinedDirectory,
+    Directory,
+    FileSource,
+    InlineSource,
+)
 from state_core.model.handles import (
     FileHandle,
     InlineHandle,
@@ -30,13 +40,14 @@ from state_core.model.handles import (
     StreamHandle,
 )
 
-__all__ = ["StateFiles"]
+__all__ = ["METADATA_FILE", "StateFiles"]
 
+METADATA_FILE = "_metadata"
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
 SHARED_DIRECTORIES = ("shared", "taskowned")
-LONGEST_SHOWN = 120
 # Flink writes paths as they are (`Path.toString`): `#`, `?` and `%` in them mean nothing
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
+_IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 
 
 class StateFiles:
@@ -44,12 +55,26 @@ class StateFiles:
 
     Args:
         directory: The directory that holds `_metadata`.
-        allow_external: Directories elsewhere that absolute handles may lead to.
+        allow_external: Directories elsewhere that absolute handles and links may lead to.
     """
 
     def __init__(self, directory: Directory, allow_external: tuple[str, ...] = ()) -> None:
-        self.directory = directory
-        self.allowed = tuple(Directory(one) for one in allow_external)
+        self.directory = directory.confined()
+        self.allowed = tuple(Directory(one).confined() for one in allow_external)
+        self._named = directory
+        self.metadata_path = self.directory.full(METADATA_FILE)
+
+    def metadata(self) -> bytes:
+        """The snapshot's `_metadata`.
+
+        Raises:
+            MissingFileError: There is none.
+            UnsafePathError: It is a link that leads to where it must not.
+        """
+        source = self._relative(METADATA_FILE)
+        out = np.empty(source.size, np.uint8)
+        source.read_into(0, out)
+        return out.tobytes()
 
     def open(self, handle: StreamHandle, *, whole: bool = True) -> ByteSource:
         """The bytes of a handle.
@@ -64,35 +89,34 @@ class StateFiles:
             UnsafePathError: It lies outside the snapshot, and that was not allowed.
             CorruptSnapshotError: The file is shorter than the handle says, or no name is such.
         """
+        path = _path_of(handle)
+        if _IMPOSSIBLE.search(path):
+            raise CorruptSnapshotError(
+                f"a state file called {shortened(path)}, which no file can be",
+                place=self.metadata_path,
+            )
         try:
             return self._open(handle, whole)
-        except ValueError as error:
-            raise CorruptSnapshotError(
-                f"a state file called {_named(handle)}, which no file can be",
-                place=self.directory.full("_metadata"),
-                remedy="the file is damaged or was not copied whole: fetch it again",
-            ) from error
         except OSError as error:
             raise MissingFileError(
-                f"state file {_named(handle)} can't be looked up"
+                f"state file {shortened(path)} can't be looked up"
                 f" ({os.strerror(error.errno) if error.errno else error})",
-                place=self.directory.full("_metadata"),
+                place=self.metadata_path,
                 remedy="copy the snapshot whole, to where it may be read",
             ) from error
 
     def _open(self, handle: StreamHandle, whole: bool) -> ByteSource:
         if isinstance(handle, InlineHandle):
-            return InlineSource(f"{self.directory.full('_metadata')}, inlined state", handle.data)
+            return InlineSource(f"{self.metadata_path}, inlined state", handle.data)
         if isinstance(handle, RelativeHandle):
-            source = self.directory.source(self._checked(handle.path))
-            return self._sized(source, 0, handle.size, whole)
+            return self._sized(self._relative(handle.path), 0, handle.size, whole)
         if isinstance(handle, FileHandle):
             return self._sized(self._absolute(handle.uri), 0, handle.size, whole)
         if isinstance(handle, SegmentHandle):
             return self._sized(self._absolute(handle.uri), handle.start, handle.size, whole)
         raise UnsupportedFormatError(
             f"state in a {type(handle).__name__}",
-            place=self.directory.full("_metadata"),
+            place=self.metadata_path,
             remedy="take a savepoint, which holds its state in plain files",
         )
 
@@ -107,29 +131,16 @@ class StateFiles:
             )
         return FileSource(source.directory, source.path, start, size)
 
-    def _checked(self, path: str) -> str:
-        """A relative path that stays inside the snapshot's directory."""
-        parts = path.split("/")
-        if not path or path.startswith("/") or ".." in parts or _SCHEME.match(path):
-            raise UnsafePathError(
-                f"a state file at {path!r}, which is not inside the snapshot",
-                place=self.directory.full("_metadata"),
-                remedy="this is not how Flink writes: do not trust the file",
-            )
-        self._refuse_links(self.directory, path)
-        return path
+    def _relative(self, path: str) -> FileSource:
+        relative_path(path, what="a state file", place=self.metadata_path, inside="the snapshot")
+        return self._found(self.directory, path) or self.directory.source(path)
 
-    def _refuse_links(self, directory: Directory, path: str) -> None:
-        """A link in the snapshot's directories must not lead out of them."""
-        if not directory.local:
-            return
-        real, root = os.path.realpath(directory.full(path)), os.path.realpath(directory.root)
-        if os.path.commonpath([real, root]) != root:
-            raise UnsafePathError(
-                f"{path!r} is a link that leads to {real}, outside the snapshot",
-                place=self.directory.full("_metadata"),
-                remedy="replace the link by the file",
-            )
+    def _found(self, directory: ConfinedDirectory, path: str) -> FileSource | None:
+        """A file that is there; a link may lead to where a file may be, and nowhere else."""
+        try:
+            return directory.source(path) if directory.is_file(path) else None
+        except UnsafePathError:
+            return directory.followed(path, self.allowed)
 
     def _absolute(self, uri: str) -> FileSource:
         scheme = _SCHEME.match(uri)
@@ -139,25 +150,26 @@ class StateFiles:
         if name in ("", ".", ".."):
             raise UnsafePathError(
                 f"a state file at {uri!r}, which is no file",
-                place=self.directory.full("_metadata"),
+                place=self.metadata_path,
                 remedy="this is not how Flink writes: do not trust the file",
             )
         for directory, own in self._own_places(parent, name):
-            if directory.is_file(own):
-                self._refuse_links(directory, own)
-                return directory.source(own)
+            if source := self._found(directory, own):
+                return source
         # in an object store the authority is the bucket, which Arrow has as a part of the path
         authority = (scheme[1] or "") if scheme else ""
         for directory in self.allowed:
             root = f"{directory.root.rstrip('/')}/"
             for place in (posixpath.normpath(path), posixpath.normpath(f"{authority}{path}")):
-                if place.startswith(root) and directory.is_file(place[len(root) :]):
-                    return directory.source(place[len(root) :])
+                if place.startswith(root) and (
+                    source := self._found(directory, place[len(root) :])
+                ):
+                    return source
         if self._is_external(uri, path):
             there = parent if scheme_text in ("", "file:", "file://") else f"{scheme_text}{parent}"
             raise UnsafePathError(
                 f"a state file at {uri!r}, outside the snapshot",
-                place=self.directory.full("_metadata"),
+                place=self.metadata_path,
                 remedy=f"if that place is yours, allow it: --allow-external {there}",
             )
         raise MissingFileError(
@@ -166,7 +178,12 @@ class StateFiles:
             remedy="copy the whole checkpoint: chk-N with its `shared` and `taskowned` directories",
         )
 
-    def _own_places(self, parent: str, name: str) -> list[tuple[Directory, str]]:
+    @cached_property
+    def _above(self) -> ConfinedDirectory:
+        """Where a checkpoint has its siblings."""
+        return self._named.child("..").confined()
+
+    def _own_places(self, parent: str, name: str) -> list[tuple[ConfinedDirectory, str]]:
         """Where a file that lay in a directory can be now, best guess first."""
         above, written_in = posixpath.split(parent)
         checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root))
@@ -174,17 +191,18 @@ class StateFiles:
             return self._shared_places(written_in, name)
         places = [(self.directory, name)]
         if CHECKPOINT_DIRECTORY.fullmatch(written_in) and checkpoint:
-            places.append((self.directory.child(f"../{written_in}"), name))
+            places.append((self._above.child(written_in), name))
         shared = posixpath.basename(above)
         if shared in SHARED_DIRECTORIES:
             return [*self._shared_places(shared, f"{written_in}/{name}"), *places]
         return places
 
-    def _shared_places(self, shared: str, path: str) -> list[tuple[Directory, str]]:
+    def _shared_places(self, shared: str, path: str) -> list[tuple[ConfinedDirectory, str]]:
         """In the directory next to `chk-N`, or in the snapshot's own one of that name."""
-        checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root))
-        names = [f"../{shared}", shared] if checkpoint else [shared]
-        return [(self.directory.child(one), path) for one in names]
+        places = [(self.directory, f"{shared}/{path}")]
+        if CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root)):
+            return [(self._above.child(shared), path), *places]
+        return places
 
     def _is_external(self, uri: str, path: str) -> bool:
         """Whether the file is where the handle says, and that is not a part of the snapshot."""
@@ -193,7 +211,5 @@ class StateFiles:
         return self.directory.local and os.path.exists(path)
 
 
-def _named(handle: StreamHandle) -> str:
-    """The file that a handle names, cut short."""
-    path = str(getattr(handle, "path", getattr(handle, "uri", "")))
-    return repr(path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}...")
+def _path_of(handle: StreamHandle) -> str:
+    return str(getattr(handle, "path", getattr(handle, "uri", "")))

@@ -33,7 +33,7 @@ from state_core.formats.layout.headers import read_header
 from state_core.formats.layout.meta_info import (
     LEAST_META_BYTES,
     StateMetaInfo,
-    read_state_meta_info,
+    read_state_meta_infos,
     write_state_meta_info,
 )
 from state_core.kernels.frames import walk_frames
@@ -87,12 +87,12 @@ def read_operator_header(source: DataInput) -> OperatorHeader:
             remedy="restore it in the Flink that wrote it, upgrade, and take a new savepoint",
         )
     compressed = source.read_boolean() if version == CURRENT_VERSION else False
-    groups = []
+    groups: list[tuple[StateMetaInfo, ...]] = []
     for what in ("list states", "broadcast states"):
         count = source.read_short()
         if count < 0 or count * LEAST_META_BYTES > source.remaining:
             raise source.fault(f"{count} {what} declared, {source.remaining} bytes left")
-        groups.append(tuple(read_state_meta_info(source) for _ in range(count)))
+        groups.append(read_state_meta_infos(source, count, groups[0] if groups else ()))
     return OperatorHeader(version, compressed, groups[0], groups[1], source.position)
 
 

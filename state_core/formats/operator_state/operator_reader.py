@@ -91,7 +91,8 @@ def open_non_keyed(files: Mapping[int, OperatorFile]) -> tuple[NonKeyedState, ..
     """An operator's states: lists first, then broadcasts, each with the parts of its subtasks.
 
     Raises:
-        CorruptSnapshotError: A handle names a state that its file does not declare.
+        CorruptSnapshotError: A handle names a state that its file does not declare, or declares
+            otherwise.
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
     """
     found: dict[str, NonKeyedState] = {}
@@ -107,6 +108,14 @@ def open_non_keyed(files: Mapping[int, OperatorFile]) -> tuple[NonKeyedState, ..
             if name not in file.handle.states:
                 continue
             state, layout = parse_operator_state(_encoded(info))
+            mode = file.handle.states[name].mode
+            if mode is not layout.mode:
+                raise CorruptSnapshotError(
+                    f"operator state {name!r} is {mode.name} in `_metadata`, and"
+                    f" {layout.mode.name} in its file",
+                    place=f"subtask {subtask}, {file.source.name}",
+                    remedy="`_metadata` and this file do not belong together, or one is damaged",
+                )
             known = found.setdefault(name, state)
             if known != state:
                 raise UnsupportedFormatError(

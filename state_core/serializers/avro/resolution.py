@@ -1,16 +1,17 @@
-"""Avro's rules: whether a reader's schema can read what a writer's schema wrote.
+"""Avro's rules: what a schema is, and whether a reader's can read what a writer's wrote.
 
 Source: `org.apache.avro.SchemaCompatibility`, and "Schema Resolution" in Avro's specification.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from state_core.serializers.framework.compatibility import Reason
 
-__all__ = ["Schema", "named_schemas", "resolve_schemas", "same_schema"]
+__all__ = ["Schema", "named_schemas", "parse_schema", "resolve_schemas", "same_schema"]
 
 Schema: TypeAlias = "str | list[Any] | dict[str, Any]"
 
@@ -24,6 +25,99 @@ PROMOTIONS = {
     "bytes": {"string"},
 }
 NOT_COMPARED = {"doc", "aliases", "full_name", "namespace", "name"}
+
+
+MOST_OF_FIXED = (1 << 31) - 1
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _are_fields(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+
+
+# what a schema must have, and may have, by its type: the part, what it must be, in words
+_Part: TypeAlias = "tuple[str, Callable[[Any], bool], str]"
+_OPTIONAL: tuple[_Part, ...] = (
+    ("namespace", lambda value: value is None or isinstance(value, str), "text"),
+    ("aliases", _are_texts, "a list of names"),
+)
+_NAME: _Part = ("name", _is_text, "a name")
+_FIELDS: _Part = ("fields", _are_fields, "a list of fields")
+_PARTS: dict[str, tuple[_Part, ...]] = {
+    "record": (_NAME, _FIELDS),
+    "error": (_NAME, _FIELDS),
+    "enum": (_NAME, ("symbols", _are_texts, "a list of names")),
+    "fixed": (
+        _NAME,
+        ("size", lambda value: type(value) is int and 0 <= value <= MOST_OF_FIXED, "a size"),
+    ),
+}
+
+
+def parse_schema(text: str) -> Schema:
+    """The schema that JSON text is.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        schema: Schema = json.loads(text, parse_constant=_refuse_constant)
+        _check_schema(schema, "the schema")
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    return schema
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name}, which is no number of JSON")
+
+
+def _check_schema(schema: Any, place: str) -> None:
+    """Refuse what Avro's own parser refuses, as far as anything here looks at it."""
+    if isinstance(schema, str):
+        return
+    if isinstance(schema, list):
+        for index, branch in enumerate(schema):
+            _check_schema(branch, f"{place}[{index}]")
+        return
+    if not isinstance(schema, dict):
+        raise ValueError(f"{place} is {json.dumps(schema)}")  # noqa: TRY004 - it is all one
+    if "type" not in schema:
+        raise ValueError(f"{place} has no type")
+    kind = schema["type"]
+    if not isinstance(kind, str):
+        _check_schema(kind, f"{place}.type")
+        return
+    for part, fits, what in _PARTS.get(kind, ()):
+        if part not in schema or not fits(schema[part]):
+            raise ValueError(f"{place}.{part} is not {what}")
+    _check_optional(schema, place)
+    for part in {"array": ("items",), "map": ("values",)}.get(kind, ()):
+        if part not in schema:
+            raise ValueError(f"{place} has no {part}")
+        _check_schema(schema[part], f"{place}.{part}")
+    if kind == "enum" and len(set(schema["symbols"])) < len(schema["symbols"]):
+        raise ValueError(f"{place} has a symbol twice")
+    for field in schema["fields"] if kind in ("record", "error") else ():
+        if not _is_text(field.get("name")):
+            raise ValueError(f"{place} has a field without a name")
+        _check_optional(field, f"{place}.{field['name']}")
+        if "type" not in field:
+            raise ValueError(f"{place}.{field['name']} has no type")
+        _check_schema(field["type"], f"{place}.{field['name']}")
+
+
+def _check_optional(schema: Mapping[str, Any], place: str) -> None:
+    for part, fits, what in _OPTIONAL:
+        if part in schema and not fits(schema[part]):
+            raise ValueError(f"{place}.{part} is not {what}")
 
 
 def named_schemas(schema: Schema) -> dict[str, dict[str, Any]]:
@@ -47,12 +141,14 @@ def _name(schema: Any, namespace: str, named: dict[str, dict[str, Any]]) -> Any:
         schema[:] = [_name(one, namespace, named) for one in schema]
         return schema
     kind = schema.get("type")
-    if kind in NAMED:
+    if isinstance(kind, str) and kind in NAMED:
         name = str(schema["name"])
-        space = name.rpartition(".")[0] if "." in name else str(schema.get("namespace", namespace))
+        own = schema.get("namespace")
+        space = name.rpartition(".")[0] if "." in name else namespace if own is None else own
         simple = name.rpartition(".")[2]
         schema["full_name"] = f"{space}.{simple}" if space else simple
-        named[schema["full_name"]] = schema
+        if named.setdefault(schema["full_name"], schema) is not schema:
+            raise ValueError(f"{schema['full_name']!r} is defined twice")
         for field in schema.get("fields", []):
             field["type"] = _name(field["type"], space, named)
         return schema

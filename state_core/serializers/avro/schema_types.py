@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
+from state_core.files.wire import DataInput, DataOutput, check_names
 from state_core.kernels.skip import FIXED
 from state_core.serializers.basic.numbers import IntSerializer
 from state_core.serializers.basic.text import ByteArraySerializer
@@ -176,6 +176,7 @@ class AvroEnum(TypeSerializer):
     arrow_type = pa.string()
 
     def __init__(self, full_name: str, symbols: list[str]) -> None:
+        check_names(symbols, f"a symbol of {full_name}")
         self.full_name = full_name
         self.symbols = symbols
 

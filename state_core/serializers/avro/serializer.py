@@ -25,6 +25,7 @@ from state_core.serializers.avro.blocks import AvroArray, AvroMap
 from state_core.serializers.avro.resolution import (
     Schema,
     named_schemas,
+    parse_schema,
     resolve_schemas,
     same_schema,
 )
@@ -87,7 +88,7 @@ class AvroSerializer(TypeSerializer):
     def __init__(self, schema: str, runtime_class: str = GENERIC_RECORD) -> None:
         self.schema_text = schema
         self.runtime_class = runtime_class
-        self.schema: Schema = json.loads(schema)
+        self.schema = parse_schema(schema)
         self.names = named_schemas(self.schema)
         self.recursive = False
         self.value = self._build(self.schema, ())
@@ -110,7 +111,7 @@ class AvroSerializer(TypeSerializer):
         if isinstance(schema, str):
             if schema in _PRIMITIVES:
                 return _PRIMITIVES[schema]()
-            return self._build(self.names[schema], within)
+            return self._build(self._known(schema), within)
         kind = schema["type"]
         if isinstance(kind, dict | list):
             return self._build(kind, within)
@@ -121,22 +122,28 @@ class AvroSerializer(TypeSerializer):
         if kind == "map":
             return AvroMap(self._build(schema["values"], within))
         if kind not in ("enum", "fixed", "record", "error"):
-            return self._build(self.names[kind], within)
+            return self._build(self._known(kind), within)
         return self._named(schema, kind, within)
+
+    def _known(self, name: str) -> Schema:
+        """The schema of a name."""
+        if name not in self.names:
+            raise ValueError(f"no type is called {name!r}")
+        return self.names[name]
 
     def _named(
         self, schema: Mapping[str, Any], kind: str, within: tuple[str, ...]
     ) -> TypeSerializer:
-        full_name = str(schema["full_name"])
+        full_name = schema["full_name"]
         if kind == "enum":
-            return AvroEnum(full_name, [str(one) for one in schema["symbols"]])
+            return AvroEnum(full_name, schema["symbols"])
         if kind == "fixed":
-            return AvroFixed(full_name, int(schema["size"]))
+            return AvroFixed(full_name, schema["size"])
         if full_name in within or len(within) > MAX_NESTING:
             self.recursive = True
             return _Recursive(self, full_name)
         inner = (*within, full_name)
-        fields = [(str(one["name"]), self._build(one["type"], inner)) for one in schema["fields"]]
+        fields = [(one["name"], self._build(one["type"], inner)) for one in schema["fields"]]
         return AvroRecord(full_name, fields) if fields else AvroEmptyRecord(full_name)
 
     def _union(self, branches: list[TypeSerializer], schema: list[Any]) -> TypeSerializer:
@@ -302,10 +309,20 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
         Args:
             schema: The schema: parsed JSON, or JSON text.
             runtime_class: The Java class of the values.
+
+        Raises:
+            EncodeError: That is no schema.
         """
         made = cls()
-        text = schema if isinstance(schema, str) and schema[:1] in '{["' else json.dumps(schema)
-        made.schema_text = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
+        try:
+            text = schema if isinstance(schema, str) and schema[:1] in '{["' else json.dumps(schema)
+            parsed = parse_schema(text)
+            made.schema_text = json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)
+            AvroSerializer(made.schema_text)
+        except StateError as error:
+            raise EncodeError(f"an Avro schema that is none ({error.problem})") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise EncodeError(f"an Avro schema that is none ({error})") from error
         made.runtime_class = runtime_class
         return made
 
@@ -318,9 +335,9 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
         self.schema_text = read() or '"null"'
         try:
             AvroSerializer(self.schema_text)
-        except StateError:
-            raise
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except StateError as error:
+            raise error.within(source.place) from error
+        except (ValueError, RecursionError) as error:
             raise source.fault(f"an Avro schema that is none ({error})") from error
 
     def write_snapshot(self, out: DataOutput) -> None:

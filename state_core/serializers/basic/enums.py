@@ -8,6 +8,7 @@ Source: `org.apache.flink.api.common.typeutils.base.EnumSerializer`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from typing_extensions import Self
 
 from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
+from state_core.files.wire import DataInput, DataOutput, check_names
 from state_core.kernels.skip import FIXED
 from state_core.serializers.basic.numbers import IntSerializer
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
@@ -55,6 +56,7 @@ class EnumSerializer(TypeSerializer):
     def __init__(self, enum_class: str, constants: Iterable[str]) -> None:
         self.enum_class = enum_class
         self.constants = list(constants)
+        check_names(dict.fromkeys(self.constants), f"a constant of {enum_class}")
 
     @property
     def name(self) -> str:
@@ -141,6 +143,9 @@ class EnumSerializerSnapshot(TypeSerializerSnapshot):
         self.enum_class = source.read_utf()
         count = source.read_count("enum constants", 2)
         self.constants = tuple(source.read_utf() for _ in range(count))
+        twice = [name for name, times in Counter(self.constants).items() if times > 1]
+        if twice:
+            raise source.fault(f"constant {twice[0]!r} of {self.enum_class} a second time")
 
     def write_snapshot(self, out: DataOutput) -> None:
         """Write class, count and names."""

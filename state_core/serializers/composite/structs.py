@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from state_core.errors import CorruptSnapshotError, EncodeError
-from state_core.files.wire import DataInput, DataOutput
+from state_core.files.wire import DataInput, DataOutput, check_names
 from state_core.kernels import decode, encode, skip
 from state_core.kernels.hashing import combine_hashes
 from state_core.serializers.composite.collections import ListSerializer, MapSerializer
@@ -51,6 +51,7 @@ class StructSerializer(TypeSerializer):
     """
 
     def __init__(self, fields: list[tuple[str, TypeSerializer]]) -> None:
+        check_names((name for name, _ in fields), "a field")
         self.fields = fields
         self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in fields])
 

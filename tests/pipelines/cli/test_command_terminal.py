@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from pipelines.cli.commands.terminal import print_table, tell
+from pipelines.cli.commands.terminal import as_json, print_table, tell
 
 
 def test_a_name_that_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,3 +22,38 @@ def test_a_long_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """What a script reads is not folded."""
     tell("x" * 500)
     assert capsys.readouterr().out == "x" * 500 + "\n"
+
+
+UNSEEN = "a\x1b[31mb\nc\x85\u202ed\ud800"
+ESCAPED = "a\\x1b[31mb\\nc\\x85\\u202ed\\ud800"
+
+
+def test_names_give_a_terminal_no_orders(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a line, a title, a column's name and a cell: they are escaped, and one line stays one."""
+    tell(f"wrote {UNSEEN}", marked=UNSEEN)
+    assert capsys.readouterr().out == f"wrote {ESCAPED}\n"
+    print_table(UNSEEN, (f"<{UNSEEN}",), [(UNSEEN,)])
+    said = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in said] == [ESCAPED] * 3
+
+
+def test_a_cell_of_several_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines that are meant stay lines; a name makes no more of them."""
+    print_table("", ("<why", "<n"), [(["one", "tw\no"], "1")])
+    said = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert said == [["why", "n"], ["one", "1"], ["tw\\no"]]
+
+
+def test_a_columns_name_that_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """A query may call its columns anything."""
+    print_table("", ("<[red]x", "<[/]"), [("1", "2")])
+    assert capsys.readouterr().out.split() == ["[red]x", "[/]", "1", "2"]
+
+
+def test_json_is_escaped_and_the_same_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """What can't be seen is escaped as JSON has it, so that scripts get the very name."""
+    as_json({UNSEEN: [UNSEEN]})
+    said = capsys.readouterr().out
+    assert json.loads(said) == {UNSEEN: [UNSEEN]}
+    assert said.isascii()
+    assert set(said) & {chr(code) for code in range(32)} == {"\n"}

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from state_core.errors import EncodeError
+from state_core.files.wire import check_names
 from state_core.kernels import binary_rows as reading
 from state_core.kernels import binary_rows_encode as writing
 from state_core.kernels.binary_rows import VALUE
@@ -77,6 +78,7 @@ class RowFormat(SectionFormat):
     """
 
     def __init__(self, names: Sequence[str], fields: Sequence[SlotFormat]) -> None:
+        check_names(names, "a field")
         self.names = tuple(names)
         self.fields = tuple(fields)
         self.mask_bytes = (len(fields) + 8 + 63) // 64 * 8

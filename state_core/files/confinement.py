@@ -1,0 +1,452 @@
+"""The one resolver of paths that came from data: nothing is touched outside a directory.
+
+A snapshot, a lake, an index of blobs are written by anybody. What they say about a path is checked
+by one rule (`relative_path`), and on a local file system followed by `ConfinedTree`, directory by
+directory and never through a symbolic link: a link that is put there between the check and the use
+is not followed either, as what is used is the directory that was opened.
+
+What can't be told: a hard link to a file elsewhere is a file like any other. So no file is written
+into that was there before: it is replaced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+import pyarrow as pa
+
+from state_core.errors import MissingFileError, SnapshotError, UnsafePathError
+
+__all__ = ["PART", "ConfinedTree", "given_to_arrow", "relative_path", "shortened"]
+
+DEEPEST = 100
+"""So many directories below one another are listed."""
+
+REMEMBERED = 4096
+"""Of so many files it is known that they were reached."""
+
+PART = ".part"
+"""The end of a name that a file has until it is whole."""
+
+LONGEST_SHOWN = 120
+"""So much of a path is shown."""
+
+_NAME = r"(?!\.\.?(?:/|\Z))[^/\\\x00-\x1f\x7f\ud800-\udfff]+"
+_URI = r"[A-Za-z][A-Za-z0-9+.-]*:"
+_RELATIVE = re.compile(rf"(?!{_URI}){_NAME}(?:/{_NAME})*")
+# escapes (`%2e`) and `~` are letters like others: nothing reads them
+_REASONS = (
+    (r"\A\Z", "it is empty"),
+    (r"[\x00-\x1f\x7f\ud800-\udfff]", "no name has such characters"),
+    (r"\A/", "it is absolute"),
+    (rf"\A{_URI}", "it is a URI"),
+    (r"\\", "it has a backslash"),
+    (r"(?:\A|/)\.\.(?:/|\Z)", "it leads above"),
+    (r"(?:\A|/)\.?(?:/|\Z)", "it is not normalized"),
+)
+_NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
+_ANCHOR = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _ANCHOR | _NO_LINK
+# a pipe would else be waited for
+_READ = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | _NO_LINK
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+
+
+def relative_path(
+    path: str, *, what: str, place: str = "", inside: str = "the directory that it belongs to"
+) -> str:
+    """A path that came from data, if it can only lead below the directory that it is for.
+
+    Args:
+        path: Taken as it is: relative, normalized, with `/` between names, and without escapes.
+        what: Whose path it is, for the message: `a state file`.
+        place: What said it.
+        inside: Where it has to be.
+
+    Raises:
+        UnsafePathError: It is empty, absolute, a URI, or leads above; or no path at all.
+    """
+    if _RELATIVE.fullmatch(path):
+        return path
+    reason = next(reason for pattern, reason in _REASONS if re.search(pattern, path))
+    raise UnsafePathError(
+        f"{what} at {shortened(path)}, which is not inside {inside}: {reason}",
+        place=place,
+        remedy="neither Flink nor statelake writes such a path: do not trust the file that has it",
+    )
+
+
+def shortened(path: str) -> str:
+    """A path for a message, as Python writes it, and cut short."""
+    return repr(path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}...")
+
+
+class ConfinedTree:
+    """What is below a local directory, reached without following a symbolic link.
+
+    Paths are those that `relative_path` let pass, or empty for the directory itself. Each operation
+    raises `UnsafePathError` where there is a link on the way, or at its end; `MissingFileError`
+    where nothing is that it needs; and `SnapshotError` for whatever else the system refuses.
+
+    Args:
+        anchor: The directory. It may itself be a link, as who names it is to be trusted.
+    """
+
+    def __init__(self, anchor: str) -> None:
+        self.anchor = anchor
+        self._known: dict[str, tuple[int, int, int]] = {}
+
+    def open(self, path: str) -> int:
+        """A descriptor to read a regular file; the caller closes it.
+
+        A file that was reached before is opened by its whole path: it is the one that was reached
+        if its identity is the same, whatever the path leads through by now.
+        """
+        if known := self._known.get(path):
+            try:
+                handle = os.open(f"{self.anchor}/{path}", _READ)
+            except OSError:
+                return self._reached(path)
+            if _identity(handle) == known:
+                return handle
+            os.close(handle)
+        return self._reached(path)
+
+    def _reached(self, path: str) -> int:
+        """A descriptor of a file that is reached name by name."""
+        with self._telling("read", path), self._folder_of(path) as (folder, name):
+            try:
+                handle = os.open(name, _READ, dir_fd=folder)
+            except OSError:
+                self._refuse_link(folder, name, path)
+                raise
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                os.close(handle)
+                raise FileNotFoundError(errno.ENOENT, "no regular file")
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[path] = _identity(handle)
+        return handle
+
+    def create(self, path: str) -> int:
+        """A descriptor to write a new file, its directories made; the caller closes it.
+
+        A file that was there is removed first, as it may be linked from elsewhere.
+        """
+        with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
+            self._remove(folder, name, path)
+            return os.open(name, _CREATE, 0o666, dir_fd=folder)
+
+    def append(self, path: str) -> int:
+        """A descriptor to write at the end of a file that nothing else links to."""
+        with self._telling("written", path), self._folder_of(path) as (folder, name):
+            self._is_file(folder, name, path)
+            handle = os.open(name, _APPEND, dir_fd=folder)
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            os.close(handle)
+            raise UnsafePathError(
+                f"{shortened(path)} is linked from elsewhere",
+                place=self.anchor,
+                remedy="nothing is written into it: replace it by a copy of its own",
+            )
+        return handle
+
+    def write(self, path: str, chunks: Iterable[bytes], *, for_good: bool = False) -> None:
+        """Write a whole file, its directories made, so that it appears complete or not at all.
+
+        Args:
+            path: The file's.
+            chunks: Its content.
+            for_good: Whether its directory is on the disk too when this returns.
+        """
+        with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
+            self._is_file(folder, name, path)
+            part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
+            try:
+                with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
+                    file.writelines(chunks)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+                if for_good:
+                    os.fsync(folder)
+            except BaseException:
+                self._remove(folder, part, path)
+                raise
+
+    def link(self, source: ConfinedTree, path: str, new: str) -> bool:
+        """Give a file of this or another tree a second path, its directories made.
+
+        Returns:
+            Whether the system could: not from one file system to another.
+        """
+        with (
+            self._telling("linked", path),
+            source._folder_of(path) as (above, name),
+            self._folder_of(new, create=True) as (folder, last),
+        ):
+            source._is_file(above, name, path)
+            try:
+                os.link(name, last, src_dir_fd=above, dst_dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                return False
+            if not stat.S_ISREG(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.unlink(last, dir_fd=folder)  # it became a link just now
+                raise source._no_file(path)
+        return True
+
+    def rename(self, path: str, new: str) -> None:
+        """Move a directory to where nothing is, at once."""
+        with (
+            self._telling("moved", path),
+            self._folder_of(path) as (above, name),
+            self._folder_of(new, create=True) as (folder, last),
+        ):
+            os.rename(name, last, src_dir_fd=above, dst_dir_fd=folder)
+
+    def make(self, path: str = "") -> None:
+        """Make a directory and those above it."""
+        with self._telling("made", path):
+            os.close(self._folder(path, create=True))
+
+    def status(self, path: str = "") -> os.stat_result | None:
+        """What is there, None if nothing is."""
+        with (
+            self._telling("looked up", path),
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder_of(path) as (folder, name),
+        ):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISLNK(found.st_mode):
+                raise self._link(folder, name, path)
+            return found
+        return None
+
+    def names(self, path: str = "") -> list[str]:
+        """All names in a directory, links too, sorted; none if it is not there."""
+        with self._telling("listed", path):
+            try:
+                folder = self._folder(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            try:
+                return sorted(os.listdir(folder))
+            finally:
+                os.close(folder)
+
+    def files(self, path: str = "") -> list[tuple[str, int]]:
+        """Every regular file below a directory, as path from there and bytes, sorted.
+
+        Links are none, and are not followed.
+        """
+        with self._telling("listed", path):
+            entries = self._below(path)
+        return sorted((name, at.st_size) for name, at in entries if stat.S_ISREG(at.st_mode))
+
+    def refuse_links(self, path: str = "") -> None:
+        """Look for links in a directory, not in those below it; nothing happens if it is not there.
+
+        Raises:
+            UnsafePathError: There is one, or one on the way.
+        """
+        try:
+            folder = self._folder(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        try:
+            with os.scandir(folder) as entries:
+                links = sorted(one.name for one in entries if one.is_symlink())
+            if links:
+                raise self._link(folder, links[0], f"{path}/{links[0]}" if path else links[0])
+        finally:
+            os.close(folder)
+
+    def remove(self, path: str) -> None:
+        """Remove a regular file; nothing happens if there is none."""
+        with (
+            self._telling("removed", path),
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder_of(path) as (folder, name),
+        ):
+            self._remove(folder, name, path)
+
+    def remove_tree(self, path: str = "") -> None:
+        """Remove a directory and all files below; nothing happens if there is none.
+
+        Only what was listed before is removed: if there is anything but files and directories,
+        nothing is.
+        """
+        start = f"{path}/" if path else ""
+        with self._telling("removed", path):
+            entries = self._below(path)
+            for name, found in entries:
+                if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
+                    raise self._no_file(start + name)
+            for name, found in entries:
+                if stat.S_ISREG(found.st_mode):
+                    self.remove(start + name)
+                else:
+                    self._remove_directory(start + name)
+            self._remove_directory(path)
+
+    def _remove_directory(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            if not path:  # where it is a link it stays, as it is not ours
+                if not os.path.islink(self.anchor):
+                    os.rmdir(self.anchor)
+                return
+            with self._folder_of(path) as (folder, name):
+                os.rmdir(name, dir_fd=folder)
+
+    def _below(self, path: str) -> list[tuple[str, os.stat_result]]:
+        """All that is below a directory, what is in one before itself."""
+        try:
+            folder = self._folder(path)
+        except FileNotFoundError:
+            return []
+        try:
+            return list(self._entries(folder, "", 0))
+        finally:
+            os.close(folder)
+
+    def _entries(
+        self, folder: int, prefix: str, depth: int
+    ) -> Iterator[tuple[str, os.stat_result]]:
+        if depth > DEEPEST:
+            raise UnsafePathError(
+                f"more than {DEEPEST} directories below one another",
+                place=f"{self.anchor}/{prefix}",
+                remedy="do not trust it: nothing of ours is so deep",
+            )
+        for name in os.listdir(folder):
+            with suppress(FileNotFoundError):  # somebody removed it meanwhile
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISDIR(found.st_mode):
+                    below = os.open(name, _FOLDER, dir_fd=folder)
+                    try:
+                        yield from self._entries(below, f"{prefix}{name}/", depth + 1)
+                    finally:
+                        os.close(below)
+                yield f"{prefix}{name}", found
+
+    @contextmanager
+    def _folder_of(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        """The opened directory that a path is in, with its last name."""
+        above, _, name = path.rpartition("/")
+        folder = self._folder(above, create=create)
+        try:
+            yield folder, name or "."
+        finally:
+            os.close(folder)
+
+    def _folder(self, path: str, *, create: bool = False) -> int:
+        """A directory, opened name by name."""
+        try:
+            folder = os.open(self.anchor, _ANCHOR)
+        except FileNotFoundError:
+            if not create:
+                raise
+            os.makedirs(self.anchor, exist_ok=True)
+            folder = os.open(self.anchor, _ANCHOR)
+        for name in path.split("/") if path else ():
+            above = folder
+            try:
+                folder = _entered(above, name, create=create)
+            except OSError:  # which error a link gives differs between systems
+                self._refuse_link(above, name, path)
+                raise
+            finally:
+                os.close(above)
+        return folder
+
+    def _remove(self, folder: int, name: str, path: str) -> None:
+        if self._is_file(folder, name, path):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+
+    def _is_file(self, folder: int, name: str, path: str) -> bool:
+        """Whether a file is there; what is no file is refused."""
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        if stat.S_ISLNK(found.st_mode):
+            raise self._link(folder, name, path)
+        if not stat.S_ISREG(found.st_mode):
+            raise self._no_file(path)
+        return True
+
+    @contextmanager
+    def _telling(self, what: str, path: str) -> Iterator[None]:
+        """Say what the system says as our error; what can't be read is missing."""
+        try:
+            yield
+        except OSError as error:
+            place = f"{self.anchor}/{path}".rstrip("/")
+            problem = error.strerror or str(error)
+            if isinstance(error, FileNotFoundError) or what in {"read", "looked up"}:
+                raise MissingFileError(problem, place=place) from error
+            raise SnapshotError(
+                f"can't be {what}: {problem}", place=place, remedy="check permissions and space"
+            ) from error
+
+    def _refuse_link(self, folder: int, name: str, path: str) -> None:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return
+        if stat.S_ISLNK(found.st_mode):
+            raise self._link(folder, name, path)
+
+    def _link(self, folder: int, name: str, path: str) -> UnsafePathError:
+        try:
+            target = os.readlink(name, dir_fd=folder)
+        except OSError:  # it was one just now
+            target = "nowhere any more"
+        return UnsafePathError(
+            f"{shortened(path)}: {name!r} is a link that leads to {target}",
+            place=self.anchor,
+            remedy="links are not followed there: replace it by what it leads to, if that is yours",
+        )
+
+    def _no_file(self, path: str) -> UnsafePathError:
+        return UnsafePathError(
+            f"{shortened(path)} is no regular file",
+            place=self.anchor,
+            remedy="it is neither read nor replaced nor removed: look what it is",
+        )
+
+
+def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
+    """An open file for Arrow: opened once more by its descriptor, and not by its path."""
+    try:
+        return pa.OSFile(f"/dev/fd/{handle}", mode)
+    finally:
+        os.close(handle)
+
+
+def _identity(handle: int) -> tuple[int, int, int]:
+    """What tells an open file from others, and from an earlier one of its number."""
+    found = os.fstat(handle)
+    return found.st_dev, found.st_ino, found.st_ctime_ns
+
+
+def _entered(folder: int, name: str, *, create: bool) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):  # somebody made it meanwhile
+        os.mkdir(name, dir_fd=folder)
+    return os.open(name, _FOLDER, dir_fd=folder)

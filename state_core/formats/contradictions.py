@@ -1,0 +1,206 @@
+"""What `_metadata` says twice, and differently: which of the two is right nobody can tell.
+
+=========================================  =====================================================
+what contradicts                           why Flink never writes it
+=========================================  =====================================================
+two operators of one id, or of one uid     a job graph refuses the second (`StreamGraphHasherV2`)
+a parallelism above the max parallelism,   `OperatorState` and `KeyGroupRangeAssignment` refuse it
+or that above 32768
+key groups at or above the max             a backend has the range of its subtask
+parallelism                                (`computeKeyGroupRangeForOperatorIndex`)
+key groups in two subtasks' handles        the same: ranges of subtasks are disjoint
+key groups of a subtask that had finished  it left nothing
+some key groups of a subtask in no handle  the same: a handle has all of its backend's range, also
+                                           where nothing is in it
+a file twice in one RocksDB handle         it is a list of a directory
+a queue of timers in managed and in raw    timers are on the heap or in the backend
+keyed state of one subtask
+=========================================  =====================================================
+
+A subtask that left no handle at all is none: one that registered no state does so. The files behind
+a handle may hold more key groups than it claims: after a rescaling they do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from state_core.errors import CorruptSnapshotError, KeyGroupError, SnapshotError
+from state_core.formats.metadata.checkpoint_metadata import OperatorState
+from state_core.model.handles import ChangelogHandle, IncrementalHandle, KeyedHandle, KeyGroupRange
+from state_core.model.key_groups import check_parallelism, key_groups_of, subtask_of
+
+__all__ = ["Contradiction", "find_contradictions", "find_timers_twice", "label_of"]
+
+METADATA, KEY_GROUPS = "metadata", "key groups"
+REMEDY = "`_metadata` is damaged, or was not written by Flink: fetch it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """One thing that can't be true together with another.
+
+    Attributes:
+        kind: What it is about: `metadata` or `key groups`.
+        operator: The operator's label; empty where two operators contradict each other.
+        subtask: Whose handle says it, where a handle does.
+        key_groups: The key groups that it is about, where it is about some.
+        error: What contradicts what.
+    """
+
+    kind: str
+    operator: str
+    subtask: int | None
+    key_groups: KeyGroupRange | None
+    error: SnapshotError
+
+    @property
+    def place(self) -> str:
+        """The operator, the subtask and the key groups, for messages."""
+        parts = [f"operator {self.operator}"] if self.operator else []
+        if self.subtask is not None:
+            parts.append(f"subtask {self.subtask}")
+        if self.key_groups is not None:
+            many = "s" if len(self.key_groups) > 1 else ""
+            parts.append(f"key group{many} {self.key_groups if many else self.key_groups.first}")
+        return ", ".join(parts)
+
+
+def label_of(state: OperatorState, known: Mapping[str, str]) -> str:
+    """How an operator is called in messages: its uid, or else its name or id.
+
+    Args:
+        state: The operator.
+        known: Uids by operator id, of snapshots that don't hold them.
+    """
+    return state.uid or known.get(state.operator_id, "") or state.name or state.operator_id
+
+
+def find_contradictions(
+    operators: Sequence[OperatorState], known: Mapping[str, str]
+) -> Iterator[Contradiction]:
+    """Everything in `_metadata` that contradicts itself, as far as handles tell.
+
+    Args:
+        operators: What `_metadata` says of operators.
+        known: Uids by operator id, of snapshots that don't hold them.
+    """
+    yield from _operators_twice(operators, known)
+    for state in operators:
+        label = label_of(state, known)
+        try:
+            check_parallelism(state.max_parallelism, state.parallelism)
+        except KeyGroupError as error:
+            yield Contradiction(METADATA, label, None, None, _corrupt(error.problem))
+            continue
+        yield from _files_twice(state, label)
+        for kind in ("managed_keyed", "raw_keyed"):
+            claims = [
+                (index, handle)
+                for index, subtask in sorted((state.subtasks or {}).items())
+                if (handle := getattr(subtask, kind)) is not None and len(handle.key_groups)
+            ]
+            yield from _claims(state, label, claims)
+
+
+def find_timers_twice(managed: Iterable[str], raw: Iterable[str]) -> CorruptSnapshotError | None:
+    """What is wrong if a subtask has a queue of timers in its backend and on the heap, too.
+
+    Args:
+        managed: The names of its backend's states.
+        raw: The names of the queues in its raw keyed state.
+    """
+    twice = sorted(set(managed) & set(raw))
+    if not twice:
+        return None
+    return CorruptSnapshotError(
+        f"timers {twice[0]!r} in its managed keyed state and in its raw keyed state",
+        remedy="let the job take a new savepoint, which holds them once",
+    )
+
+
+def _corrupt(problem: str) -> CorruptSnapshotError:
+    return CorruptSnapshotError(problem, remedy=REMEDY)
+
+
+def _operators_twice(
+    operators: Sequence[OperatorState], known: Mapping[str, str]
+) -> Iterator[Contradiction]:
+    for operator_id, count in Counter(one.operator_id for one in operators).items():
+        if count > 1:
+            problem = f"{count} operators of id {operator_id}"
+            yield Contradiction(METADATA, "", None, None, _corrupt(problem))
+    ids: dict[str, str] = {}
+    for one in operators:
+        uid = one.uid or known.get(one.operator_id, "") or one.operator_id
+        other = ids.setdefault(uid, one.operator_id)
+        if other != one.operator_id:
+            problem = f"operators {other} and {one.operator_id} are both of uid {uid!r}"
+            yield Contradiction(METADATA, "", None, None, _corrupt(problem))
+
+
+def _files_twice(state: OperatorState, label: str) -> Iterator[Contradiction]:
+    for index, subtask in sorted((state.subtasks or {}).items()):
+        for handle in _rocksdb_handles(subtask.managed_keyed):
+            names = Counter(name for name, _ in (*handle.shared, *handle.private))
+            for name, count in names.items():
+                if count > 1:
+                    problem = f"the handle of its RocksDB has {count} files {name!r}"
+                    yield Contradiction(METADATA, label, index, None, _corrupt(problem))
+
+
+def _rocksdb_handles(handle: KeyedHandle | None) -> Iterator[IncrementalHandle]:
+    if isinstance(handle, IncrementalHandle):
+        yield handle
+    elif isinstance(handle, ChangelogHandle):
+        for inner in handle.materialized:
+            yield from _rocksdb_handles(inner)
+
+
+def _claims(
+    state: OperatorState, label: str, claims: list[tuple[int, KeyedHandle]]
+) -> Iterator[Contradiction]:
+    """What is wrong with the key groups that the handles of an operator's subtasks claim."""
+    within = KeyGroupRange(0, state.max_parallelism - 1)
+    claimed = np.zeros(state.max_parallelism, np.bool_)
+    for index, handle in claims:
+        groups = handle.key_groups
+        claimed[groups.first : groups.last + 1] = True
+        if groups.last > within.last:
+            problem = f"key groups {groups} claimed, and there are {state.max_parallelism}"
+            yield Contradiction(KEY_GROUPS, label, index, None, _corrupt(problem))
+    last, holder = -1, -1
+    for index, handle in sorted(claims, key=lambda claim: claim[1].key_groups.first):
+        groups = handle.key_groups.intersection(within)
+        both = KeyGroupRange(groups.first, min(groups.last, last))
+        if len(both):
+            problem = f"in the handle of subtask {holder} too"
+            yield Contradiction(KEY_GROUPS, label, index, both, _corrupt(problem))
+        if groups.last > last:
+            last, holder = groups.last, index
+    for index, subtask in sorted((state.subtasks or {}).items()):
+        own = key_groups_of(index, state.max_parallelism, state.parallelism)
+        if subtask.finished and claimed[own.first : own.last + 1].any():
+            problem = "in the handle of another subtask, and their own had finished"
+            yield Contradiction(KEY_GROUPS, label, index, own, _corrupt(problem))
+    for index, handle in claims:
+        groups = handle.key_groups
+        owner = subtask_of(groups.first, state.max_parallelism, state.parallelism)
+        if groups == key_groups_of(owner, state.max_parallelism, state.parallelism):
+            continue  # whole, whichever subtask's it is
+        own = key_groups_of(index, state.max_parallelism, state.parallelism)
+        for first, end in _runs(~claimed[own.first : own.last + 1]):
+            missing = KeyGroupRange(own.first + first, own.first + end - 1)
+            problem = f"in no handle: the subtask's holds {groups.intersection(within)}"
+            yield Contradiction(KEY_GROUPS, label, index, missing, _corrupt(problem))
+
+
+def _runs(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Where each run of true values begins, and where it ends."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return [(first, end) for first, end in edges.reshape(-1, 2).tolist()]

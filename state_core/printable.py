@@ -1,0 +1,37 @@
+"""Text out of files that anybody may have written, as people may be shown it.
+
+Names and values are shown as they are but for what no one can see: line ends and a terminal's
+orders, what turns the direction of text, what has no width, half a surrogate pair.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+__all__ = ["printable", "printable_json"]
+
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+def printable(text: str) -> str:
+    """Text as people may be shown it: what controls a terminal, or can't be seen, is escaped."""
+    if text.isprintable():
+        return text
+    return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def printable_json(text: str) -> str:
+    """JSON of the same value as people may be shown it: the same characters are escaped.
+
+    Args:
+        text: As `json.dumps` writes it, which leaves no control character but line ends.
+    """
+    if text.isprintable():
+        return text
+    return _UNPRINTABLE.sub(
+        lambda found: "\n" if found[0] == "\n" else json.dumps(found[0])[1:-1], text
+    )

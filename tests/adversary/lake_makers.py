@@ -1,0 +1,211 @@
+"""Hostile lakes: rows of the catalog, notes of attempts, Delta logs and links, put into honest ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.adversary.scene import Maker, Scene
+from tests.adversary.seed import JOB, TOKEN
+
+__all__ = [
+    "DEAD",
+    "filled",
+    "in_turn",
+    "lake_of",
+    "link",
+    "log_action",
+    "note",
+    "put",
+    "row",
+    "stolen_token",
+    "table_at",
+    "write",
+]
+
+TABLE = "orders/keyed/counter/name"
+CARRIED = "_statelake/carried"
+ATTEMPTS = "_statelake/attempts"
+DEAD = (1 << 22) - 7  # a process that there is not
+
+
+def filled(value: Any, scene: Scene) -> Any:
+    """A value with the scene's places in its texts."""
+    if isinstance(value, str):
+        return value.format(**places(scene)) if "{" in value else value
+    if isinstance(value, list):
+        return [filled(one, scene) for one in value]
+    if isinstance(value, dict):
+        return {key: filled(one, scene) for key, one in value.items()}
+    return value
+
+
+def places(scene: Scene) -> dict[str, object]:
+    """What texts may name."""
+    blob = next((scene.victim / "lake" / CARRIED).iterdir())
+    unit = min((scene.victim / "lake" / TABLE / "_data").rglob("*.parquet"))
+    below = unit.relative_to(scene.victim / "lake" / TABLE)
+    own = list((scene.lake / TABLE / "_data").rglob("*.parquet"))
+    newest = max(own, key=lambda one: one.stat().st_mtime_ns, default=scene.lake / TABLE)
+    return {
+        "lake": scene.lake, "victim": scene.victim, "root": scene.root, "work": scene.work,
+        "out": scene.out, "seed": scene.seed.root, "victim_blob": blob.name, "victim_unit": below,
+        "unit": newest.relative_to(scene.lake / TABLE),
+    }  # fmt: skip
+
+
+def in_turn(*makers: Maker) -> Maker:
+    """One after the other in the same scene."""
+
+    def make(scene: Scene) -> None:
+        for one in makers:
+            one(scene)
+
+    return make
+
+
+def lake_of(scene: Scene) -> Path:
+    """The scene's lake, made if it is not there."""
+    return scene.lake if scene.lake.exists() else scene.with_lake()
+
+
+# --------------------------------------------------------------------------- rows of the catalog
+
+
+def row(change: Callable[[dict[str, Any], Scene], Any], snapshot: str = "bad") -> Maker:
+    """The catalog's row of a snapshot, changed in its file.
+
+    Args:
+        change: Changes the row, or gives another one, or a table in place of the file's.
+        snapshot: Whose row.
+    """
+
+    def make(scene: Scene) -> None:
+        catalog = lake_of(scene) / "snapshots"
+        for path in sorted(catalog.glob(f"job={JOB}/*.parquet")):
+            held = pq.read_table(path, partitioning=None)
+            if held.column("snapshot_id").to_pylist() != [snapshot]:
+                continue
+            (found,) = held.to_pylist()
+            made = change(found, scene)
+            made = found if made is None else made
+            new = made if isinstance(made, pa.Table) else pa.Table.from_pylist([made], held.schema)
+            pq.write_table(new, path)
+            _say_size(catalog, path.name, path.stat().st_size)
+
+    return make
+
+
+def put(place: str, value: Any, snapshot: str = "bad") -> Maker:
+    """A row with another value at a place such as `operators/0/tables/0/path`."""
+
+    def change(held: dict[str, Any], scene: Scene) -> None:
+        at: Any = held
+        *above, last = [int(part) if part.isdecimal() else part for part in place.split("/")]
+        for part in above:
+            at = at[part]
+        at[last] = filled(value, scene)
+
+    return row(change, snapshot)
+
+
+def table_at(path: str, snapshot: str = "bad") -> Maker:
+    """A row in which the first table, and whatever names it, is at another path."""
+
+    def change(held: dict[str, Any], scene: Scene) -> None:
+        operator = held["operators"][0]
+        (table,) = (one for one in operator["tables"] if one["path"] == TABLE)
+        table["path"] = filled(path, scene)
+        for state in operator["states"]:
+            if state["table"] == TABLE:
+                state["table"] = table["path"]
+
+    return row(change, snapshot)
+
+
+def _say_size(table: Path, name: str, size: int) -> None:
+    """Let a table's log say the size that a file has now."""
+
+    def change(action: dict[str, Any]) -> None:
+        if action.get("add", {}).get("path", "").endswith(name):
+            action["add"]["size"] = size
+
+    for path in sorted((table / "_delta_log").glob("*.json")):
+        _edit_log(path, change)
+
+
+# --------------------------------------------------------------------------- Delta's own log
+
+
+def log_action(table: str, change: Callable[[dict[str, Any], Scene], Any]) -> Maker:
+    """Every action of a table's newest version, changed."""
+
+    def make(scene: Scene) -> None:
+        newest = max((lake_of(scene) / table / "_delta_log").glob("*.json"))
+        _edit_log(newest, lambda action: change(action, scene))
+
+    return make
+
+
+def _edit_log(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    actions = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    made = [change(one) or one for one in actions]
+    path.write_text("".join(json.dumps(one) + "\n" for one in made), "utf-8")
+
+
+# --------------------------------------------------------------------------- notes, files and links
+
+
+def note(name: str = f"{TOKEN}.json", **said: Any) -> Maker:
+    """A note of an attempt whose process is gone."""
+    usual = {
+        "job": JOB, "snapshot_id": "none", "tables": [TABLE], "leans_on": [],
+        "host": socket.gethostname(), "process": DEAD, "started": 1e9,
+    }  # fmt: skip
+
+    def make(scene: Scene) -> None:
+        path = lake_of(scene) / ATTEMPTS / name
+        path.write_text(json.dumps(filled({**usual, **said}, scene)), "utf-8")
+
+    return make
+
+
+def write(path: str, data: bytes | str) -> Maker:
+    """A file of the lake, its directories made."""
+
+    def make(scene: Scene) -> None:
+        target = lake_of(scene) / filled(path, scene)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = filled(data, scene) if isinstance(data, str) else data
+        target.write_bytes(text.encode() if isinstance(text, str) else text)
+
+    return make
+
+
+def link(path: str, to: str) -> Maker:
+    """A link in the lake, in place of what is there."""
+
+    def make(scene: Scene) -> None:
+        target = lake_of(scene) / filled(path, scene)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        elif os.path.lexists(target):
+            target.unlink()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(filled(to, scene))
+
+    return make
+
+
+def stolen_token(scene: Scene) -> None:
+    """Notes by whose names the files of honest snapshots would go."""
+    for files in (lake_of(scene) / TABLE / "_data").iterdir():
+        note(f"{files.name}.json")(scene)

@@ -1,0 +1,156 @@
+"""A case, and what must be true when it is over: the same for all of them."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.adversary.runner import COMMAND, MEMORY, SECONDS, Ended, Runner
+from tests.adversary.scene import Maker, Scene, Tree, changed, files, leaks, tree
+from tests.adversary.seed import JOB, SECRETS
+from tests.support.lakes import entries
+
+__all__ = ["Case", "as_parameters", "over", "play"]
+
+MAY_APPEAR = {"out", "lake"}  # beside the victim
+REFUSED, INTERNAL = 3, 4
+HIDDEN = {"Cc", "Cf", "Zl", "Zp", "Cs"}  # categories of what a terminal obeys, and nobody sees
+
+
+@dataclass(frozen=True)
+class Case:
+    """Hostile input, a command that reads it, and how that is to end.
+
+    Attributes:
+        name: What is wrong with the input.
+        make: Makes it in a scene.
+        command: Its words, with places of the scene.
+        code: The exit code.
+        says: Part of what is printed.
+        honest: Whether the other snapshots of the lake are exported behind it, as they were.
+        changes: Whether a command that refused may have done part of its work.
+        seconds: How long it may take, in time of the processor.
+        memory: How many bytes it may have.
+        entry: What is called instead of the command.
+    """
+
+    name: str
+    make: Maker
+    command: str
+    code: int = REFUSED
+    says: str = ""
+    honest: bool = True
+    changes: bool = False
+    seconds: float = SECONDS
+    memory: int = MEMORY
+    entry: str = COMMAND
+
+
+def over(
+    commands: Mapping[str, str],
+    name: str,
+    make: Maker,
+    code: int | Mapping[str, int] = REFUSED,
+    **more: Any,
+) -> list[Case]:
+    """One case for each command.
+
+    Args:
+        commands: By a short name, their words.
+        name: What is wrong with the input.
+        make: Makes it.
+        code: How all end, or by short name those that do not end with a refusal.
+        more: The rest of what a case is.
+    """
+    codes = dict.fromkeys(commands, code) if isinstance(code, int) else code
+    return [
+        Case(f"{name}/{verb}", make, words, codes.get(verb, REFUSED), **more)
+        for verb, words in commands.items()
+    ]
+
+
+def as_parameters(cases: Iterable[Case]) -> pytest.MarkDecorator:
+    """A test of every case, by its name."""
+    listed = list(cases)
+    names = [one.name for one in listed]
+    twice = {name for name in names if names.count(name) > 1}
+    assert not twice, f"two cases are called {sorted(twice)}"
+    return pytest.mark.parametrize("case", listed, ids=names)
+
+
+def play(case: Case, runner: Runner, scene: Scene) -> Ended:
+    """Make the input, run the command, and assert what is true of every case."""
+    case.make(scene)
+    before = {name: tree(scene.root / name) for name in _present(scene)}
+    environment = {
+        "TMPDIR": str(scene.temporary), "HOME": str(scene.work), "ORDERS_DATA": str(scene.data),
+    }  # fmt: skip
+    ended = runner.run(
+        scene.words(case.command), scene.work, entry=case.entry, environment=environment
+    )
+    assert not ended.stopped, ended
+    assert ended.code == case.code, ended
+    assert case.says in ended.out + ended.err, ended
+    _check_output(ended)
+    _check_places(case, scene, before)
+    if ended.processor_seconds > case.seconds or ended.peak_bytes > case.memory:
+        pytest.fail(f"{ended.processor_seconds:.1f} s of the processor: {ended}")
+    if case.honest and "lake" in before:
+        _check_honest(runner, scene, changed=tree(scene.lake) != before["lake"])
+    return ended
+
+
+def _present(scene: Scene) -> list[str]:
+    return [name for name in sorted(os.listdir(scene.root)) if name != "work"]
+
+
+def _check_output(ended: Ended) -> None:
+    """One line of error, all of it to be seen, and no secret; no trace of ours nor of Rust's."""
+    for text in (ended.out, ended.err):
+        assert "Traceback" not in text, ended
+        assert "panicked" not in text, ended
+        assert "internal error" not in text, ended
+        assert not any(secret in text.encode() for secret in SECRETS), ended
+        hidden = {one for one in text if one != "\n" and unicodedata.category(one) in HIDDEN}
+        assert not hidden, f"{hidden!r} is printed: {ended}"
+    if ended.code == REFUSED:
+        lines = ended.err.splitlines()
+        assert [one for one in lines if one.startswith("error: ")] == lines[-1:], ended
+
+
+def _check_places(case: Case, scene: Scene, before: dict[str, Tree]) -> None:
+    """The victim is as it was; nothing is beside what was there; nothing has the secret."""
+    harm = changed(before.pop("victim"), tree(scene.victim))
+    assert not harm, f"the victim's {harm} changed"
+    appeared = set(_present(scene)) - set(before) - {"victim"}
+    assert appeared <= MAY_APPEAR, appeared
+    for name in (*before, *appeared):
+        found = leaks(scene.root / name, before.get(name, {}))
+        assert not found, f"the secret is in {name}/{found[0]}"
+    assert not leaks(scene.temporary, {})
+    assert not list(scene.temporary.iterdir()), "temporary files are left"
+    if case.code != REFUSED:
+        return
+    assert "out" not in appeared, "what was refused is half written"
+    for name in () if case.changes else before:
+        found = changed(files(before[name]), files(tree(scene.root / name)))
+        assert not found, f"refused, and in {name} there changed {found}"
+    if "lake" in appeared:
+        left = [path for path in scene.lake.rglob("*") if path.is_file()]
+        assert not left, f"what was refused left {left[0]}"
+
+
+def _check_honest(runner: Runner, scene: Scene, *, changed: bool) -> None:
+    """The snapshots that nobody touched come out as they went in."""
+    sources = {JOB: "savepoint-good", "clean": "savepoint-clean"}
+    for job in sources if changed else (JOB,):
+        to = scene.work / f"honest-{job}"
+        words = f"export --lake {{lake}} --job {job} --snapshot good --to {to} --engine local"
+        ended = runner.run(scene.words(words), scene.work)
+        assert ended.code == 0, f"an honest snapshot can't be exported any more: {ended}"
+        assert entries(to) == entries(scene.seed.root / sources[job])

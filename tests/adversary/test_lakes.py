@@ -1,0 +1,14 @@
+"""Hostile lakes, through every command that reads one."""
+
+from __future__ import annotations
+
+from tests.adversary.cases_lakes import LAKE_CASES
+from tests.adversary.playing import Case, as_parameters, play
+from tests.adversary.runner import Runner
+from tests.adversary.scene import Scene
+
+
+@as_parameters(LAKE_CASES)
+def test_lake(case: Case, runner: Runner, scene: Scene) -> None:
+    """Nothing outside the lake is read, written or removed, and what is honest stays."""
+    play(case, runner, scene)

@@ -1,0 +1,14 @@
+"""Hostile records of runs, through the command that goes on where they end."""
+
+from __future__ import annotations
+
+from tests.adversary.cases_runs import RUN_CASES
+from tests.adversary.playing import Case, as_parameters, play
+from tests.adversary.runner import Runner
+from tests.adversary.scene import Scene
+
+
+@as_parameters(RUN_CASES)
+def test_run(case: Case, runner: Runner, scene: Scene) -> None:
+    """Nothing outside the lake is read, and nothing is written but below it and where the job says."""
+    play(case, runner, scene)

@@ -1,0 +1,14 @@
+"""Hostile savepoints and checkpoints, through every command that reads one."""
+
+from __future__ import annotations
+
+from tests.adversary.cases_savepoints import SAVEPOINT_CASES
+from tests.adversary.playing import Case, as_parameters, play
+from tests.adversary.runner import Runner
+from tests.adversary.scene import Scene
+
+
+@as_parameters(SAVEPOINT_CASES)
+def test_savepoint(case: Case, runner: Runner, scene: Scene) -> None:
+    """Nothing outside the snapshot is read, and what is refused leaves nothing behind."""
+    play(case, runner, scene)

@@ -1,0 +1,57 @@
+"""What the Dagster UI shows of names that anybody may have chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipelines.orchestration.metadata import faults_list, findings_metadata, savepoint_metadata
+from pipelines.orchestration.pictures import key_group_histogram
+from pipelines.shown import as_markdown
+from state_core import open_snapshot
+from state_core.declarations.findings import Finding, Severity
+from tests.support.lakes import WORDS
+
+ODD = "a|b\n<img src=x>![p](http://x)`\x1b[31m\u202e&"
+SHOWN = "a\\|b\\\\n&lt;img src=x&gt;!\\[p\\](http://x)\\`\\\\x1b\\[31m\\\\u202e&amp;"
+
+
+def test_names_are_no_markup() -> None:
+    """No column more, no picture from elsewhere, no HTML, nothing that can't be seen."""
+    assert as_markdown(ODD) == SHOWN
+    assert as_markdown("größe `键😀`") == "größe \\`键😀\\`"
+
+
+def test_a_table_of_odd_names() -> None:
+    """An operator and its states are one row, whatever they are called."""
+    snapshot = open_snapshot(WORDS)
+    (operator,) = (one for one in snapshot.operators if one.keyed_states)
+    states = tuple(replace(one, name=ODD) for one in operator.keyed_states)
+    odd = replace(operator, uid=ODD, name=ODD, keyed_states=states)
+    shown = savepoint_metadata(replace(snapshot, operators=(odd,)))["operators"]
+    assert isinstance(shown, dg.MarkdownMetadataValue)
+    _, _, row = str(shown.md_str).split("\n")
+    assert row.count(SHOWN) == 2 + len(states)
+    assert row.replace("\\|", "").count("|") == 7
+
+
+def test_faults_and_findings_of_odd_names() -> None:
+    """A fault is one line of a list; a finding one row."""
+    faults = faults_list([ODD, "b"])
+    assert faults.value == f"- {SHOWN}\n- b"
+    assert faults_list([]).value == "none"
+    found = Finding(Severity.FAULT, "rule", ODD, "problem", "remedy", state=ODD)
+    shown = str(findings_metadata([found])["findings"].value)
+    assert shown.count("\n") == 2
+    assert shown.count(SHOWN) == 2
+
+
+@pytest.mark.parametrize("title", ["of $x$", "of $\\frac", "of [a](b)\x1b", "of <b>"])
+def test_a_picture_of_an_operator_of_any_name(title: str, tmp_path: Path) -> None:
+    """Dollar signs are no formula, and brackets no link."""
+    shown = key_group_histogram([1, 2, 3], title)
+    assert shown.startswith(f"![{as_markdown(title)}](data:image/png;base64,")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,144 @@
+"""Avro schemas that are none: an error that says where, in a snapshot as in a file of a user's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state_core.errors import CorruptSnapshotError, EncodeError, StateError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.avro.serializer import AvroSerializerSnapshot
+from state_core.serializers.type_spec import parse_type
+
+FIXED = {"type": "fixed", "name": "F", "size": 4}
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+
+
+def record(*fields: Any, **more: Any) -> dict[str, Any]:
+    """A record of these fields."""
+    return {"type": "record", "name": "R", "fields": list(fields), **more}
+
+
+def field(kind: Any, name: str = "f", **more: Any) -> dict[str, Any]:
+    """A field of that type."""
+    return {"name": name, "type": kind, **more}
+
+
+BAD = {
+    "null": "the schema is null",
+    "12": "the schema is 12",
+    "1e400": "the schema is Infinity",
+    "true": "the schema is true",
+    "NaN": "NaN, which is no number",
+    "{": "Expecting property name",
+    "{}": "the schema has no type",
+    '"Other"': "no type is called 'Other'",
+    '{"type": "Other"}': "no type is called 'Other'",
+    '{"type": null}': "the schema.type is null",
+    '{"type": 3}': "the schema.type is 3",
+    '["null", 1]': "the schema[1] is 1",
+    "[" * 5000: "nested too deep",
+    '{"type":' * 5000 + '"int"' + "}" * 5000: "nested too deep",
+    '{"type": "fixed", "name": "F", "size": 1e400}': "the schema.size is not a size",
+    json.dumps({**FIXED, "size": -1}): "the schema.size is not a size",
+    json.dumps({**FIXED, "size": 1.5}): "the schema.size is not a size",
+    json.dumps({**FIXED, "size": True}): "the schema.size is not a size",
+    json.dumps({**FIXED, "size": "4"}): "the schema.size is not a size",
+    json.dumps({**FIXED, "size": 2**31}): "the schema.size is not a size",
+    '{"type": "fixed", "name": "F"}': "the schema.size is not a size",
+    '{"type": "fixed", "size": 1}': "the schema.name is not a name",
+    json.dumps({**ENUM, "symbols": "AB"}): "the schema.symbols is not a list of names",
+    json.dumps({**ENUM, "symbols": ["A", 1]}): "the schema.symbols is not a list of names",
+    json.dumps({**ENUM, "symbols": ["A", "A"]}): "the schema has a symbol twice",
+    json.dumps({**ENUM, "name": 1}): "the schema.name is not a name",
+    json.dumps({**ENUM, "aliases": 3}): "the schema.aliases is not a list of names",
+    json.dumps({**ENUM, "namespace": 3}): "the schema.namespace is not text",
+    '{"type": "array"}': "the schema has no items",
+    '{"type": "array", "items": null}': "the schema.items is null",
+    '{"type": "map"}': "the schema has no values",
+    '{"type": "record", "name": "R"}': "the schema.fields is not a list of fields",
+    json.dumps(record("int")): "the schema.fields is not a list of fields",
+    json.dumps(record({"type": "int"})): "the schema has a field without a name",
+    json.dumps(record({"name": "f"})): "the schema.f has no type",
+    json.dumps(record(field(None))): "the schema.f is null",
+    json.dumps(record(field("int", aliases=[1]))): "the schema.f.aliases is not a list of names",
+    json.dumps(record(field("int"), field("long"))): "a field 'f' a second time",
+    json.dumps(record(field(FIXED), field(FIXED, "g"))): "'F' is defined twice",
+    json.dumps(record(field("int", "\ud800"))): "half a surrogate pair",
+    json.dumps({**ENUM, "symbols": ["\udfff"]}): "half a surrogate pair",
+}  # fmt: skip
+
+GOOD = (
+    "null", '["null", "int"]', "[]", ENUM, {**ENUM, "namespace": None}, FIXED, {**FIXED, "size": 0},
+    record(), record(field("int", default="no number", order="?", doc=3)),
+    {"type": {"type": ["null", "string"]}}, {"type": "string", "avro.java.string": "String"},
+    record(field(["null", "R"], "next"), namespace="a.b", aliases=["Q"]),
+    record(field({"type": "array", "items": FIXED}), field("F", "g"), field("R.F", "h"))
+    | {"fields": [field({"type": "array", "items": FIXED}), field("F", "g")]},
+)  # fmt: skip
+
+
+def snapshot_of(text: str) -> AvroSerializerSnapshot:
+    """The snapshot of a serializer with that schema, as a file has it."""
+    out = DataOutput()
+    out.write_string("org.acme.Value")
+    out.write_string(text)
+    made = AvroSerializerSnapshot()
+    made.read_snapshot(3, DataInput(out.to_bytes(), "file"))
+    return made
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_no_schema(text: str) -> None:
+    """It is damage of a snapshot, which has a place, and a mistake in a file of a user's."""
+    with pytest.raises(StateError) as refused:
+        snapshot_of(text)
+    assert BAD[text] in str(refused.value)
+    if "surrogate" not in BAD[text]:
+        assert isinstance(refused.value, CorruptSnapshotError)
+        assert refused.value.place.startswith("file, offset")
+    try:
+        spec = json.loads(text)
+    except (ValueError, RecursionError):
+        spec = text
+    with pytest.raises(EncodeError):
+        parse_type({"avro": spec})
+
+
+@pytest.mark.parametrize("schema", GOOD, ids=str)
+def test_what_is_one(schema: Any) -> None:
+    """What Avro's parser takes is taken, and what nothing looks at may be anything."""
+    text = schema if isinstance(schema, str) and schema[0] == "[" else json.dumps(schema)
+    name = snapshot_of(text).restore_serializer().name
+    assert parse_type({"avro": json.loads(text)}).restore_serializer().name == name
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+    | st.sampled_from(["record", "enum", "fixed", "array", "map", "int", "null", "R"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["type", "name", "fields", "symbols", "size", "items", "values", "aliases", "namespace"]
+        ),
+        inner,
+        max_size=5,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(anything)
+def test_any_json_is_a_schema_or_an_error_of_ours(schema: Any) -> None:
+    """Nothing else comes out: not when it is read, not when it is compared."""
+    try:
+        found = snapshot_of(json.dumps(schema))
+        made = parse_type({"avro": schema})
+    except StateError:
+        return
+    made.resolve_schema_compatibility(found)
+    found.resolve_schema_compatibility(made)
