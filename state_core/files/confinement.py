@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from state_core.errors import MissingFileError, SnapshotError, UnsafePathError
 
-__all__ = ["PART", "ConfinedTree", "given_to_arrow", "relative_path", "shortened"]
+__all__ = ["PART", "ConfinedTree", "given_to_arrow", "is_part", "relative_path", "shortened"]
 
 DEEPEST = 100
 """So many directories below one another are listed."""
@@ -37,6 +37,7 @@ PART = ".part"
 LONGEST_SHOWN = 120
 """So much of a path is shown."""
 
+_PART_NAME = re.compile(rf".+\.[0-9a-f]{{8}}\{PART}")
 _NAME = r"(?!\.\.?(?:/|\Z))[^/\\\x00-\x1f\x7f\ud800-\udfff]+"
 _URI = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _RELATIVE = re.compile(rf"(?!{_URI}){_NAME}(?:/{_NAME})*")
@@ -57,6 +58,11 @@ _FOLDER = _ANCHOR | _NO_LINK
 _READ = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | _NO_LINK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+
+
+def is_part(name: str) -> bool:
+    """Whether a file's name is one that it has only until it is whole."""
+    return _PART_NAME.fullmatch(name) is not None
 
 
 def relative_path(

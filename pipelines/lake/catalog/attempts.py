@@ -29,6 +29,7 @@ from pipelines.lake.tables.names import is_table_of, is_token, token_of
 from pipelines.lake.tables.record_rules import Rule, broken_rule
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, files_of
 from state_core.errors import DamagedLakeError, MissingFileError, StateError
+from state_core.files.confinement import is_part
 from state_core.files.filesystem import Directory
 
 __all__ = [
@@ -136,7 +137,12 @@ def recover_attempts(lake: Lake, job: str) -> list[str]:
 
 def attempt_tokens(lake: Lake) -> set[str]:
     """The tokens of all attempts that have not ended."""
-    return {name.removesuffix(".json") for name in lake.directory.names(NOTES)}
+    return {name.removesuffix(".json") for name in _note_names(lake)}
+
+
+def _note_names(lake: Lake) -> list[str]:
+    """The files of all notes, but for those that are being written at this moment."""
+    return [name for name in lake.directory.names(NOTES) if not is_part(name)]
 
 
 def leaned_on(lake: Lake, job: str) -> set[str]:
@@ -147,7 +153,7 @@ def leaned_on(lake: Lake, job: str) -> set[str]:
 def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
     """Token and note of every attempt on a job's tables that has not ended."""
     found = []
-    for name in lake.directory.names(NOTES):
+    for name in _note_names(lake):
         token, path = name.removesuffix(".json"), f"{NOTES}/{name}"
         if not is_token(token) or name == token:
             raise _foreign("no attempt is called like that", f"{lake.directory.full()}/{path}")

@@ -309,3 +309,10 @@ def test_a_drop_of_a_parent(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(NotFoundError):
         commit_snapshot(lake, "orders", "again", "edited", engine=LOCAL)
     assert ids(lake) == set()
+
+
+def test_a_note_that_is_being_written_is_not_read(tmp_path: Path) -> None:
+    """Until it is whole it has another name, which others may see."""
+    lake = Lake(tmp_path / "lake")
+    lake.directory.write("_statelake/attempts/0123456789abcdef.json.01234567.part", b'{"jo')
+    assert import_as(lake, WINDOWS, "s").snapshot_id == "s"
