@@ -6,7 +6,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from benchmarks import keyed_state, rescaling, small_matters
+from benchmarks import keyed_state, rescaling, small_matters, startup
 from benchmarks.measuring import print_table
 from pipelines.spark.session import open_session
 
@@ -19,6 +19,8 @@ def main() -> None:
     parser.add_argument("--only", choices=["keyed", "rescaling"], default="")
     parser.add_argument("--dir", default=None, help="where to put some gigabytes meanwhile")
     given = parser.parse_args()
+    if not given.only:
+        print_table("From nothing to the end of the command", startup.measure())
     open_session("benchmarks")
     with tempfile.TemporaryDirectory(dir=given.dir) as name:
         work = Path(name)

@@ -70,6 +70,10 @@ _MODULES = {
 }
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> object:
     for module, names in _MODULES.items():
         if name in names:

@@ -33,7 +33,8 @@ def require_extra(*extras: str) -> None:
     """
     missing = {extra: names[0] for extra in extras if (names := _missing(extra))}
     if missing:
+        verb = "is" if len(missing) == 1 else "are"
         raise MissingExtraError(
-            f"this needs {' and '.join(missing.values())}, not installed here",
+            f"this needs {' and '.join(missing.values())}, which {verb} not installed",
             remedy=f"pip install 'statelake[{','.join(missing)}]'",
         )

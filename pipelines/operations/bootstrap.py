@@ -302,9 +302,9 @@ class _Bootstrap:
         if kind == "path":
             return self.files(state, plan, source)
         if kind == "sql":
+            session = self.session(state, "{sql: ...} as its source")
             from pipelines.spark.frames import frame_of_query  # noqa: PLC0415 - only when wanted
 
-            session = self.session(state, "{sql: ...} as its source")
             frame = frame_of_query(session, str(source["sql"]), "`source`")
             return self.frame(plan, frame, "the query")
         missing = [name for name in SOURCE_KEYS["lake"] if name not in source]
@@ -339,9 +339,9 @@ class _Bootstrap:
                     raise
             else:
                 return FileRows(plan, pieces, self.engine, self.progress)
+        session = self.session(state, "Spark SQL")
         from pipelines.spark.frames import frame_of_files  # noqa: PLC0415 - only when wanted
 
-        session = self.session(state, "Spark SQL")
         return self.frame(plan, frame_of_files(session, source), source.name)
 
     def frame(self, plan: RowPlan, frame: DataFrame, name: str) -> StateRows:

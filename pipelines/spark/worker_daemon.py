@@ -12,6 +12,7 @@ import pipelines.lake.export.export_slice
 import pipelines.lake.ingest.import_slice
 from state_core.kernels import decode, encode, hashing, scan, skip
 from state_core.kernels.compiler import Kernel
+from state_core.serializers import registered_classes
 
 __all__ = ["preload"]
 
@@ -19,7 +20,8 @@ MODULES = (pyarrow.parquet, pipelines.lake.ingest.import_slice, pipelines.lake.e
 
 
 def preload() -> int:
-    """Load every kernel's machine code from the cache; how many there are."""
+    """Import every serializer and load every kernel's machine code; how many kernels there are."""
+    registered_classes()
     kernels = [
         value
         for module in (scan, skip, decode, encode, hashing)

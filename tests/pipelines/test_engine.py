@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.engine import AUTO_LOCAL_BYTES, LocalEngine, choose_engine
+from state_core.errors import MissingExtraError
 
 
 class TaskError(Exception):
@@ -83,6 +84,16 @@ def test_threads_work_together() -> None:
 def test_small_is_local(wanted: str, size: int) -> None:
     """What is small, or asked for so, runs here."""
     assert isinstance(choose_engine(wanted, size), LocalEngine)
+
+
+def test_large_is_local_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is large runs here, too, where Spark is not installed; asked for, it is an error."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for name in [one for one in sys.modules if one.startswith("pipelines.spark")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert isinstance(choose_engine("auto", AUTO_LOCAL_BYTES), LocalEngine)
+    with pytest.raises(MissingExtraError, match=r"needs PySpark, .*'statelake\[spark\]'"):
+        choose_engine("spark", 0)
 
 
 @pytest.mark.parametrize(("wanted", "size"), [("spark", 0), ("auto", AUTO_LOCAL_BYTES)])

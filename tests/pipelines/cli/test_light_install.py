@@ -1,0 +1,89 @@
+"""`pip install statelake` alone: no Spark, no Dagster, and what needs them says what to install."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DEMO = ROOT / "pipelines" / "cli" / "demo" / "savepoints" / "monday"
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(("pyspark", "dagster", "confluent_kafka")))
+from pipelines.cli.main import main
+main()
+"""
+NEEDY = [
+    (("sql", "--lake", "lake", "SELECT 1"), "PySpark", "spark"),
+    (("import", DEMO, "--lake", "lake", "--job", "j", "--engine", "spark"), "PySpark", "spark"),
+    (("checkpoints", "list", "--log", "kafka://localhost:9/t"), "confluent-kafka", "kafka"),
+    (("demo",), "Dagster and PySpark", "dagster,spark"),
+]
+
+
+def run(*command: object, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that finds nothing of this process's environment."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        [*map(str, command)], check=False, capture_output=True, text=True, cwd=directory, env=kept
+    )
+
+
+@pytest.mark.parametrize(("words", "package", "extra"), NEEDY, ids=[one[2] for one in NEEDY])
+def test_a_missing_extra_is_named(
+    words: tuple[object, ...], package: str, extra: str, tmp_path: Path
+) -> None:
+    """On one line, with exit code 3, and nothing was written."""
+    program = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{WITHOUT}"
+    ran = run(sys.executable, "-c", program, *words, directory=tmp_path)
+    assert (ran.returncode, ran.stdout) == (3, "")
+    verb = "are" if "," in extra else "is"
+    assert ran.stderr == (
+        f"error: this needs {package}, which {verb} not installed;"
+        f" pip install 'statelake[{extra}]'\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.full
+def test_a_new_environment_has_all_that_reading_needs(tmp_path: Path) -> None:
+    """Installed with nothing but its own dependencies, a savepoint goes in, out, and is sound."""
+    bin_directory = tmp_path / "environment" / "bin"
+    made = run(sys.executable, "-m", "venv", bin_directory.parent, directory=tmp_path)
+    assert made.returncode == 0, made.stderr
+    installed = run(
+        bin_directory / "pip", "install", "-c", ROOT / "constraints.txt", ROOT, directory=tmp_path
+    )
+    assert installed.returncode == 0, installed.stderr
+    listed = run(bin_directory / "pip", "list", "--format", "json", directory=tmp_path)
+    names = {one["name"].lower() for one in json.loads(listed.stdout)}
+    assert "deltalake" in names
+    assert not names & {"pyspark", "delta-spark", "dagster", "matplotlib", "pandas"}
+
+    def statelake(*words: object) -> str:
+        ran = run(bin_directory / "statelake", *words, directory=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    held = statelake("inspect", DEMO, "--json")
+    entries = statelake("dump", DEMO)
+    job = ("--lake", "lake", "--job", "demo")
+    statelake("import", DEMO, *job, "--snapshot", "monday", "--engine", "local")
+    statelake("export", *job, "--snapshot", "monday", "--to", "out", "--engine", "local")
+    assert "sound" in statelake("check", "integrity", "out")
+    assert sorted(statelake("dump", "out").splitlines()) == sorted(entries.splitlines())
+    assert len(json.loads(held)["operators"]) == 3
+    refused = run(bin_directory / "statelake", "sql", "--lake", "lake", "SHOW TABLES",
+                  directory=tmp_path)  # fmt: skip
+    assert refused.returncode == 3
+    assert "pip install 'statelake[spark]'" in refused.stderr
+    packages = (bin_directory.parent / "lib").glob("python*/site-packages")
+    (shipped,) = packages
+    assert (shipped / "state_core" / "py.typed").is_file()
+    assert (shipped / "pipelines" / "py.typed").is_file()
+    assert (shipped / "pyspark_flink_savepoint.py").is_file()
