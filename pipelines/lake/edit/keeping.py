@@ -22,14 +22,14 @@ from pipelines.lake.tables.records import OperatorRecord
 from pipelines.lake.tables.table_rows import table_rows
 from pipelines.lake.tables.units import Unit
 from pipelines.shown import from_plain
-from state_core.errors import EncodeError, NotFoundError, StateError, UnknownHashError
+from state_core.errors import EncodeError, NoMatchError, NotFoundError, StateError, UnknownHashError
 from state_core.formats.rewriting.key_bytes import encode_keys, key_bytes
 from state_core.formats.writing.rehash import check_key_groups
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.key_groups import key_groups_of_hashes
 from state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["KeptKeys", "read_kept_keys"]
+__all__ = ["KeptKeys", "read_kept_keys", "refuse_no_match"]
 
 SHOWN = 60
 
@@ -95,6 +95,20 @@ def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
     return KeptKeys(keys, frozenset(groups.tolist()), operator.max_parallelism)
 
 
+def refuse_no_match(operator: OperatorRecord, path: str) -> None:
+    """Raise where a list has left nothing of an operator: it is a list of something else.
+
+    Raises:
+        NoMatchError: No keyed state or timer of the operator has an entry.
+    """
+    if not any(state.entries for state in operator.states):
+        raise NoMatchError(
+            f"operator {operator.label} has none of the keys that {path} lists, and would have no"
+            " entry left",
+            remedy="`statelake dump` prints the keys that there are",
+        )
+
+
 def _lines(path: str) -> list[tuple[str, str]]:
     """The place of each line that is not blank, and the line."""
     try:
@@ -136,17 +150,12 @@ def _no_key(line: str, key: TypeSerializer, place: str, why: str) -> EncodeError
 
 
 def _encode(key: TypeSerializer, column: pa.Array, places: list[str]) -> pa.LargeBinaryArray:
-    """The keys' bytes."""
+    """The keys' bytes; where one has none, it is found by trying each alone."""
     try:
         return encode_keys(key, column)
-    except StateError:
-        for row, place in enumerate(places):
-            _encode_one(key, column.slice(row, 1), place)
-        raise
-
-
-def _encode_one(key: TypeSerializer, column: pa.Array, place: str) -> None:
-    try:
-        encode_keys(key, column)
     except StateError as error:
-        raise error.within(place) from error
+        if len(places) == 1:
+            raise error.within(places[0]) from error
+        for row, place in enumerate(places):
+            _encode(key, column.slice(row, 1), [place])
+        raise

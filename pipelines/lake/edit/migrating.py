@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Attempt, recover_attempts
+from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import ValueChange, resolve_change
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import (
     TableRewriter,
     Transform,
+    clear_the_way,
     layout_of,
     pieces_of,
-    refuse_known_snapshot,
 )
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import (
@@ -115,8 +115,7 @@ def migrate_snapshot(
     if result.verdict is Verdict.COMPATIBLE_AS_IS and not change.expressions:
         return MigrationResult(record, result, 0)
     refuse_disagreeing(operator, state)
-    refuse_known_snapshot(lake, job, snapshot_id)
-    recover_attempts(lake, job)
+    clear_the_way(lake, job, snapshot_id)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     with Attempt(lake, job, snapshot_id, [state.table], leans_on=[parent]) as attempt:
         lake.snapshot(job, parent)
@@ -174,7 +173,7 @@ def _migrate_table(
         staged = staging(operator, table, rewriter.token)
     meta_info = with_value_bytes(state.meta_info, change.value)
     values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, staged is not None)
-    pieces = pieces_of(layout.directory, table, staged)
+    pieces = pieces_of(rewriter.lake, table, staged)
     layout = layout.with_meta_info(meta_info)
     return rewriter.rewrite_table(operator, table, layout, pieces, [values])
 

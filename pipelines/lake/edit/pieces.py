@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pipelines.lake.tables.records import UnitRecord
 from pipelines.lake.tables.units import Unit
@@ -14,8 +14,8 @@ from state_core.formats.writing.unified_encode import StateRows
 __all__ = ["Counts", "Piece", "Rewritten", "Rows"]
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
-# by state: key group or subtask, the rows that it has there, and their bytes
-Counts: TypeAlias = "Mapping[str, Sequence[tuple[int, int, int]]]"
+# by state: a KeyGroupRecord of each key group, or a SubtaskRecord of each subtask, with rows
+Counts: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)

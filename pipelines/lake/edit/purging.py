@@ -6,7 +6,7 @@ to live are not after now. A predicate is evaluated by SQL, which writes the row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import Transform, kept_rows
 from pipelines.lake.tables.records import OperatorRecord, TableRecord
-from state_core.errors import EncodeError
+from state_core.errors import EncodeError, StateError
 from state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 
 __all__ = ["Expired", "Staging", "refuse_lasting"]
@@ -25,15 +25,54 @@ __all__ = ["Expired", "Staging", "refuse_lasting"]
 Staging = Callable[[TableRecord, str, str], Mapping[int, str]]
 
 
-def refuse_lasting(operator: OperatorRecord, path: str) -> None:
+@dataclass(frozen=True)
+class Purged(Transform):
+    """Rows go of which SQL says so, and those of states that the table's operator has no more.
+
+    Attributes:
+        predicate: Spark SQL; rows of which it is true go. Empty for none.
+    """
+
+    only_drops = True
+
+    predicate: str = ""
+
+
+def stage_predicates(
+    transforms: Sequence[Transform], table: TableRecord, staging: Staging | None, token: str
+) -> Mapping[int, str] | None:
+    """Have SQL write the rows of a table that predicates leave.
+
+    Args:
+        transforms: What becomes of the table's rows.
+        table: The table.
+        staging: Evaluates predicates.
+        token: The attempt's.
+
+    Returns:
+        Where the rows are; None if there is no predicate.
+
+    Raises:
+        StateError: There is no Spark to do it.
+    """
+    predicates = [one.predicate for one in transforms if isinstance(one, Purged) and one.predicate]
+    if not predicates:
+        return None
+    if staging is None:
+        raise StateError("a predicate needs Spark, and no session was given")
+    one, *others = predicates
+    return staging(table, f"({') OR ('.join(predicates)})" if others else one, token)
+
+
+def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
     """Raise where nothing can expire.
 
     Raises:
-        EncodeError: A state in the table has no time to live: a keyed one without, timers, or
+        EncodeError: A state in the tables has no time to live: a keyed one without, timers, or
             operator state, which has none in Flink.
     """
-    lasting = [one.name for one in operator.states if one.table == path and not one.ttl]
-    lasting += [one.name for one in operator.operator_states if one.table == path]
+    lasting = [one.name for one in operator.states if one.table in tables and not one.ttl]
+    lasting += [one.name for one in operator.operator_states if one.table in tables]
     if lasting:
         raise EncodeError(
             f"state {operator.label}/{lasting[0]} has no time to live, so nothing in it expires",

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress
+from pipelines.lake.catalog.attempts import recover_attempts
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from pipelines.lake.edit.pieces import Piece, Rewritten, Rows
@@ -37,10 +38,10 @@ __all__ = [
     "TableLayout",
     "TableRewriter",
     "Transform",
+    "clear_the_way",
     "kept_rows",
     "layout_of",
     "pieces_of",
-    "refuse_known_snapshot",
 ]
 
 SLICE_BYTES = 16 << 20
@@ -87,15 +88,13 @@ class Transform:
 
 def kept_rows(rows: Rows, stays: pa.BooleanArray) -> Rows:
     """The rows of which it is true; the same object if it is true of all."""
-    return (
-        rows
-        if pc.all(stays).as_py() is not False
-        else replace(rows, batch=rows.batch.filter(stays))
-    )
+    if pc.all(stays).as_py() is not False:
+        return rows
+    return replace(rows, batch=rows.batch.filter(stays))
 
 
-def refuse_known_snapshot(lake: Lake, job: str, snapshot_id: str) -> None:
-    """Raise if an operation can't call its snapshot so.
+def clear_the_way(lake: Lake, job: str, snapshot_id: str) -> None:
+    """Before a snapshot is made: undo what crashed attempts left in the job's tables.
 
     Raises:
         ConflictError: The job has a snapshot of that id.
@@ -105,6 +104,7 @@ def refuse_known_snapshot(lake: Lake, job: str, snapshot_id: str) -> None:
             f"job {job!r} has a snapshot {snapshot_id!r} already",
             remedy="choose another id with --snapshot",
         )
+    recover_attempts(lake, job)
 
 
 def layout_of(lake: Lake, operator: OperatorRecord, table: TableRecord) -> TableLayout:
@@ -116,12 +116,12 @@ def layout_of(lake: Lake, operator: OperatorRecord, table: TableRecord) -> Table
 
 
 def pieces_of(
-    directory: Directory, table: TableRecord, staged: Mapping[int, str] | None = None
+    lake: Lake, table: TableRecord, staged: Mapping[int, str] | None = None
 ) -> list[Piece]:
     """All files of a table: each a piece of its own, unless what is staged for them is in one.
 
     Args:
-        directory: The table's.
+        lake: The lake.
         table: The table.
         staged: Where SQL wrote the rows that stand for the table's: the directory of those of
             each partition or subtask, or of all of them as `NO_PARTITION`. None if it wrote none.
@@ -134,6 +134,7 @@ def pieces_of(
     if NO_PARTITION in staged and units:
         whole = replace(units[0][0], last=units[-1][0].last)
         units = [(whole, tuple(table.units))]
+    directory = lake.table(table.path).directory
     return [Piece(unit, files, _staged_files(directory, staged, unit)) for unit, files in units]
 
 
@@ -213,9 +214,11 @@ class TableRewriter:
         done = self.engine.map(_rewrite_pieces, tasks, self.progress)
         results = [result for some in done for result in some]
         if any(piece.staged is not None and not piece.edited for piece in pieces):
-            layout.directory.delete_tree(f"{DATA_DIRECTORY}/{self.token}/{STAGED}")
+            self.lake.table(table.path).directory.delete_tree(
+                f"{DATA_DIRECTORY}/{self.token}/{STAGED}"
+            )
         moved: set[int] = set()
-        counts: dict[str, list[tuple[int, int, int]]] = {}
+        counts: dict[str, list[Any]] = {}
         for piece, result in zip(pieces, results, strict=True):
             if result.counts is not None:
                 self.written += sum(file.size for file in result.files)
@@ -229,7 +232,7 @@ class TableRewriter:
         version = self.lake.table(table.path).replace_files(
             layout.schema,
             [TableFile(one.path, one.size, one.rows, one.partition) for one in files],
-            partition_by=layout.partition_by,
+            partition_by=table.partition_by or None,
             attempt=self.token,
         )
         made = replace(table, version=version, units=files)
