@@ -22,9 +22,9 @@ from pipelines.lake.edit.purging import Expired, Purged, Staging, refuse_lasting
 from pipelines.lake.edit.rewriting import (
     TableRewriter,
     Transform,
-    clear_the_way,
     layout_of,
     pieces_of,
+    prepare_snapshot,
 )
 from pipelines.lake.edit.selecting import find_state, tables_of, without_state
 from pipelines.lake.tables.names import check_names
@@ -118,7 +118,7 @@ def edit_snapshot(
         staging: Evaluates predicates; needed where there are some.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
-        progress: Told of finished files.
+        progress: Called with (done, total) after each task of a table.
 
     Raises:
         NotFoundError: An operator or state is not there.
@@ -128,7 +128,7 @@ def edit_snapshot(
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
-    clear_the_way(lake, job, snapshot_id)
+    prepare_snapshot(lake, job, snapshot_id)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     paths = [table.path for operator in record.operators for table in operator.tables]
     for other, one in edit.merge:

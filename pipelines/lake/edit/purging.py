@@ -1,7 +1,7 @@
-"""Entries that have expired go, and rows that a predicate names.
+"""Drop entries that have expired, and rows that a predicate selects.
 
-What is expired is what Flink's `TtlUtils.expired` says: the time of the last access and the time
-to live are not after now. A predicate is evaluated by SQL, which writes the rows that stay.
+An entry has expired as in Flink's `TtlUtils.expired`: the time of its last access plus the time to
+live is not after now. Predicates are evaluated by Spark SQL, which writes the rows that stay.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ Staging = Callable[[TableRecord, str, str], Mapping[int, str]]
 
 @dataclass(frozen=True)
 class Purged(Transform):
-    """Rows go of which SQL says so, and those of states that the table's operator has no more.
+    """Drop rows by SQL, which the engine does not see: `stage_predicates` has them dropped before.
 
     Attributes:
-        predicate: Spark SQL; rows of which it is true go. Empty for none.
+        predicate: Spark SQL that is true of the rows that go. Empty if only the rows of states go
+            that the operator no longer has.
     """
 
     only_drops = True
@@ -41,10 +42,10 @@ class Purged(Transform):
 def stage_predicates(
     transforms: Sequence[Transform], table: TableRecord, staging: Staging | None, token: str
 ) -> Mapping[int, str] | None:
-    """Have SQL write the rows of a table that predicates leave.
+    """Have SQL write the rows of a table that the predicates among its transforms leave.
 
     Args:
-        transforms: What becomes of the table's rows.
+        transforms: The transforms of the table's rows.
         table: The table.
         staging: Evaluates predicates.
         token: The attempt's.
@@ -65,11 +66,10 @@ def stage_predicates(
 
 
 def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
-    """Raise where nothing can expire.
+    """Raise if a state has no time to live.
 
     Raises:
-        EncodeError: A state in the tables has no time to live: a keyed one without, timers, or
-            operator state, which has none in Flink.
+        EncodeError: A state in one of the tables has none. Timers and operator state never have.
     """
     lasting = [one.name for one in operator.states if one.table in tables and not one.ttl]
     lasting += [one.name for one in operator.operator_states if one.table in tables]
@@ -82,7 +82,7 @@ def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Expired(Transform):
-    """Entries, or elements of lists, go that were last accessed at a time or before.
+    """Drop entries, or elements of lists, that were last accessed at a time or before.
 
     Attributes:
         until: The time, in milliseconds since 1970.
@@ -93,7 +93,7 @@ class Expired(Transform):
     until: int
 
     def apply(self, rows: Rows) -> Rows:
-        """The rows that were accessed later."""
+        """Keep what was accessed later."""
         times = rows.batch.column(TTL)
         if times.null_count:
             raise EncodeError(
