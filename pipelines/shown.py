@@ -119,7 +119,7 @@ def from_plain(value: Any, kind: pa.DataType) -> Any:
     try:
         made = pa.scalar(_read(value, kind), kind).as_py()
         again = plain(made, kind)
-    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+    except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ValueError(str(error)) from error
     if again != value:
         raise ValueError(f"it would be written {again!r}")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.shown import age_text, bytes_text, plain
+from pipelines.shown import age_text, bytes_text, from_plain, plain
 
 ENTRIES = [("a", 1), ("b", None)]
 
@@ -59,7 +59,38 @@ def test_shapes(value: Any, kind: pa.DataType, shown: Any) -> None:
     """By its type; as Arrow gives a value of that type to Python."""
     held = pa.array([value], kind).to_pylist()[0]
     assert plain(held, kind) == shown
-    json.dumps(plain(held, kind), allow_nan=False)
+    said = json.loads(json.dumps(plain(held, kind), allow_nan=False))
+    assert plain(from_plain(said, kind), kind) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("5", pa.int64()),
+        (1.5, pa.int32()),
+        (True, pa.int64()),
+        (300, pa.int8()),
+        (2**70, pa.int64()),
+        (5, pa.string()),
+        ("\ud800", pa.string()),
+        ("1.5", pa.float64()),
+        ("eA", pa.binary()),
+        (1, pa.binary()),
+        ("1.239", pa.decimal128(5, 2)),
+        ("x", pa.decimal128(5, 2)),
+        ("yesterday", pa.timestamp("us")),
+        (5, pa.date32()),
+        ({"a": 1}, pa.struct([("a", pa.int8()), ("b", pa.int8())])),
+        ({"a": 1, "b": 2}, pa.struct([("a", pa.int8())])),
+        ([1], pa.struct([("a", pa.int8())])),
+        (5, pa.list_(pa.int8())),
+        ([5], pa.map_(pa.int8(), pa.int8())),
+    ],
+)
+def test_what_is_not_of_a_type(value: Any, kind: pa.DataType) -> None:
+    """JSON that `plain` would not have written of any value of the type is refused."""
+    with pytest.raises(ValueError, match=r"."):
+        from_plain(value, kind)
 
 
 def test_without_a_type() -> None:

@@ -85,6 +85,10 @@ class Instant(click.ParamType[datetime]):
     "--expire", nargs=2, multiple=True, type=(str, Duration()), metavar="OPERATOR/STATE TTL",
     help="Let go what has expired: 90s, 15min, 12h, 7d.",
 )  # fmt: skip
+@click.option(
+    "--keep-keys", nargs=2, multiple=True, metavar="OPERATOR FILE",
+    help="Let all keys go but those that the file lists, one a line.",
+)  # fmt: skip
 @click.option("--at", type=Instant(), help="When it has; by default when the snapshot was taken.")
 @click.option("--note", default="", help="Why; kept with the snapshot.")
 @engine_option
@@ -101,6 +105,7 @@ def edit(
     merge: tuple[str, ...],
     purge: tuple[tuple[str, str], ...],
     expire: tuple[tuple[str, timedelta], ...],
+    keep_keys: tuple[tuple[str, str], ...],
     at: datetime | None,
     note: str,
     engine: str,
@@ -113,6 +118,11 @@ def edit(
     only renames or leaves out copies no data. A time to live is not in a savepoint, so it is given.
 
     \b
+    A file of keys has one a line, as `statelake dump` prints them: 42, {"f0": "a", "f1": 7}. Text
+    may stand there as it is, or as a JSON string. Rows of other keys go from all keyed states and
+    timers of the operator. No snapshot is made, and the exit code is 1, if no key is there.
+
+    \b
     Examples:
       statelake edit --lake lake --job orders --parent monday --snapshot renamed \\
           --rename-uid counter order-counter
@@ -121,12 +131,16 @@ def edit(
       statelake edit --lake lake --job orders --parent monday --snapshot counts-only \\
           --keep-operator counter
       statelake edit --lake lake --job orders --parent monday --snapshot both --merge returns:monday
+      statelake edit --lake lake --job orders --parent monday --snapshot sample \\
+          --keep-keys counter words.txt
     """
-    asked = (rename_uid, drop_operator, keep_operator, drop_state, merge, purge, expire)
+    asked = (rename_uid, drop_operator, keep_operator, drop_state, merge, purge, expire, keep_keys)
     if not any(asked):
         raise click.UsageError("say what to change: --rename-uid, --drop-state, --purge, ...")
     if drop_operator and keep_operator:
         raise click.UsageError("give either --drop-operator or --keep-operator")
+    if len(dict(keep_keys)) < len(keep_keys):
+        raise click.UsageError("give each operator one file of keys with --keep-keys")
     opened = Lake(lake)
     wanted = SnapshotEdit(
         rename=dict(rename_uid),
@@ -136,6 +150,7 @@ def edit(
         merge=[_other(one, job) for one in merge],
         purge=dict(purge),
         expire=dict(expire),
+        keep_keys=dict(keep_keys),
         at=at,
     )
     with progress_bar("editing", quiet=as_json_) as progress:

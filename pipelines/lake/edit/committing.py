@@ -14,9 +14,9 @@ import pyarrow as pa
 from deltalake import Schema
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import UNDO, Attempt, recover_attempts
+from pipelines.lake.catalog.attempts import UNDO, Attempt
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.lake.edit.rewriting import TableRewriter, layout_of, refuse_known_snapshot
+from pipelines.lake.edit.rewriting import TableRewriter, layout_of, prepare_snapshot
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from pipelines.lake.tables.tables import TableFile
@@ -57,7 +57,7 @@ def commit_snapshot(
         parent: The snapshot whose tables were edited.
         note: Kept with it; say why.
         engine: `auto`, `spark`, `local`, or an engine.
-        progress: Told of finished partitions.
+        progress: Called with (done, total) after each task of a table.
 
     Raises:
         ConflictError: The id is taken, or another snapshot was imported into the tables since.
@@ -67,8 +67,7 @@ def commit_snapshot(
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
-    refuse_known_snapshot(lake, job, snapshot_id)
-    recover_attempts(lake, job)
+    prepare_snapshot(lake, job, snapshot_id)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     paths = [table.path for operator in record.operators for table in operator.tables]
     with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:

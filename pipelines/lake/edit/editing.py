@@ -11,30 +11,32 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Attempt, recover_attempts
+from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.unmanaged_state import carried_metadata
-from pipelines.lake.edit.keeping import read_kept_keys
+from pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
-from pipelines.lake.edit.purging import Expired, Staging, refuse_lasting
+from pipelines.lake.edit.purging import Expired, Purged, Staging, refuse_lasting, stage_predicates
 from pipelines.lake.edit.rewriting import (
     TableRewriter,
     Transform,
     layout_of,
     pieces_of,
-    refuse_known_snapshot,
+    prepare_snapshot,
 )
+from pipelines.lake.edit.selecting import find_state, tables_of, without_state
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from state_core.errors import ConflictError, NoMatchError, NotFoundError, StateError
-from state_core.formats.metadata.checkpoint_metadata import write_metadata
+from state_core.errors import ConflictError, NotFoundError
+from state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
 from state_core.model.operator_ids import operator_id_of_uid
 
 __all__ = ["EditResult", "SnapshotEdit", "StateChange", "edit_snapshot"]
 
-TIMERS = "timers"
+Operator = TypeVar("Operator", OperatorRecord, OperatorState)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def edit_snapshot(
         staging: Evaluates predicates; needed where there are some.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
-        progress: Told of finished files.
+        progress: Called with (done, total) after each task of a table.
 
     Raises:
         NotFoundError: An operator or state is not there.
@@ -123,8 +125,7 @@ def edit_snapshot(
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
-    refuse_known_snapshot(lake, job, snapshot_id)
-    recover_attempts(lake, job)
+    prepare_snapshot(lake, job, snapshot_id)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     paths = [table.path for operator in record.operators for table in operator.tables]
     for other, one in edit.merge:
@@ -144,19 +145,6 @@ def edit_snapshot(
     return EditResult(made, work.changes())
 
 
-@dataclass
-class _TableEdit:
-    """What becomes of one table, in one go.
-
-    Attributes:
-        predicate: Spark SQL; rows of which it is true go. Empty for none.
-        transforms: What becomes of the others.
-    """
-
-    predicate: str = ""
-    transforms: list[Transform] = field(default_factory=list)
-
-
 class _Edit:
     def __init__(self, record: SnapshotRecord, edit: SnapshotEdit, rewriter: TableRewriter) -> None:
         self.record = record
@@ -167,7 +155,7 @@ class _Edit:
         self.carried = list(record.carried)
         self.before: dict[tuple[str, str], tuple[int, int]] = {}
         self.labels: dict[str, str] = {}
-        self.tables: dict[tuple[str, str], _TableEdit] = {}
+        self.transforms: dict[tuple[str, str], list[Transform]] = {}
         self.renamed: dict[str, str] = {}
         self.copied = 0
 
@@ -229,68 +217,48 @@ class _Edit:
             operator, state = self._find(wanted)
             left = without_state(operator, state)
             for table in left.tables:
-                held = {one.name for one in operator.states if one.table == table.path}
-                if held - {one.name for one in left.states}:  # other timers in the same table
-                    self._table(left, table.path)  # is written again without these
+                names = {one.name for one in operator.states if one.table == table.path}
+                if names - {one.name for one in left.states}:  # other timers in the same table
+                    self._transform(left, [table.path], Purged())
             self._replace(left)
 
-    def _table(self, operator: OperatorRecord, path: str) -> _TableEdit:
-        """What is to become of a table."""
-        return self.tables.setdefault((operator.operator_id, path), _TableEdit())
+    def _transform(self, operator: OperatorRecord, tables: list[str], transform: Transform) -> None:
+        """Say what is to become of rows, all of which are rewritten in one go."""
+        for path in tables:
+            self.transforms.setdefault((operator.operator_id, path), []).append(transform)
 
     def _purge(self) -> None:
         for wanted, predicate in self.edit.purge.items():
             operator, state = self._find(wanted)
-            for path in tables_of(operator, state):
-                table = self._table(operator, path)
-                others = table.predicate
-                table.predicate = f"({others}) OR ({predicate})" if others else predicate
+            self._transform(operator, tables_of(operator, state), Purged(predicate))
         at = self.edit.at or self.record.taken_at
         for wanted, lived in self.edit.expire.items():
             operator, state = self._find(wanted)
+            refuse_lasting(operator, tables_of(operator, state))
             expired = Expired(int((at - lived).timestamp() * 1000))
-            for path in tables_of(operator, state):
-                refuse_lasting(operator, path)
-                self._table(operator, path).transforms.append(expired)
+            self._transform(operator, tables_of(operator, state), expired)
 
     def _keep_keys(self) -> None:
         for wanted, file in self.edit.keep_keys.items():
-            operator = self._operator(self._id(wanted))
+            operator = self._with_state(wanted)
             kept = read_kept_keys(file, self.rewriter.lake.location, operator)
-            for table in operator.keyed_tables:
-                self._table(operator, table.path).transforms.append(kept)
+            self._transform(operator, [one.path for one in operator.keyed_tables], kept)
 
     def _rewrite_tables(self, staging: Staging | None) -> None:
-        for (operator_id, path), edit in self.tables.items():
-            operator = self._operator(operator_id)
-            (table,) = (one for one in operator.tables if one.path == path)
-            staged = None
-            if edit.predicate:
-                if staging is None:
-                    raise StateError("a predicate needs Spark, and no session was given")
-                staged = staging(table, edit.predicate, self.rewriter.token)
-            layout = layout_of(self.rewriter.lake, operator, table)
-            pieces = pieces_of(layout.directory, table, staged)
-            made = self.rewriter.rewrite_table(operator, table, layout, pieces, edit.transforms)
-            self._replace(made)
+        self.operators = [self._rewritten(one, staging) for one in self.operators]
         for wanted, file in self.edit.keep_keys.items():
-            operator = self._operator(self._id(wanted))
-            if not any(state.entries for state in operator.states):
-                raise NoMatchError(
-                    f"operator {operator.label} would have no entry left: it has none of the keys"
-                    f" that {file} lists",
-                    remedy="`statelake dump` prints the keys that there are",
-                )
+            refuse_no_match(self._with_state(wanted), file)
 
-    def _operator(self, operator_id: str) -> OperatorRecord:
-        """An operator that has state."""
-        for one in self.operators:
-            if one.operator_id == operator_id:
-                return one
-        raise NotFoundError(
-            f"operator {operator_id} has no state",
-            remedy=f"those that have: {', '.join(one.label for one in self.operators) or 'none'}",
-        )
+    def _rewritten(self, operator: OperatorRecord, staging: Staging | None) -> OperatorRecord:
+        lake = self.rewriter.lake
+        for table in operator.tables:
+            transforms = self.transforms.get((operator.operator_id, table.path))
+            if transforms is not None:
+                staged = stage_predicates(transforms, table, staging, self.rewriter.token)
+                pieces = pieces_of(lake, table, staged)
+                layout = layout_of(lake, operator, table)
+                operator = self.rewriter.rewrite_table(operator, table, layout, pieces, transforms)
+        return operator
 
     def _replace(self, made: OperatorRecord) -> None:
         self.operators = [
@@ -305,18 +273,19 @@ class _Edit:
                 raise ConflictError(
                     f"there is an operator with uid {new!r}", remedy="choose another uid"
                 )
-            self.metadata.operators = [
-                replace(one, operator_id=renamed, uid=new)
-                if one.operator_id == operator_id
-                else one
-                for one in self.metadata.operators
-            ]
-            self.operators = [
-                replace(one, operator_id=renamed, uid=new)
-                if one.operator_id == operator_id
-                else one
-                for one in self.operators
-            ]
+            self.metadata.operators = _with_uid(self.metadata.operators, operator_id, new)
+            self.operators = _with_uid(self.operators, operator_id, new)
+
+    def _with_state(self, wanted: str) -> OperatorRecord:
+        """An operator that has tables."""
+        operator_id = self._id(wanted)
+        for one in self.operators:
+            if one.operator_id == operator_id:
+                return one
+        raise NotFoundError(f"operator {wanted!r} has no state", remedy="name one that has some")
+
+    def _find(self, wanted: str) -> tuple[OperatorRecord, str]:
+        return find_state(self.operators, wanted, self.record.snapshot_id)
 
     def _id(self, wanted: str) -> str:
         """The id of an operator, with state or without."""
@@ -333,63 +302,21 @@ class _Edit:
             remedy=f"it has: {', '.join(known) or 'none'}",
         )
 
-    def _find(self, wanted: str) -> tuple[OperatorRecord, str]:
-        """The operator and the state of `operator/state`."""
-        for operator in self.operators:
-            for label in (operator.uid, operator.operator_id):
-                state = wanted.removeprefix(f"{label}/")
-                if label and state != wanted and state in state_names(operator):
-                    return operator, state
-        known = [f"{one.label}/{name}" for one in self.operators for name in state_names(one)]
-        raise NotFoundError(
-            f"snapshot {self.record.snapshot_id} has no state {wanted!r}",
-            remedy=f"it has: {', '.join(known) or 'none'}",
-        )
 
-
-def state_names(operator: OperatorRecord) -> list[str]:
-    """What its states go by; `timers` stands for all its timers."""
-    names = [state.name for state in operator.states]
-    names += [state.name for state in operator.operator_states]
-    return [*names, TIMERS] if any(one.kind == TIMERS for one in operator.states) else names
-
-
-def tables_of(operator: OperatorRecord, state: str) -> list[str]:
-    """The tables of a state."""
-    keyed = [
-        one.table
-        for one in operator.states
-        if one.name == state or (state == TIMERS and one.kind == TIMERS)
+def _with_uid(operators: Sequence[Operator], operator_id: str, uid: str) -> list[Operator]:
+    """The operators, one of them with a uid, and the id that Flink derives from it."""
+    new_id = operator_id_of_uid(uid)
+    return [
+        replace(one, operator_id=new_id, uid=uid) if one.operator_id == operator_id else one
+        for one in operators
     ]
-    others = [one.table for one in operator.operator_states if one.name == state]
-    return list(dict.fromkeys(keyed or others))
-
-
-def without_state(operator: OperatorRecord, state: str) -> OperatorRecord:
-    """The operator without a state, and without tables that no other state has."""
-    keyed = [
-        one
-        for one in operator.states
-        if one.name != state and not (state == TIMERS and one.kind == TIMERS)
-    ]
-    others = operator.operator_states
-    if len(keyed) == len(operator.states):
-        others = [one for one in others if one.name != state]
-    paths = {one.table for one in keyed} | {one.table for one in others}
-    tables = [one for one in operator.tables if one.path in paths]
-    return replace(operator, states=keyed, operator_states=others, tables=tables)
 
 
 def _sizes(operators: Sequence[OperatorRecord]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Entries and bytes, by operator id and state."""
-    keyed = {
+    """Entries and bytes, by operator id and state; of two of one name the keyed one's."""
+    return {
         (one.operator_id, state.name): (state.entries, state.state_bytes)
+        for of_keyed_state in (False, True)
         for one in operators
-        for state in one.states
+        for state in (one.states if of_keyed_state else one.operator_states)
     }
-    others = {
-        (one.operator_id, state.name): (state.elements, state.state_bytes)
-        for one in operators
-        for state in one.operator_states
-    }
-    return others | keyed

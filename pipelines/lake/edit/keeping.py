@@ -1,8 +1,9 @@
-"""Only the keys of a list stay, in all keyed states and timers of an operator.
+"""Keep only the keys of a list, in all keyed states and timers of an operator.
 
-The list is a file with one key a line, as JSON in the form in which `statelake dump` prints keys; a
-key that is text may stand there as it is. Keys are compared by their bytes. Where Java's hash of a
-key can be derived, files of key groups that none of the listed keys is in are not even read.
+The list is a file with one key a line, as JSON in the form in which `statelake dump` prints keys. A
+key that is text may also stand there as it is, unless it begins with a quote. Keys are compared by
+their bytes. If the Java hash of the keys can be derived, the files of key groups that hold none of
+them are not read.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ from pipelines.lake.tables.records import OperatorRecord
 from pipelines.lake.tables.table_rows import table_rows
 from pipelines.lake.tables.units import Unit
 from pipelines.shown import from_plain
-from state_core.errors import EncodeError, NotFoundError, StateError, UnknownHashError
+from state_core.errors import EncodeError, NoMatchError, NotFoundError, StateError, UnknownHashError
 from state_core.formats.rewriting.key_bytes import encode_keys, key_bytes
 from state_core.formats.writing.rehash import check_key_groups
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.key_groups import key_groups_of_hashes
 from state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["KeptKeys", "read_kept_keys"]
+__all__ = ["KeptKeys", "read_kept_keys", "refuse_no_match"]
 
 SHOWN = 60
 
 
 @dataclass(frozen=True)
 class KeptKeys(Transform):
-    """Rows of other keys go.
+    """Drop the rows of all keys but some.
 
     Attributes:
-        keys: The bytes of each key that stays.
-        key_groups: Where these keys are; None if their hash can't be derived.
+        keys: The bytes of the keys that stay.
+        key_groups: The key groups of these keys; None if their hash can't be derived.
         max_parallelism: The operator's.
     """
 
     only_drops = True
 
-    keys: tuple[bytes, ...]
+    keys: pa.LargeBinaryArray
     key_groups: frozenset[int] | None
     max_parallelism: int
 
@@ -57,16 +58,17 @@ class KeptKeys(Transform):
         return False if self.key_groups.isdisjoint(range(unit.first, unit.last + 1)) else None
 
     def apply(self, rows: Rows) -> Rows:
-        """The rows of the keys; elements of operator state have none, and all stay."""
+        """Keep the rows of the keys; operator state has no keys, and stays."""
         if not isinstance(rows, StateRows):
             return rows
-        if self.key_groups is not None:  # the hash by which files were passed over is proven
+        stays = pc.is_in(key_bytes(rows), self.keys)
+        if self.key_groups is not None:  # prove the hash by which other files were not read
             check_key_groups(rows, self.max_parallelism)
-        return kept_rows(rows, pc.is_in(key_bytes(rows), pa.array(self.keys, pa.large_binary())))
+        return kept_rows(rows, stays)
 
 
 def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
-    """The keys that a file lists.
+    """Read the keys that a file lists.
 
     Args:
         path: The file.
@@ -86,7 +88,7 @@ def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
     key = rows.parse(rows.states[0][1])[1].key
     listed = [(place, _parse(line, key, place)) for place, line in _lines(path)]
     column = pa.array([value for _, value in listed], key.arrow_type)
-    keys = tuple(_encode(key, column, [place for place, _ in listed]).to_pylist())
+    keys = _encode(key, column, [place for place, _ in listed])
     try:
         codes = np.array(key.hash_codes(column), np.int32)
     except UnknownHashError:
@@ -95,10 +97,24 @@ def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
     return KeptKeys(keys, frozenset(groups.tolist()), operator.max_parallelism)
 
 
+def refuse_no_match(operator: OperatorRecord, path: str) -> None:
+    """Raise if a list of keys has left nothing of an operator.
+
+    Raises:
+        NoMatchError: No keyed state or timer of the operator has an entry.
+    """
+    if not any(state.entries for state in operator.states):
+        raise NoMatchError(
+            f"operator {operator.label} has none of the keys that {path} lists, and would have no"
+            " entry left",
+            remedy="`statelake dump` prints the keys that there are",
+        )
+
+
 def _lines(path: str) -> list[tuple[str, str]]:
     """The place of each line that is not blank, and the line."""
     try:
-        text = Path(path).read_text("utf-8-sig")
+        text = Path(path).read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise EncodeError(
             f"it can't be read ({error})", place=path, remedy="give a text file with a key a line"
@@ -136,17 +152,12 @@ def _no_key(line: str, key: TypeSerializer, place: str, why: str) -> EncodeError
 
 
 def _encode(key: TypeSerializer, column: pa.Array, places: list[str]) -> pa.LargeBinaryArray:
-    """The keys' bytes."""
+    """Encode the keys; if that fails, name the line of the first that can't be encoded."""
     try:
         return encode_keys(key, column)
-    except StateError:
-        for row, place in enumerate(places):
-            _encode_one(key, column.slice(row, 1), place)
-        raise
-
-
-def _encode_one(key: TypeSerializer, column: pa.Array, place: str) -> None:
-    try:
-        encode_keys(key, column)
     except StateError as error:
-        raise error.within(place) from error
+        if len(places) == 1:
+            raise error.within(places[0]) from error
+        for row, place in enumerate(places):
+            _encode(key, column.slice(row, 1), [place])
+        raise

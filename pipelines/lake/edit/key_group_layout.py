@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from pipelines.lake.edit.pieces import Counts, Piece, Rewritten
 from pipelines.lake.tables.records import (
-    KeyGroupRecord,
     OperatorRecord,
     StateRecord,
     TableRecord,
@@ -63,19 +62,13 @@ class KeyGroupLayout:
         return self.before.plain
 
     @property
-    def directory(self) -> Directory:
-        """The table's directory."""
-        return table_directory(self.after.lake, self.after.path)
-
-    @property
     def partitioning(self) -> Partitioning:
         """How key groups are spread over partitions."""
         return Partitioning(self.after.max_parallelism)
 
     @property
-    def partition_by(self) -> str:
-        """The partition column."""
-        return self.partitioning.column
+    def _directory(self) -> Directory:
+        return table_directory(self.after.lake, self.after.path)
 
     @property
     def schema(self) -> pa.Schema:
@@ -115,9 +108,10 @@ class KeyGroupLayout:
         groups = [group for group in every if self.partitioning.partition_of(group) == partition]
         if not groups:
             last = self.partitioning.partition_of(every[-1])
+            column = self.partitioning.column
             raise KeyGroupError(
-                f"rows whose {self.partition_by} is {partition}, and it goes from 0 to {last}",
-                place=self.directory.uri,
+                f"rows whose {column} is {partition}, and it goes from 0 to {last}",
+                place=self._directory.uri,
                 remedy="a row must keep its key group; for a new key, compute it",
             )
         return Unit(partition, groups[0], groups[-1])
@@ -184,7 +178,7 @@ class KeyGroupLayout:
         kinds = {index: self.after.parse(meta_info)[0] for index, meta_info in self.after.states}
         names = [kind.name for kind in kinds.values()]
         measure = Measure(names, unit.key_groups)
-        writer = UnitWriter(self.directory, prefix, self.partitioning)
+        writer = UnitWriter(self._directory, prefix, self.partitioning)
         for rows in states:
             if len(rows.batch):
                 entries = encode_rows(rows, prefix_bytes(self.after.max_parallelism))
@@ -192,13 +186,7 @@ class KeyGroupLayout:
                 measure.add(entries)
                 writer.append(table_batch(kinds[rows.state], rows.batch), unit)
         path, size = writer.close(unit)
-        counts = {
-            name: [
-                (one.key_group, one.entries, one.state_bytes)
-                for one in key_group_records(measure, name)
-            ]
-            for name in names
-        }
+        counts = {name: key_group_records(measure, name) for name in names}
         if not path:
             return Rewritten((), counts)
         count = measure.rows(names, unit.key_groups)
@@ -214,22 +202,20 @@ class KeyGroupLayout:
             moved: The key groups that were written again; others count as before.
             counts: What the states have there now.
         """
-        return replace(
-            operator,
-            states=[
-                self._recorded(state, moved, counts) if state.table == self.after.path else state
-                for state in operator.states
-            ],
-        )
+        path = self.after.path
+        states = [
+            self._recorded(one, moved, counts) if one.table == path else one
+            for one in operator.states
+        ]
+        return replace(operator, states=states)
 
     def _recorded(self, state: StateRecord, moved: set[int], counts: Counts) -> StateRecord:
         kept = [one for one in state.key_groups if one.key_group not in moved]
-        new = [KeyGroupRecord(*one) for one in counts.get(state.name, ())]
         if self.after != self.before:  # its one state has another type
             ((_, meta_info),) = self.after.states
             value_type = self.after.parse(meta_info)[0].value_type
             state = replace(state, meta_info=meta_info, value_type=value_type)
-        return state.with_key_groups([*kept, *new])
+        return state.with_key_groups([*kept, *counts.get(state.name, ())])
 
 
 def _check_within(batch: pa.RecordBatch, unit: Unit) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Attempt, recover_attempts
+from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import ValueChange, resolve_change
 from pipelines.lake.edit.pieces import Rows
@@ -23,7 +23,7 @@ from pipelines.lake.edit.rewriting import (
     Transform,
     layout_of,
     pieces_of,
-    refuse_known_snapshot,
+    prepare_snapshot,
 )
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import (
@@ -95,7 +95,7 @@ def migrate_snapshot(
             below a directory, and names the directory of each partition, or of each subtask.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
-        progress: Told of finished files.
+        progress: Called with (done, total) after each task of a table.
 
     Raises:
         IncompatibleError: The old values can't become the new ones, or the copies of a broadcast
@@ -115,8 +115,7 @@ def migrate_snapshot(
     if result.verdict is Verdict.COMPATIBLE_AS_IS and not change.expressions:
         return MigrationResult(record, result, 0)
     refuse_disagreeing(operator, state)
-    refuse_known_snapshot(lake, job, snapshot_id)
-    recover_attempts(lake, job)
+    prepare_snapshot(lake, job, snapshot_id)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     with Attempt(lake, job, snapshot_id, [state.table], leans_on=[parent]) as attempt:
         lake.snapshot(job, parent)
@@ -155,7 +154,7 @@ def _migrate_table(
     change: ValueChange,
     staging: ValueStaging | None,
 ) -> OperatorRecord:
-    """The operator with the migrated state."""
+    """Migrate a state's table, and return its operator."""
     (table,) = (one for one in operator.tables if one.path == state.table)
     layout = layout_of(rewriter.lake, operator, table)
     staged = None
@@ -174,23 +173,23 @@ def _migrate_table(
         staged = staging(operator, table, rewriter.token)
     meta_info = with_value_bytes(state.meta_info, change.value)
     values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, staged is not None)
-    pieces = pieces_of(layout.directory, table, staged)
+    pieces = pieces_of(rewriter.lake, table, staged)
     layout = layout.with_meta_info(meta_info)
     return rewriter.rewrite_table(operator, table, layout, pieces, [values])
 
 
 @dataclass(frozen=True)
 class NewValues(Transform):
-    """Values under another type: as Flink carries them over, or as SQL made them.
+    """Give values another type: as Flink carries them over, or with values that SQL computed.
 
-    Every value is read back from the bytes that it becomes.
+    Every new value is read back from its bytes.
 
     Attributes:
         before: The state's meta info.
-        after: That with the new type.
+        after: The meta info with the new type.
         spec: How the new type was written down, which may say more than the meta info.
-        plain: Whether the table is without the decoders of users that there are now.
-        computed: Whether rows come with values that SQL made.
+        plain: Whether the table was written without the decoders of users that there are now.
+        computed: Whether rows come with values that SQL computed.
     """
 
     keeps_count = True
@@ -203,7 +202,7 @@ class NewValues(Transform):
     computed: bool
 
     def compare(self, rows: StateRows | ElementRows) -> None:
-        """Refuse values that typed columns can't hold: an expression sees nothing else."""
+        """Refuse values that typed columns can't hold, since an expression sees only these."""
         count = pc.sum(exact_values(rows)).as_py()
         if count:
             raise IncompatibleError(
@@ -213,7 +212,7 @@ class NewValues(Transform):
             )
 
     def apply(self, rows: Rows) -> Rows:
-        """The rows with their new values."""
+        """Migrate the values, and read them back."""
         with undecoded() if self.plain else nullcontext():
             new = (self.spec and parse_type(self.spec)) or _value_of(self.after)
             serializer = new.restore_serializer()

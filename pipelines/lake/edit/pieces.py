@@ -1,10 +1,10 @@
-"""The unit of work of the engine: a piece of a table, and what it becomes."""
+"""What the rewrite engine works on: a piece of a table, its rows, and the result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pipelines.lake.tables.records import UnitRecord
 from pipelines.lake.tables.units import Unit
@@ -14,19 +14,19 @@ from state_core.formats.writing.unified_encode import StateRows
 __all__ = ["Counts", "Piece", "Rewritten", "Rows"]
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
-# by state: key group or subtask, the rows that it has there, and their bytes
-Counts: TypeAlias = "Mapping[str, Sequence[tuple[int, int, int]]]"
+# by state: a KeyGroupRecord for each key group, or a SubtaskRecord for each subtask, with rows
+Counts: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some files of a table, whose rows become one file.
+    """Some files of a table, which one new file replaces.
 
     Attributes:
         unit: The new file's partition, and the key groups or subtasks that it may hold.
-        files: The snapshot's files that it replaces.
-        staged: The files whose rows stand for theirs, written by SQL or by a user, in the types
-            that the table is to have; None where the rows are those of `files`.
+        files: The snapshot's files that are replaced.
+        staged: The files to read instead, which SQL or a user wrote, in the types that the table
+            is to have. None if the rows are those of `files`.
         edited: Whether a user wrote `staged`, so that its rows have to be validated.
     """
 
@@ -37,13 +37,13 @@ class Piece:
 
     @property
     def rows(self) -> int:
-        """Rows of the files that it replaces."""
+        """Rows of the files that are replaced."""
         return sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The files that stand for a piece now, and its counts; None if they are what they were."""
+    """The files that a piece has become, and the new counts: None if nothing was written."""
 
     files: tuple[UnitRecord, ...]
     counts: Counts | None = None

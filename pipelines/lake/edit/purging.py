@@ -1,12 +1,12 @@
-"""Entries that have expired go, and rows that a predicate names.
+"""Drop entries that have expired, and rows that a predicate selects.
 
-What is expired is what Flink's `TtlUtils.expired` says: the time of the last access and the time
-to live are not after now. A predicate is evaluated by SQL, which writes the rows that stay.
+An entry has expired as in Flink's `TtlUtils.expired`: the time of its last access plus the time to
+live is not after now. Predicates are evaluated by Spark SQL, which writes the rows that stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import Transform, kept_rows
 from pipelines.lake.tables.records import OperatorRecord, TableRecord
-from state_core.errors import EncodeError
+from state_core.errors import EncodeError, StateError
 from state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 
 __all__ = ["Expired", "Staging", "refuse_lasting"]
@@ -25,15 +25,54 @@ __all__ = ["Expired", "Staging", "refuse_lasting"]
 Staging = Callable[[TableRecord, str, str], Mapping[int, str]]
 
 
-def refuse_lasting(operator: OperatorRecord, path: str) -> None:
-    """Raise where nothing can expire.
+@dataclass(frozen=True)
+class Purged(Transform):
+    """Drop rows by SQL, which the engine does not see: `stage_predicates` has them dropped before.
+
+    Attributes:
+        predicate: Spark SQL that is true of the rows that go. Empty if only the rows of states go
+            that the operator no longer has.
+    """
+
+    only_drops = True
+
+    predicate: str = ""
+
+
+def stage_predicates(
+    transforms: Sequence[Transform], table: TableRecord, staging: Staging | None, token: str
+) -> Mapping[int, str] | None:
+    """Have SQL write the rows of a table that the predicates among its transforms leave.
+
+    Args:
+        transforms: The transforms of the table's rows.
+        table: The table.
+        staging: Evaluates predicates.
+        token: The attempt's.
+
+    Returns:
+        Where the rows are; None if there is no predicate.
 
     Raises:
-        EncodeError: A state in the table has no time to live: a keyed one without, timers, or
-            operator state, which has none in Flink.
+        StateError: There is no Spark to do it.
     """
-    lasting = [one.name for one in operator.states if one.table == path and not one.ttl]
-    lasting += [one.name for one in operator.operator_states if one.table == path]
+    predicates = [one.predicate for one in transforms if isinstance(one, Purged) and one.predicate]
+    if not predicates:
+        return None
+    if staging is None:
+        raise StateError("a predicate needs Spark, and no session was given")
+    one, *others = predicates
+    return staging(table, f"({') OR ('.join(predicates)})" if others else one, token)
+
+
+def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
+    """Raise if a state has no time to live.
+
+    Raises:
+        EncodeError: A state in one of the tables has none. Timers and operator state never have.
+    """
+    lasting = [one.name for one in operator.states if one.table in tables and not one.ttl]
+    lasting += [one.name for one in operator.operator_states if one.table in tables]
     if lasting:
         raise EncodeError(
             f"state {operator.label}/{lasting[0]} has no time to live, so nothing in it expires",
@@ -43,7 +82,7 @@ def refuse_lasting(operator: OperatorRecord, path: str) -> None:
 
 @dataclass(frozen=True)
 class Expired(Transform):
-    """Entries, or elements of lists, go that were last accessed at a time or before.
+    """Drop entries, or elements of lists, that were last accessed at a time or before.
 
     Attributes:
         until: The time, in milliseconds since 1970.
@@ -54,7 +93,7 @@ class Expired(Transform):
     until: int
 
     def apply(self, rows: Rows) -> Rows:
-        """The rows that were accessed later."""
+        """Keep what was accessed later."""
         times = rows.batch.column(TTL)
         if times.null_count:
             raise EncodeError(

@@ -1,9 +1,9 @@
 """The engine that rewrites tables: keyed state, timers and operator state alike.
 
-An operation is one or more transforms: what becomes of some rows. The engine cuts a table into
-pieces, reads each piece's rows by the table's layout, puts them through the transforms, and lets
-the layout encode, measure and write what comes out. Then the new files become the table's next
-version, and the operator's record says what they hold.
+An operation is a `Transform`, which says what becomes of some rows. The engine cuts a table into
+pieces, reads the rows of each by the table's layout, applies the transforms, and has the layout
+encode, measure and write the result. The new files become the table's next version, and the counts
+of the operator's states are updated.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress
+from pipelines.lake.catalog.attempts import recover_attempts
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from pipelines.lake.edit.pieces import Piece, Rewritten, Rows
@@ -40,7 +41,7 @@ __all__ = [
     "kept_rows",
     "layout_of",
     "pieces_of",
-    "refuse_known_snapshot",
+    "prepare_snapshot",
 ]
 
 SLICE_BYTES = 16 << 20
@@ -50,15 +51,16 @@ TableLayout: TypeAlias = KeyGroupLayout | SubtaskLayout
 
 
 class Transform:
-    """What an operation does to rows; picklable, and the same for every piece of a table.
+    """What an operation does to rows of any kind of state.
 
-    Rows keep their order and their key group or subtask.
+    A transform is picklable, since it goes to other processes with each task. It may drop rows and
+    change their values, but must leave their order, and their key group or subtask.
 
     Attributes:
-        only_drops: Rows, or elements of their lists, go, and nothing else happens to them: a
-            file that loses none stays the table's.
-        keeps_count: No row may come or go.
-        compares: Whether `compare` wants to see the rows in place of which others are staged.
+        only_drops: Whether it does no more than drop rows, or elements of lists. Then a file that
+            loses none remains as it is.
+        keeps_count: Whether it must not drop a row.
+        compares: Whether `compare` is to be called.
     """
 
     only_drops: ClassVar[bool] = False
@@ -66,36 +68,37 @@ class Transform:
     compares: ClassVar[bool] = False
 
     def foresee(self, unit: Unit) -> bool | None:
-        """What is known of a unit's rows without reading them.
+        """Say what is known of a unit's rows without reading them.
 
         Returns:
-            True if all of them stay as they are, False if none stays, else None.
+            True if all rows stay as they are, False if none stays, None if they must be read.
         """
         return None
 
     def compare(self, rows: StateRows | ElementRows) -> None:
-        """Look at the snapshot's rows in place of which others are staged, and refuse to."""
+        """Check the snapshot's rows before rows that SQL has written take their place."""
 
     def apply(self, rows: Rows) -> Rows:
-        """Some rows of one state as they are to be: the same object if nothing happens to them.
+        """Transform some rows of one state.
+
+        Returns:
+            The rows as they are to be; the same object if they stay as they are.
 
         Raises:
-            StateError: They can't be.
+            StateError: The rows can't be transformed.
         """
         return rows
 
 
 def kept_rows(rows: Rows, stays: pa.BooleanArray) -> Rows:
-    """The rows of which it is true; the same object if it is true of all."""
-    return (
-        rows
-        if pc.all(stays).as_py() is not False
-        else replace(rows, batch=rows.batch.filter(stays))
-    )
+    """Filter rows: the same object if all of them stay."""
+    if pc.all(stays).as_py() is not False:
+        return rows
+    return replace(rows, batch=rows.batch.filter(stays))
 
 
-def refuse_known_snapshot(lake: Lake, job: str, snapshot_id: str) -> None:
-    """Raise if an operation can't call its snapshot so.
+def prepare_snapshot(lake: Lake, job: str, snapshot_id: str) -> None:
+    """Check the id of a new snapshot, and undo what crashed attempts left in the job's tables.
 
     Raises:
         ConflictError: The job has a snapshot of that id.
@@ -103,12 +106,13 @@ def refuse_known_snapshot(lake: Lake, job: str, snapshot_id: str) -> None:
     if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already",
-            remedy="choose another id with --snapshot",
+            remedy="choose another id",
         )
+    recover_attempts(lake, job)
 
 
 def layout_of(lake: Lake, operator: OperatorRecord, table: TableRecord) -> TableLayout:
-    """The layout of a table, whichever kind of state is in it."""
+    """The layout of a table: by subtask for operator state, else by key group."""
     for state in operator.operator_states:
         if state.table == table.path:
             return SubtaskLayout(lake.location, operator.parallelism, state, state)
@@ -116,31 +120,33 @@ def layout_of(lake: Lake, operator: OperatorRecord, table: TableRecord) -> Table
 
 
 def pieces_of(
-    directory: Directory, table: TableRecord, staged: Mapping[int, str] | None = None
+    lake: Lake, table: TableRecord, staged: Mapping[int, str] | None = None
 ) -> list[Piece]:
-    """All files of a table: each a piece of its own, unless what is staged for them is in one.
+    """Cut a whole table into pieces, a file each.
 
     Args:
-        directory: The table's.
+        lake: The lake.
         table: The table.
-        staged: Where SQL wrote the rows that stand for the table's: the directory of those of
-            each partition or subtask, or of all of them as `NO_PARTITION`. None if it wrote none.
+        staged: If SQL wrote the rows that take the place of the table's: the directory of the rows
+            of each partition or subtask. A single directory, for `NO_PARTITION`, holds all rows;
+            then the table is one piece.
     """
     units: list[tuple[Unit, tuple[UnitRecord, ...]]] = [
         (Unit(file.partition, file.first, file.last), (file,)) for file in table.units
     ]
     if staged is None:
-        return [Piece(*one) for one in units]
+        return [Piece(unit, files) for unit, files in units]
     if NO_PARTITION in staged and units:
         whole = replace(units[0][0], last=units[-1][0].last)
         units = [(whole, tuple(table.units))]
+    directory = lake.table(table.path).directory
     return [Piece(unit, files, _staged_files(directory, staged, unit)) for unit, files in units]
 
 
 def _staged_files(
     directory: Directory, staged: Mapping[int, str], unit: Unit
 ) -> tuple[UnitRecord, ...]:
-    """The files that SQL wrote for a unit's rows; none if it left none of them."""
+    """The files with a unit's rows; none if no row is left."""
     subtasks = [NO_PARTITION, *range(unit.first, unit.last + 1)]
     parts = subtasks if unit.partition == NO_PARTITION else [unit.partition]
     return tuple(
@@ -154,7 +160,7 @@ def _staged_files(
 
 @dataclass(frozen=True)
 class _Task:
-    """Some pieces of a table, and what becomes of their rows."""
+    """Some pieces of a table, and the transforms of their rows."""
 
     layout: TableLayout
     transforms: tuple[Transform, ...]
@@ -169,10 +175,10 @@ class TableRewriter:
         lake: The lake.
         token: The attempt's.
         engine: Where pieces are rewritten.
-        progress: Called with the numbers of finished and of all tasks of a table.
+        progress: Called with (done, total) after each task of a table.
 
     Attributes:
-        written: The bytes that were written so far.
+        written: Bytes of the files that were written so far.
     """
 
     def __init__(
@@ -192,30 +198,32 @@ class TableRewriter:
         pieces: Sequence[Piece],
         transforms: Sequence[Transform] = (),
     ) -> OperatorRecord:
-        """Rewrite some pieces of a table, and make what they become its next version.
+        """Rewrite some pieces of a table as its next version.
 
-        Rows of states that the layout has not are left out.
+        Rows of states that the operator no longer has are left out.
 
         Args:
             operator: The operator whose table it is.
             table: The table.
-            layout: How its rows lie in files.
+            layout: Its layout.
             pieces: What is rewritten; other files stay.
-            transforms: What becomes of the rows, one after the other.
+            transforms: What is done to the rows, in order.
 
         Returns:
-            The operator with the new version of the table.
+            The operator with the new version of the table, and the counts of its states.
 
         Raises:
             StateError: Rows can't be read, transformed, or written back to Flink.
         """
-        tasks = [_Task(layout, tuple(transforms), some, self.token) for some in _slices(pieces)]
+        tasks = [_Task(layout, tuple(transforms), part, self.token) for part in _slices(pieces)]
         done = self.engine.map(_rewrite_pieces, tasks, self.progress)
-        results = [result for some in done for result in some]
+        results = [result for of_task in done for result in of_task]
         if any(piece.staged is not None and not piece.edited for piece in pieces):
-            layout.directory.delete_tree(f"{DATA_DIRECTORY}/{self.token}/{STAGED}")
+            self.lake.table(table.path).directory.delete_tree(
+                f"{DATA_DIRECTORY}/{self.token}/{STAGED}"
+            )
         moved: set[int] = set()
-        counts: dict[str, list[tuple[int, int, int]]] = {}
+        counts: dict[str, list[Any]] = {}
         for piece, result in zip(pieces, results, strict=True):
             if result.counts is not None:
                 self.written += sum(file.size for file in result.files)
@@ -228,17 +236,17 @@ class TableRewriter:
         files.sort(key=lambda file: file.first)
         version = self.lake.table(table.path).replace_files(
             layout.schema,
-            [TableFile(one.path, one.size, one.rows, one.partition) for one in files],
-            partition_by=layout.partition_by,
+            [TableFile(file.path, file.size, file.rows, file.partition) for file in files],
+            partition_by=table.partition_by or None,
             attempt=self.token,
         )
-        made = replace(table, version=version, units=files)
-        tables = [made if one is table else one for one in operator.tables]
+        new = replace(table, version=version, units=files)
+        tables = [new if old is table else old for old in operator.tables]
         return replace(layout.recorded(operator, moved, counts), tables=tables)
 
 
 def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
-    """Pieces in order, in slices of about `SLICE_BYTES`, or of less where there are few."""
+    """Cut pieces into tasks of about `SLICE_BYTES`, but into `SLICES` of them if possible."""
     sizes = [sum(file.size for file in piece.files) for piece in pieces]
     limit = min(SLICE_BYTES, sum(sizes) // SLICES)
     bounds, held = [0], 0
@@ -256,33 +264,34 @@ def _rewrite_pieces(task: _Task) -> list[Rewritten]:
 
 
 def _rewrite_piece(task: _Task, piece: Piece) -> Rewritten:
+    """Read, transform and write one piece, unless its files remain as they are."""
     layout, transforms = task.layout, task.transforms
-    foreseen = [one.foresee(piece.unit) for one in transforms]
+    foreseen = [transform.foresee(piece.unit) for transform in transforms]
     if transforms and all(foreseen) and piece.staged is None:
         return Rewritten(piece.files)
     if False in foreseen:
         piece = replace(piece, staged=(), edited=False)
-    rows: Sequence[Any] = layout.read(piece)  # all of the kind that the layout has
+    before: Sequence[Any] = layout.read(piece)  # all of the kind that the layout has
     try:
         if piece.edited:
-            for one in rows:
-                layout.validate(one)
+            for rows in before:
+                layout.validate(rows)
         _compare(task, piece)
-        made = [_transformed(transforms, one) for one in rows]
-        count = sum(len(one.batch) for one in made)
-        if count != piece.rows and any(one.keeps_count for one in transforms):
+        after = [_transformed(transforms, rows) for rows in before]
+        count = sum(len(rows.batch) for rows in after)
+        if count != piece.rows and any(transform.keeps_count for transform in transforms):
             raise ConflictError(f"{piece.rows} rows became {count}")
-        same = count == piece.rows and all(map(is_, made, rows))
-        if same and not piece.edited and all(one.only_drops for one in transforms):
+        same = count == piece.rows and all(map(is_, after, before))
+        if same and not piece.edited and all(transform.only_drops for transform in transforms):
             return Rewritten(piece.files)
-        return layout.write(made, piece.unit, task.prefix)
+        return layout.write(after, piece.unit, task.prefix)
     except StateError as error:
         raise error.within(layout.place(piece.unit)) from error
 
 
 def _compare(task: _Task, piece: Piece) -> None:
-    """Show the rows in place of which others are staged to the transforms that want to see them."""
-    comparing = [one for one in task.transforms if one.compares]
+    """Let transforms check the rows in place of which others are staged."""
+    comparing = [transform for transform in task.transforms if transform.compares]
     if comparing and piece.staged is not None:
         for rows in task.layout.read(replace(piece, staged=None)):
             for transform in comparing:

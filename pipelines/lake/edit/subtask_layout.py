@@ -29,7 +29,6 @@ from pipelines.lake.tables.records import (
 from pipelines.lake.tables.tables import TableFile, table_directory
 from pipelines.lake.tables.units import Unit
 from state_core.errors import EncodeError
-from state_core.files.filesystem import Directory
 from state_core.formats.operator_state.operator_reader import parse_operator_state
 from state_core.formats.operator_state.operator_states import ElementRows
 
@@ -61,19 +60,9 @@ class SubtaskLayout:
         return replace(self, after=replace(self.before, meta_info=meta_info, value_type=value_type))
 
     @property
-    def directory(self) -> Directory:
-        """The table's directory."""
-        return table_directory(self.lake, self.after.table)
-
-    @property
     def broadcast(self) -> bool:
         """Whether every subtask has a copy of all of it."""
         return bool(self.after.key_type)
-
-    @property
-    def partition_by(self) -> None:
-        """No such table is partitioned."""
-        return
 
     @property
     def schema(self) -> pa.Schema:
@@ -136,18 +125,19 @@ class SubtaskLayout:
         batch = rows.batch
         lengths = pc.binary_length(rows.layout.encode(batch)).to_numpy()
         if self.broadcast:  # of one copy, which is encoded in one piece
-            counts = [(0, len(batch), int(lengths.sum()))]
+            counts = [SubtaskRecord(0, len(batch), int(lengths.sum()))]
         else:
             _check_within(batch.column("subtask"), unit.first, unit.last)
             indexes = batch.column("subtask").to_numpy()
             counts = [
-                (at, int((indexes == at).sum()), int(lengths[indexes == at].sum()))
+                SubtaskRecord(at, int((indexes == at).sum()), int(lengths[indexes == at].sum()))
                 for at in np.unique(indexes).tolist()
             ]
         if not len(batch):
             return Rewritten((), {rows.name: counts})
         name = f"{prefix}/subtask-{unit.first:05d}"
-        path, size = write_operator_unit(self.directory, name, rows.layout.schema, [batch])
+        directory = table_directory(self.lake, self.after.table)
+        path, size = write_operator_unit(directory, name, rows.layout.schema, [batch])
         file = UnitRecord(path, unit.partition, unit.first, unit.last, len(batch), size, b"")
         return Rewritten((file,), {rows.name: counts})
 
@@ -155,7 +145,7 @@ class SubtaskLayout:
         """As `KeyGroupLayout.recorded`, of one state."""
         state = self.after
         if moved:
-            counted = [SubtaskRecord(*one) for one in counts[state.name]]
+            counted = list(counts[state.name])
             if self.broadcast:
                 subtasks = [replace(counted[0], subtask=one.subtask) for one in state.subtasks]
             else:

@@ -51,6 +51,29 @@ def test_for_people(lake: Lake) -> None:
     assert "total" in ran.out
 
 
+def test_keys_that_stay(lake: Lake, tmp_path: Path) -> None:
+    """A file of keys leaves just these; one with no key that is there is answered with no."""
+    keys = sorted(set(open_snapshot(KINDS).operator("kinds").state("total").to_arrow()["key"]
+                      .to_pylist()))[:3]  # fmt: skip
+    path = tmp_path / "keys.txt"
+    path.write_text("".join(f"{key}\n" for key in keys), "utf-8")
+    place = ("edit", "--lake", lake.location, *PLACE, "--keep-keys", "kinds", path)
+    ran = run(*place, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    exported(lake, "edited", tmp_path / "out")
+    left = open_snapshot(tmp_path / "out").operator("kinds").state("total").to_arrow()
+    assert sorted(left["key"].to_pylist()) == keys
+    path.write_text("1\n2\n", "utf-8")
+    ran = run(*place, "--snapshot", "none")
+    assert (ran.code, ran.out) == (1, "")
+    assert "kinds has none of the keys" in ran.err
+    path.write_text(f"{keys[0]}\nalice\n", "utf-8")
+    ran = run(*place, "--snapshot", "none")
+    assert ran.code == 3
+    assert f"{path}:2: alice is no key of type Long" in ran.err
+    assert [one.snapshot_id for one in lake.summaries("orders")] == ["s", "edited"]
+
+
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
@@ -60,6 +83,8 @@ def test_for_people(lake: Lake) -> None:
         (["--drop-state", "kinds/total", "--at", "noon"], 2, "no time"),
         (["--drop-state", "kinds/nothing"], 3, "no state 'kinds/nothing'"),
         (["--merge", "nobody:s"], 3, "no job 'nobody'"),
+        (["--keep-keys", "kinds", "nowhere.txt"], 3, "nowhere.txt: it can't be read"),
+        (["--keep-keys", "kinds", "a", "--keep-keys", "kinds", "b"], 2, "one file of keys"),
     ],
 )
 def test_refusals(options: list[str], code: int, said: str, lake: Lake) -> None:

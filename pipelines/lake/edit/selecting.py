@@ -1,0 +1,67 @@
+"""States by the names that users give: `operator/state`, or `operator/timers` for all timers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pipelines.lake.tables.records import OperatorRecord, StateRecord
+from state_core.errors import NotFoundError
+
+__all__ = ["find_state", "tables_of", "without_state"]
+
+TIMERS = "timers"
+
+
+def find_state(
+    operators: Sequence[OperatorRecord], wanted: str, snapshot_id: str
+) -> tuple[OperatorRecord, str]:
+    """The operator and the state of `operator/state`.
+
+    Args:
+        operators: The operators of a snapshot.
+        wanted: An operator's uid or id, and the name of one of its states.
+        snapshot_id: The snapshot, for messages.
+
+    Raises:
+        NotFoundError: There is no such state.
+    """
+    for operator in operators:
+        for label in (operator.uid, operator.operator_id):
+            state = wanted.removeprefix(f"{label}/")
+            if label and state != wanted and state in _state_names(operator):
+                return operator, state
+    known = [f"{one.label}/{name}" for one in operators for name in _state_names(one)]
+    raise NotFoundError(
+        f"snapshot {snapshot_id} has no state {wanted!r}",
+        remedy=f"it has: {', '.join(known) or 'none'}",
+    )
+
+
+def _state_names(operator: OperatorRecord) -> list[str]:
+    """What its states go by; `timers` stands for all its timers."""
+    names = [state.name for state in operator.states]
+    names += [state.name for state in operator.operator_states]
+    return [*names, TIMERS] if any(one.kind == TIMERS for one in operator.states) else names
+
+
+def tables_of(operator: OperatorRecord, state: str) -> list[str]:
+    """The tables of a state."""
+    keyed = [one.table for one in operator.states if _goes_by(one, state)]
+    others = [one.table for one in operator.operator_states if one.name == state]
+    return list(dict.fromkeys(keyed or others))
+
+
+def without_state(operator: OperatorRecord, state: str) -> OperatorRecord:
+    """The operator without a state, and without tables that no other state has."""
+    keyed = [one for one in operator.states if not _goes_by(one, state)]
+    others = operator.operator_states
+    if len(keyed) == len(operator.states):
+        others = [one for one in others if one.name != state]
+    paths = {one.table for one in keyed} | {one.table for one in others}
+    tables = [one for one in operator.tables if one.path in paths]
+    return replace(operator, states=keyed, operator_states=others, tables=tables)
+
+
+def _goes_by(state: StateRecord, name: str) -> bool:
+    return name in (state.name, TIMERS if state.kind == TIMERS else state.name)
