@@ -1,13 +1,13 @@
-"""Working state: keyed state backends, and the operator state of a subtask.
+"""State backends: the working keyed state and operator state of a subtask.
 
 ==================  ================================================================
 `states/`           value, list, map, reducing and aggregating state, timers, time to live
-`backend`           `KeyedStateBackend`: what an operator asks for state
+`backend`           `KeyedStateBackend`: the keyed state of one subtask
 `heap/`             working state in memory, snapshots by reference
 `rocksdb/`          working state in RocksDB, checkpoints of its files
 `batches`           many keys at once, as Arrow columns
-`expiry`            removing values that have expired and that nobody reads
-`restoring`         from handles of any kind, rescaled or not
+`expiry`            removing expired values in the background
+`restoring`         restoring from handles of any kind, rescaled or not
 ==================  ================================================================
 
 Another backend is a package beside `heap/`, named in `states/configuration`.

@@ -1,8 +1,8 @@
 """A keyed state backend: the working state of one subtask of an operator.
 
-It is composed: of a storage (where tables are), of a registry (which states there are), and of two
-strategies, one for savepoints and one for checkpoints. `heap_backend` and `rocksdb_backend` put
-these together; nothing inherits from a backend.
+It is composed of a storage (the tables), a registry (the states), and two strategies, one for
+savepoints and one for checkpoints. `heap_backend` and `rocksdb_backend` compose these; nothing
+inherits from a backend.
 
 Source: `AbstractKeyedStateBackend`, `KeyedStateBackend` in `org.apache.flink.runtime.state`.
 """
@@ -61,21 +61,21 @@ VOID_NAMESPACE = "VoidNamespace"
 
 
 class Storage(Protocol):
-    """Where tables are."""
+    """A storage of tables."""
 
     def create_table(self, name: str, layout: KeyedLayout) -> Table:
-        """A table for a state."""
+        """Create a table for a state."""
 
     def create_queue(self, table: Any) -> TimerElements:
-        """A queue over a table of timers."""
+        """Create a queue over a table of timers."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close the storage."""
 
 
 @dataclass(frozen=True)
 class BackendParts:
-    """What a backend is composed of."""
+    """The parts that a backend is composed of."""
 
     registry: StateRegistry
     storage: Storage
@@ -88,7 +88,7 @@ class KeyedStateBackend:
 
     Args:
         configuration: Keys, key groups, clock.
-        parts: What it is composed of.
+        parts: The parts that it is composed of.
 
     Attributes:
         context: The current key.
@@ -115,7 +115,7 @@ class KeyedStateBackend:
         return self.context.key
 
     def set_current_key(self, key: Any) -> None:
-        """Let all states be those of a key.
+        """Set the current key of all states.
 
         Raises:
             KeyGroupError: The key belongs to another subtask, or its hash can't be derived.
@@ -123,36 +123,36 @@ class KeyedStateBackend:
         self.context.set(key)
 
     def keys(self, state: str, namespace: Any = None) -> Iterator[Any]:
-        """The keys that have something in a state, in a namespace.
+        """Yield the keys that have an entry in a state, in a namespace.
 
         Raises:
             NotFoundError: There is no such state.
         """
-        for key, found in self.keys_and_namespaces(state):
-            if found == namespace:
+        for key, own_namespace in self.keys_and_namespaces(state):
+            if own_namespace == namespace:
                 yield key
 
     def keys_and_namespaces(self, state: str) -> Iterator[tuple[Any, Any]]:
-        """The keys that have something in a state, with their namespaces.
+        """Yield the keys that have an entry in a state, with their namespaces.
 
         Raises:
             NotFoundError: There is no such state.
         """
-        found = self.registered(state)
+        registered = self.registered(state)
         groups = self.configuration.key_groups
         for group in range(groups.first, groups.last + 1):
-            for composite in found.table.keys(group):
-                yield split_key(found.layout, composite)
+            for composite in registered.table.keys(group):
+                yield split_key(registered.layout, composite)
 
     def apply_to_all_keys(
         self, state: str, function: Callable[[Any], None], namespace: Any = None
     ) -> None:
-        """Call a function for every key that has something in a state, made the current one.
+        """Call a function for every key that has an entry in a state, with that key current.
 
         Args:
-            state: The state's name.
-            function: Gets the key; it may change any state.
-            namespace: Of the state.
+            state: The name of the state.
+            function: Called with the key; it may change any state.
+            namespace: The namespace of the state.
 
         Raises:
             NotFoundError: There is no such state.
@@ -167,7 +167,7 @@ class KeyedStateBackend:
             context.key, context.group, context.encoded = before
 
     def registered(self, state: str) -> RegisteredState:
-        """A state by name, as it is registered.
+        """Return a registered state by name.
 
         Raises:
             NotFoundError: There is no such state.
@@ -181,15 +181,14 @@ class KeyedStateBackend:
     # ------------------------------------------------------------------------- states
 
     def state(self, descriptor: StateDescriptor, namespace: TypeOf = VOID_NAMESPACE) -> AnyState:
-        """A state, made if there is none of its name; the same object for the same descriptor.
+        """Return a state, created if there is none; the same object for the same descriptor.
 
         Args:
-            descriptor: Says what it is.
+            descriptor: The descriptor of the state.
             namespace: The type of its namespaces.
 
         Raises:
-            IncompatibleError: There is one of the name, restored or asked for before, that can't
-                become this.
+            IncompatibleError: A restored or registered state of that name can't become it.
             EncodeError: A type can't be understood.
         """
         known = self._states.get(descriptor.name)
@@ -198,7 +197,8 @@ class KeyedStateBackend:
         info = descriptor.meta_info(self.registry.key.snapshot, namespace)
         if known is not None and not same_info(self.registered(descriptor.name).info, info):
             raise IncompatibleError(
-                "the state was asked for before, as another", place=f"state {descriptor.name!r}"
+                "the state was requested before with another descriptor",
+                place=f"state {descriptor.name!r}",
             )
         made = self._made(descriptor, self.registry.register(info))
         self._states[descriptor.name] = descriptor, made
@@ -233,7 +233,7 @@ class KeyedStateBackend:
     def timer_queue(
         self, domain: str, service: str = USER_TIMERS, namespace: TypeOf = VOID_NAMESPACE
     ) -> InternalTimerQueue:
-        """The queue of one service's timers, of `event` or of `processing` time.
+        """Return the queue of one service's timers, of `event` or of `processing` time.
 
         Raises:
             IncompatibleError: The restored one has namespaces of another type.
@@ -253,7 +253,7 @@ class KeyedStateBackend:
     def timer_service(
         self, service: str = USER_TIMERS, namespace: TypeOf = VOID_NAMESPACE
     ) -> InternalTimerService:
-        """The timers of that name, in both times."""
+        """Return the timer service of that name."""
         if service not in self._services:
             # the order in which Flink registers them
             processing = self.timer_queue("processing", service, namespace)
@@ -271,24 +271,24 @@ class KeyedStateBackend:
         """Take a snapshot: the synchronous part is done when this returns.
 
         Args:
-            target: Where it goes.
-            savepoint: Whether it is in the unified format, which every backend restores.
+            target: The target of the snapshot.
+            savepoint: Whether to write the unified format, which every backend restores.
 
         Returns:
-            The rest, to be run in any thread while the job goes on.
+            The asynchronous part, to be run in any thread while the job continues.
         """
         return take_snapshot(self.savepoints if savepoint else self.checkpoints, target)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The job's checkpoint of that number is whole."""
+        """Note that the job's checkpoint of that number is complete."""
         self.checkpoints.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The job's checkpoint of that number will never be."""
+        """Note that the job's checkpoint of that number was aborted."""
         self.checkpoints.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Give back what lies outside memory; nothing can be asked any more."""
+        """Release what lies outside memory; no state can be used any more."""
         self.storage.close()
 
     def __enter__(self) -> Self:

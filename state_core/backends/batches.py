@@ -1,8 +1,8 @@
-"""Many keys at once: columns of keys, and of what they have.
+"""Many keys at once: columns of keys, and of their values.
 
-What a key is kept under is made for a whole column by the kernels that write snapshots, and values
-go in and out of Arrow the same way; between them is one look-up a key. For value, reducing and
-aggregating state (their values, or accumulators), and for lists as lists::
+The bytes that entries are kept under are made for a whole column by the kernels that write
+snapshots, and values are converted from and to Arrow in the same way; between them is one look-up
+for each key. For value, reducing and aggregating state (their values, or accumulators), and lists::
 
     batch = encode_keys(backend, state, keys)               # a column
     before = get_many(batch)                                # nulls where there is nothing
@@ -22,7 +22,7 @@ from state_core.backends.backend import AnyState, KeyedStateBackend
 from state_core.backends.states.states import MapState, State
 from state_core.backends.states.tables import ListTable, ValueTable, cut_pieces
 from state_core.backends.states.ttl import LastAccess
-from state_core.errors import EncodeError, KeyGroupError
+from state_core.errors import EncodeError
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.writing.rehash import assign_key_groups
 from state_core.formats.writing.unified_encode import StateRows
@@ -34,14 +34,14 @@ __all__ = ["KeyBatch", "encode_keys", "get_many", "put_many"]
 
 @dataclass(frozen=True)
 class KeyBatch:
-    """A column of keys, as one state keeps them.
+    """A column of keys, with the bytes that one state keeps entries under.
 
     Attributes:
-        layout: The state's.
-        table: The state's.
-        access: Looks at times, if values live for a while.
-        groups: Each key's group.
-        keys: What each is kept under.
+        layout: The layout of the state's entries.
+        table: The table of the state.
+        access: Checks the times of values, if they expire.
+        groups: The key group of each key.
+        keys: The bytes of each key.
     """
 
     layout: KeyedLayout
@@ -55,7 +55,7 @@ class KeyBatch:
 
     @property
     def value_type(self) -> pa.DataType:
-        """Of the columns that are got and put."""
+        """The type of the columns of values."""
         return self.layout.schema.field("value").type
 
 
@@ -65,23 +65,23 @@ def encode_keys(
     keys: pa.Array | pa.ChunkedArray,
     namespaces: pa.Array | pa.ChunkedArray | None = None,
 ) -> KeyBatch:
-    """What a state keeps many keys under.
+    """Return the bytes that a state keeps the entries of many keys under.
 
     Args:
-        backend: The state's.
-        state: Any but a map.
-        keys: They.
-        namespaces: Theirs; left out where the namespace has one value.
+        backend: The backend of the state.
+        state: The state, of any kind but a map.
+        keys: The keys, one per row.
+        namespaces: The namespace of each key; may be left out if the type has one value.
 
     Raises:
-        EncodeError: A key or namespace that can't be one.
+        EncodeError: A key or namespace is invalid.
         KeyGroupError: A key belongs to another subtask.
     """
     inner: Any = state if isinstance(state, State) else state.original
     place = f"state {inner.name!r}"
     layout: KeyedLayout = inner.layout
     if isinstance(inner, MapState) or layout.opaque_key:
-        raise EncodeError("its keys can't be asked for by the column", place=place)
+        raise EncodeError("its keys can't be read or written as a column", place=place)
     count = len(keys)
     columns = {
         "key": _column(keys, layout.key.arrow_type, place),
@@ -90,7 +90,7 @@ def encode_keys(
         else _column(namespaces, layout.namespace.arrow_type, place),
     }
     if columns["key"].null_count:
-        raise EncodeError("a null key", place=place, remedy="in Flink no key is")
+        raise EncodeError("a key is null", place=place, remedy="remove it: no key in Flink is")
     schema = pa.schema([one for one in layout.schema if one.name not in ("value", "ttl")])
     batch = pa.RecordBatch.from_arrays(
         [
@@ -103,28 +103,22 @@ def encode_keys(
     )  # fmt: skip
     rows = StateRows(0, inner.name, layout, batch)
     groups = assign_key_groups(rows, backend.configuration.max_parallelism)
-    own = backend.configuration.key_groups
-    if count and not own.first <= groups.min() <= groups.max() <= own.last:
-        raise KeyGroupError(
-            f"keys of key groups {groups.min()} to {groups.max()}, and this subtask has {own}",
-            place=place,
-            remedy="send every key to the subtask that owns its key group",
-        )
+    backend.configuration.check_key_groups(groups, place)
     access = None if isinstance(state, State) else state.access
     encoded = layout.key_writer(batch).to_binary()
     return KeyBatch(layout, inner.table, access, groups.tolist(), _pieces(encoded))
 
 
 def get_many(batch: KeyBatch) -> pa.Array:
-    """What each key has, null where it has nothing that lives."""
-    found = batch.table.get_many(batch.groups, batch.keys)
-    present = np.fromiter((one is not None for one in found), np.uint8, len(found))
-    held = [one for one in found if one is not None]
-    lengths = np.zeros(len(found), np.int64)
-    lengths[present != 0] = np.fromiter(map(len, held), np.int64, len(held))
-    bounds = np.zeros(len(found) + 1, np.int64)
+    """Return the value of each key; null where there is none, or it has expired."""
+    stored = batch.table.get_many(batch.groups, batch.keys)
+    present = np.fromiter((one is not None for one in stored), np.uint8, len(stored))
+    encoded = [one for one in stored if one is not None]
+    lengths = np.zeros(len(stored), np.int64)
+    lengths[present != 0] = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    bounds = np.zeros(len(stored) + 1, np.int64)
     np.cumsum(lengths, out=bounds[1:])
-    data = np.frombuffer(b"".join(held), np.uint8)
+    data = np.frombuffer(b"".join(encoded), np.uint8)
     columns = _decoded(batch.layout, data, bounds, present)
     if batch.access is None:
         return columns[0]
@@ -145,23 +139,27 @@ def get_many(batch: KeyBatch) -> pa.Array:
 
 
 def put_many(batch: KeyBatch, values: pa.Array | pa.ChunkedArray) -> None:
-    """Let each key have its value, or nothing where that is null or an empty list.
+    """Set the value of each key; null or an empty list removes it.
 
-    Of a key that is there twice, the last counts.
+    Of a key that occurs twice, the last value counts.
+
+    Args:
+        batch: The keys.
+        values: The value of each key.
 
     Raises:
-        EncodeError: A value that can't be one.
+        EncodeError: A value is invalid.
     """
     layout = batch.layout
     column = _column(values, batch.value_type, "values")
     if len(column) != len(batch):
         raise EncodeError(f"{len(column)} values for {len(batch)} keys")
-    held = column.is_valid()
+    present = column.is_valid()
     if layout.kind is StateKind.LIST:
-        held = pc.and_(held, pc.fill_null(pc.greater(pc.list_value_length(column), 0), False))
-        if column.filter(held).flatten().null_count:
-            raise EncodeError("a null element, and lists have none")
-    some = column if held.false_count == 0 else column.filter(held)
+        present = pc.and_(present, pc.fill_null(pc.greater(pc.list_value_length(column), 0), False))
+        if column.filter(present).flatten().null_count:
+            raise EncodeError("an element is null, and no element of a list in Flink is")
+    some = column if present.false_count == 0 else column.filter(present)
     schema = pa.schema([one for one in layout.schema if one.name in ("value", "ttl", "raw_value")])
     columns = {"value": some, "raw_value": pa.nulls(len(some), pa.binary())}
     if batch.access is not None:
@@ -170,24 +168,24 @@ def put_many(batch: KeyBatch, values: pa.Array | pa.ChunkedArray) -> None:
     written: list[bytes | None] = list(_pieces(layout.value_writer(rows).to_binary()))
     if len(written) < len(batch):
         given = iter(written)
-        written = [next(given) if one else None for one in held.to_pylist()]
+        written = [next(given) if one else None for one in present.to_pylist()]
     batch.table.put_many(batch.groups, batch.keys, written)
 
 
 def _column(values: pa.Array | pa.ChunkedArray, kind: pa.DataType, place: str) -> pa.Array:
-    found = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if found.type == kind:
-        return found
+    column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if column.type == kind:
+        return column
     try:
-        return found.cast(kind)
+        return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise EncodeError(
-            f"a column of {found.type} where {kind} belongs ({error})", place=place
+            f"the column is {column.type}, not {kind} ({error})", place=place
         ) from error
 
 
 def _pieces(encoded: pa.Array) -> list[bytes]:
-    """Each row's bytes."""
+    """Return the bytes of each row."""
     _, offsets, data = encoded.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(encoded) + 1).tolist()
     whole = b"" if data is None else data.to_pybytes()
@@ -197,7 +195,7 @@ def _pieces(encoded: pa.Array) -> list[bytes]:
 def _decoded(
     layout: KeyedLayout, data: U8Array, bounds: I64Array, present: U8Array
 ) -> list[pa.Array]:
-    """The value's columns, null where nothing is present."""
+    """Return the columns of the values, null where nothing is present."""
     every = bool(present.all())
     starts, ends = bounds[:-1], bounds[1:]
     if not every:
@@ -217,12 +215,12 @@ def _times(layout: KeyedLayout, values: pa.Array, now: int) -> pa.Array:
         return pa.array(np.full(len(values), now, np.int64))
     lengths = np.asarray(pc.list_value_length(values))
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))).astype(np.int32)
-    held = pa.array(np.full(int(offsets[-1]), now, np.int64))
-    return pa.ListArray.from_arrays(pa.array(offsets), held)
+    times = pa.array(np.full(int(offsets[-1]), now, np.int64))
+    return pa.ListArray.from_arrays(pa.array(offsets), times)
 
 
 def _living_elements(batch: KeyBatch, values: pa.Array, times: pa.Array, now: int) -> pa.Array:
-    """Lists without their dead elements; null where none lives."""
+    """Return lists without their expired elements; null where none is left."""
     assert batch.access is not None  # noqa: S101 - by the caller
     ttl = batch.access.ttl
     shown: list[Any] = []
@@ -239,7 +237,7 @@ def _living_elements(batch: KeyBatch, values: pa.Array, times: pa.Array, now: in
 
 
 def _renew(batch: KeyBatch, living: pa.Array) -> None:
-    """What was read lives on, what was dead is gone."""
+    """Renew the times of values that were read, and remove those that have expired."""
     put_many(batch, living)
 
 

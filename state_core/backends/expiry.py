@@ -1,7 +1,7 @@
-"""Removing what has expired and nobody meets: Flink's clean-up in the background.
+"""Removing expired values that are never read again: Flink's clean-up in the background.
 
-Values with a time to live that are never read again stay where they are. Whoever runs the job
-calls this now and then, of a few key groups at a time; what a function sees does not change.
+Values with a time to live are removed when they are read; those that never are stay. A runtime
+calls this now and then, for a few key groups at a time; a function sees no difference.
 
 Source: `TtlIncrementalCleanup`, `RocksDbTtlCompactFiltersManager`.
 """
@@ -38,15 +38,15 @@ WITH_TTL = (
 def remove_expired(
     backend: KeyedStateBackend, state: Any, key_groups: KeyGroupRange | None = None
 ) -> int:
-    """Remove a state's dead values, list elements and map entries.
+    """Remove a state's expired values, list elements and map entries.
 
     Args:
-        backend: The state's.
-        state: It, as the backend gave it; one without time to live has nothing to remove.
-        key_groups: Only of these; of all by default.
+        backend: The backend of the state.
+        state: The state, as the backend returned it; without time to live nothing is removed.
+        key_groups: The key groups to clean; all by default.
 
     Returns:
-        How many were removed.
+        The number of removed entries.
     """
     if not isinstance(state, WITH_TTL):
         return 0
@@ -85,11 +85,11 @@ def _of_lists(state: ListState, access: LastAccess, group: int) -> int:
     count = 0
     joined = DelimitedListSerializer(state.serializer)
     for key, data in list(state.table.items(group)):
-        held = joined.read(DataInput(data, state.name))
-        living = [one for one in held if not access.expired(one)]
-        if len(living) == len(held):
+        elements = joined.read(DataInput(data, state.name))
+        living = [one for one in elements if not access.expired(one)]
+        if len(living) == len(elements):
             continue
-        count += len(held) - len(living)
+        count += len(elements) - len(living)
         pieces = []
         for one in living:
             out = DataOutput()

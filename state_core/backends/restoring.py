@@ -1,10 +1,10 @@
-"""Restoring a backend: whatever the snapshot is of, as far as its key groups are this subtask's.
+"""Restoring a backend: from a snapshot of any backend, as far as it has this subtask's key groups.
 
-The type of a handle says what it is read by, as in Flink:
+The type of a handle determines how it is read, as in Flink:
 
 =================================  ===========================================================
 `SavepointKeyGroupsStateHandle`    the unified format, of any backend
-`KeyGroupsStateHandle`             what the heap backend writes for itself, or the unified format
+`KeyGroupsStateHandle`             the heap backend's native format, or the unified format
 `IncrementalKeyedStateHandle`      RocksDB's files: taken over as they are where nothing was
                                    rescaled and the backend is RocksDB; else their entries are read
 =================================  ===========================================================
@@ -37,16 +37,16 @@ __all__ = ["handles_for", "restore_backend", "restore_file"]
 
 @runtime_checkable
 class TakesFiles(Protocol):
-    """A storage that can begin with the files of a handle."""
+    """A storage that can take over the files of a handle."""
 
     def adopt(self, handle: IncrementalHandle, files: StateFiles) -> bool:
-        """Take the handle's files over, if they are its own; whether it did."""
+        """Take over the handle's files, if they are RocksDB's, and return whether it did."""
 
 
 def handles_for(
     handles: Iterable[KeyedHandle | None], key_groups: KeyGroupRange
 ) -> list[KeyedHandle]:
-    """Of all subtasks' handles those that hold something of some key groups."""
+    """Return the handles, of all subtasks, that have some of these key groups."""
     return [
         one for one in handles if one is not None and len(one.key_groups.intersection(key_groups))
     ]
@@ -58,20 +58,20 @@ def restore_backend(
     directory: Directory | StateFiles,
     raw: Iterable[KeyedHandle | None] = (),
 ) -> None:
-    """Put what handles hold of the backend's key groups into it; before any state is asked for.
+    """Restore a backend from handles, as far as they have its key groups.
 
     Args:
-        backend: A backend in which there is nothing yet.
-        handles: Of any subtasks of the operator.
-        directory: The snapshot's, to which relative handles are relative.
-        raw: Raw keyed state of any subtasks, in which RocksDB jobs keep timers of the heap.
+        backend: A backend of which no state was requested yet.
+        handles: The handles of any subtasks of the operator.
+        directory: The snapshot's directory, which relative handles are relative to.
+        raw: Raw keyed state of any subtasks, in which RocksDB jobs may keep timers of the heap.
 
     Raises:
-        IncompatibleError: The keys are of another type, or a state was asked for before.
+        IncompatibleError: The keys are of another type, or a state was requested before.
         SnapshotError: A file can't be read.
     """
     if not all(state.restored for state in backend.registry):
-        raise IncompatibleError("a restore behind the first use of a state")
+        raise IncompatibleError("a state was used before the restore")
     files = directory if isinstance(directory, StateFiles) else StateFiles(directory)
     key_groups = backend.configuration.key_groups
     wanted = handles_for(handles, key_groups)
@@ -101,13 +101,13 @@ def restore_file(
     *,
     with_entries: bool = True,
 ) -> None:
-    """Put what a file holds of some key groups into tables.
+    """Restore tables from a file, as far as it has these key groups.
 
     Args:
-        registry: Has the tables, or makes them.
-        file: Of whatever form.
-        key_groups: The backend's.
-        with_entries: Whether entries are to be read; if not, the tables have them.
+        registry: The registry, which has the tables or creates them.
+        file: The file, of any format.
+        key_groups: The key groups of the backend.
+        with_entries: Whether entries are read; if not, the tables have them already.
 
     Raises:
         IncompatibleError: The keys are of another type.

@@ -53,7 +53,7 @@ class NonKeyedPart(Protocol):
         """Return the elements or entries as typed columns."""
 
     def encoded(self) -> list[bytes]:
-        """Yield the bytes of each element; a broadcast state is one element."""
+        """Return the bytes of each element; a broadcast state is one element."""
 
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
         """Return the entries of a broadcast state as bytes, in no order."""

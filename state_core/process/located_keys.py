@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from state_core.backends import KeyedStateBackend
 from state_core.backends.states.tables import cut_pieces
-from state_core.errors import KeyGroupError
 from state_core.serializers.framework.columns import ALL_PRESENT, Target
 
 __all__ = ["LocatedKeys", "locate_keys"]
@@ -39,12 +38,7 @@ def locate_keys(
     Raises:
         KeyGroupError: A key belongs to another subtask.
     """
-    own = backend.configuration.key_groups
-    if len(groups) and not own.first <= groups.min() <= groups.max() <= own.last:
-        raise KeyGroupError(
-            f"keys of key groups {groups.min()} to {groups.max()}, and this subtask has {own}",
-            remedy="send every key to the subtask that owns its key group",
-        )
+    backend.configuration.check_key_groups(groups)
     serializer = backend.context.serializer
     bounds = np.zeros(len(keys) + 1, np.int64)
     np.cumsum(serializer.sizes(keys, ALL_PRESENT), out=bounds[1:])

@@ -1,4 +1,4 @@
-"""Checkpoints of the heap backend, in the form that Flink's has for itself.
+"""Checkpoints of the heap backend, in the native format of Flink's heap backend.
 
 ::
 
@@ -9,8 +9,8 @@
             key-value state:  namespace, key, value; lists and maps whole, with their counts
             timers:           the timer
 
-It says how many entries there are before they come, which a backend in memory knows. What only its
-own class can walk can't be read back from it: with such a state the unified format is written.
+The number of entries stands before them, which a backend in memory knows. Values whose end only
+their own class knows can't be read back from it: with such a state the unified format is written.
 
 Source: `HeapSnapshotStrategy`, `CopyOnWriteStateTableSnapshot` in
 `org.apache.flink.runtime.state.heap`.
@@ -52,12 +52,12 @@ __all__ = ["FrozenState", "HeapCheckpointStrategy", "HeapResources"]
 
 @dataclass(frozen=True)
 class FrozenState:
-    """A state's dictionaries, which nobody changes.
+    """The frozen dictionaries of a state.
 
     Attributes:
-        layout: How entries are laid out.
+        layout: The layout of entries.
         chunks: Cuts a dictionary into keys and values of the unified format.
-        groups: A dictionary a key group.
+        groups: One dictionary for each key group.
     """
 
     layout: KeyedLayout
@@ -66,21 +66,21 @@ class FrozenState:
 
 
 class HeapResources(FullSnapshotResources, Protocol):
-    """Resources of which dictionaries can be had as they are."""
+    """Snapshot resources with the dictionaries of all states."""
 
     @property
     def frozen(self) -> Sequence[FrozenState]:
-        """The states, by id."""
+        """The frozen states, by id."""
 
 
 class HeapCheckpointStrategy:
-    """Writes the heap backend's own form.
+    """Writes checkpoints in the heap backend's own format.
 
     Args:
-        prepare: Makes the resources.
-        key_groups: Those of this subtask.
+        prepare: Prepares the snapshot's resources.
+        key_groups: The key groups of this subtask.
         compressed: Whether states are compressed.
-        unified: What writes states that only their class can walk.
+        unified: The strategy for states whose values only their own class can walk.
     """
 
     def __init__(
@@ -97,14 +97,14 @@ class HeapCheckpointStrategy:
         self.compressed = compressed
 
     def sync_prepare_resources(self, checkpoint_id: int) -> HeapResources:
-        """The dictionaries as they are now."""
+        """Freeze the dictionaries as they are now."""
         del checkpoint_id
         return self.prepare()
 
     def async_snapshot(
         self, resources: HeapResources, target: SnapshotTarget
     ) -> KeyGroupsHandle | None:
-        """Write a file, and say where each key group begins in it."""
+        """Write a file, and return its handle with the offset of each key group."""
         if not resources.header.states:
             return None
         if not all(_walkable(state.layout) for state in resources.frozen):
@@ -128,21 +128,21 @@ class HeapCheckpointStrategy:
         return replace(handle, kind=KeyGroupsKind.NATIVE, handle_id=str(uuid.uuid4()))
 
     def _state(self, state_id: int, state: FrozenState, index: int) -> list[Any]:
-        """One state's part of a key group."""
-        held = state.groups[index]
-        head = state_id.to_bytes(2, "big") + len(held).to_bytes(4, "big")
-        pieces: list[Any] = [head, *(one.data for one in _native(state, held))]
+        """Write one state's part of a key group."""
+        entries = state.groups[index]
+        head = state_id.to_bytes(2, "big") + len(entries).to_bytes(4, "big")
+        pieces: list[Any] = [head, *(one.data for one in _native(state, entries))]
         return [compress_snappy(b"".join(pieces))] if self.compressed else pieces
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Nothing builds on it."""
+        """Do nothing: later checkpoints do not build on it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Nothing was kept of it."""
+        """Do nothing: nothing was kept of it."""
 
 
 def _walkable(layout: KeyedLayout) -> bool:
-    """Whether entries can be told apart where nothing says how long they are."""
+    """Return whether the ends of entries are known from their bytes."""
     value = layout.stored_value()
     parts = [layout.key, layout.namespace, layout.user_key, layout.value]
     return not isinstance(value, OpaqueSerializer) and all(
@@ -150,33 +150,33 @@ def _walkable(layout: KeyedLayout) -> bool:
     )
 
 
-def _native(state: FrozenState, held: dict[bytes, Any]) -> Iterator[U8Array]:
-    """The entries of a dictionary, some at a time."""
+def _native(state: FrozenState, entries: dict[bytes, Any]) -> Iterator[U8Array]:
+    """Yield the entries of a dictionary, some at a time."""
     layout = state.layout
     if layout.kind is StateKind.TIMERS:
-        for keys, _ in state.chunks(held):
+        for keys, _ in state.chunks(entries):
             yield np.frombuffer(b"".join(keys), np.uint8)
     elif layout.kind is StateKind.MAP:
         plain = replace(layout, user_key=None)  # keys without user keys
-        for maps in in_pieces(held.items()):
+        for maps in in_pieces(entries.items()):
             yield _entries(plain, [key for key, _ in maps], [_whole(one) for _, one in maps])
     elif layout.kind is StateKind.LIST:
         element = stored_serializer(layout)
-        for keys, values in state.chunks(held):
+        for keys, values in state.chunks(entries):
             yield _entries(layout, keys, _counted(element, values))
     else:
-        for keys, values in state.chunks(held):
+        for keys, values in state.chunks(entries):
             yield _entries(layout, keys, values)
 
 
 def _whole(entries: dict[bytes, bytes]) -> bytes:
-    """A map with its count in front; flag and value of an entry are what the format has, too."""
+    """Return a map with its count in front; its entries are as in the format already."""
     pairs = [part for pair in entries.items() for part in pair]
     return b"".join([len(entries).to_bytes(4, "big"), *pairs])
 
 
 def _entries(layout: KeyedLayout, keys: list[bytes], values: list[bytes]) -> U8Array:
-    """Namespace, key, value; and the next."""
+    """Return entries of namespace, key and value, one behind the other."""
     entries = entries_of(0, 0, keys, values)
     key_end, namespace, namespace_end = key_parts(layout, entries)
     parts = [
@@ -195,7 +195,7 @@ def _entries(layout: KeyedLayout, keys: list[bytes], values: list[bytes]) -> U8A
 
 
 def _counted(element: TypeSerializer, lists: list[bytes]) -> list[bytes]:
-    """Lists with their counts in front, where delimiters were between."""
+    """Return lists with their counts in front, instead of delimiters between."""
     program = element.skip_program()
     if program is None:
         return [_counted_slowly(element, one) for one in lists]
@@ -207,7 +207,7 @@ def _counted(element: TypeSerializer, lists: list[bytes]) -> list[bytes]:
     failed = count_delimited(data, starts, ends, words, counts)
     if failed >= 0 or (counts == UNKNOWN).any():
         raise EncodeError(
-            f"a list of {element.name} whose elements can't be told apart",
+            f"the ends of the elements in a list of {element.name} are not known",
             remedy="take a savepoint, which keeps lists as they are",
         )
     first = np.zeros(len(lists) + 1, np.int64)
@@ -235,11 +235,11 @@ def _without_delimiters(
 
 
 def _counted_slowly(element: TypeSerializer, data: bytes) -> bytes:
-    """One list, of elements that only their serializer can walk."""
-    source, found = DataInput(data, "list state"), []
+    """Return one list, of elements that only their serializer can walk."""
+    source, elements = DataInput(data, "list state"), []
     while source.remaining:
         start = source.position
         element.skip(source)
-        found.append(data[start : source.position])
+        elements.append(data[start : source.position])
         source.read_bytes(min(len(DELIMITER), source.remaining))
-    return len(found).to_bytes(4, "big") + b"".join(found)
+    return len(elements).to_bytes(4, "big") + b"".join(elements)

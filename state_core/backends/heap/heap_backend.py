@@ -41,7 +41,7 @@ class HeapStorage:
     """The tables of one backend, and the versions of their snapshots.
 
     Args:
-        key_groups: Those of this subtask.
+        key_groups: The key groups of this subtask.
     """
 
     def __init__(self, key_groups: KeyGroupRange) -> None:
@@ -50,7 +50,7 @@ class HeapStorage:
         self.tables: dict[str, HeapTable] = {}
 
     def create_table(self, name: str, layout: KeyedLayout) -> Table:
-        """A table in memory."""
+        """Create a table in memory."""
         table: HeapTable
         if layout.kind is StateKind.MAP:
             table = HeapMapTable(self.versions, self.key_groups, layout)
@@ -62,11 +62,11 @@ class HeapStorage:
         return table
 
     def create_queue(self, table: ValueTable) -> HeapTimerQueue:
-        """A queue over a table of timers."""
+        """Create a queue over a table of timers."""
         return HeapTimerQueue(table, self.key_groups)
 
     def full_snapshot(self, registry: StateRegistry) -> HeapResources:
-        """All tables as they are now."""
+        """Freeze all tables as they are now."""
         version = self.versions.take()
         frozen = [
             FrozenState(state.layout, self.tables[name].chunks, self.tables[name].freeze())
@@ -77,11 +77,11 @@ class HeapStorage:
         )
 
     def close(self) -> None:
-        """Nothing is held outside memory."""
+        """Do nothing: everything is in memory."""
 
 
 class _HeapResources:
-    """Dictionaries that nobody changes while this has them."""
+    """Snapshot resources: dictionaries that are not changed until they are released."""
 
     def __init__(
         self,
@@ -98,37 +98,40 @@ class _HeapResources:
         self.frozen = frozen
 
     def iterators(self) -> Sequence[_HeapIterator]:
-        """One a state."""
+        """Return one iterator for each state."""
         return [
             _HeapIterator(state_id, self.first, state) for state_id, state in enumerate(self.frozen)
         ]
 
     def release(self) -> None:
-        """Let the dictionaries go."""
+        """Release the dictionaries."""
         self.frozen = []
         self.versions.release(self.version)
 
 
 @dataclass(frozen=True)
 class _HeapIterator:
-    """Serves a state's dictionaries, a key group at a time."""
+    """Iterates over a state's dictionaries, one key group at a time."""
 
     state_id: int
     first: int
     state: FrozenState
 
     def __iter__(self) -> Iterator[SnapshotRun]:
-        for group, held in enumerate(self.state.groups, self.first):
-            for keys, values in self.state.chunks(held):
+        for group, dictionary in enumerate(self.state.groups, self.first):
+            for keys, values in self.state.chunks(dictionary):
                 if keys:
                     entries = entries_of(self.state_id, group, keys, values)
                     yield SnapshotRun(group, self.state_id, entries)
 
 
 def heap_backend(configuration: BackendConfiguration) -> KeyedStateBackend:
-    """A backend whose working state lies in memory.
+    """Create a backend whose working state is in memory.
 
-    Its checkpoints are whole, too, in the form that Flink's heap backend has for itself.
+    Its checkpoints are always complete, in the format of Flink's heap backend.
+
+    Args:
+        configuration: Keys, key groups, clock.
     """
     storage = HeapStorage(configuration.key_groups)
     registry = configuration.registry(storage)

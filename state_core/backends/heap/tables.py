@@ -1,9 +1,9 @@
 """Tables in memory, whose snapshots are taken by reference: copy on write.
 
-Each key group of a state is one dictionary. A snapshot notes the dictionaries there are, which is
-all that it does while the job stands still; whoever then changes a key group of which a snapshot
-still has the dictionary copies it first, once. What lies in them are bytes, which nobody changes;
-a list's elements and a map's entries are containers of their own, copied by the same rule.
+Each key group of a state is one dictionary. A snapshot keeps references to the dictionaries, which
+is all that it does while the job stands still; if a key group then changes, its dictionary is
+copied first, once, as long as a snapshot needs it. The dictionaries contain bytes, which never
+change; a list's elements and a map's entries are containers of their own, copied by the same rule.
 
 Source: `CopyOnWriteStateMap`, `CopyOnWriteStateTable` in `org.apache.flink.runtime.state.heap`.
 """
@@ -31,17 +31,17 @@ __all__ = [
 ]
 
 Frozen: TypeAlias = "list[dict[bytes, Any]]"
-Held = TypeVar("Held")
+Item = TypeVar("Item")
 
 CHUNK_ROWS = 1 << 11
 
 
 class SnapshotVersions:
-    """Which snapshots are being written: what was made before the newest of them is theirs too.
+    """The versions of the snapshots that are being written.
 
     Attributes:
         current: The number of snapshots taken so far.
-        required: What is older than this must be copied before it is changed.
+        required: Objects of an older version must be copied before they are changed.
     """
 
     __slots__ = ("_live", "_lock", "current", "required")
@@ -53,7 +53,7 @@ class SnapshotVersions:
         self._lock = Lock()  # a snapshot ends in the thread that wrote it
 
     def take(self) -> int:
-        """Begin a snapshot; its number."""
+        """Begin a snapshot, and return its version."""
         with self._lock:
             self.current += 1
             self._live.add(self.current)
@@ -61,21 +61,21 @@ class SnapshotVersions:
             return self.current
 
     def release(self, version: int) -> None:
-        """A snapshot needs nothing any more."""
+        """End a snapshot, which needs nothing any more."""
         with self._lock:
             self._live.discard(version)
             self.required = max(self._live, default=0)
 
 
 class _Elements(list[bytes]):
-    """A key's list elements, one or several to a piece, and the version that made them."""
+    """The list elements of a key, in pieces of one or several, and the version that made them."""
 
     __slots__ = ("made",)
     made: int
 
 
 class _UserMap(dict[bytes, bytes]):
-    """A key's map, and the version that made it."""
+    """The map of a key, and the version that made it."""
 
     __slots__ = ("made",)
     made: int
@@ -92,20 +92,20 @@ class _HeapTable:
         self.made = [versions.current] * len(key_groups)
 
     def freeze(self) -> Frozen:
-        """The dictionaries as they are now, for the snapshot that was just begun."""
+        """Return the dictionaries as they are now, for the snapshot that was just begun."""
         return self.groups.copy()
 
     def keys(self, group: int) -> Iterator[bytes]:
-        """The keys of a key group, which may change meanwhile."""
+        """Yield the keys of a key group, which may change meanwhile."""
         return iter(list(self.groups[group - self.first]))
 
     def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
-        """The entries of a key group."""
+        """Yield the entries of a key group."""
         for keys, values in self.chunks(self.groups[group - self.first]):
             yield from zip(keys, values, strict=True)
 
     def _writable(self, group: int) -> dict[bytes, Any]:
-        """The dictionary of a key group, which no snapshot has."""
+        """Return the dictionary of a key group, copied if a snapshot has it."""
         index = group - self.first
         if self.made[index] < self.versions.required:
             self.groups[index] = self.groups[index].copy()
@@ -117,47 +117,49 @@ class _HeapTable:
             del self._writable(group)[key]
 
     @staticmethod
-    def chunks(held: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Keys and values of a dictionary as a snapshot has them."""
+    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield keys and values of a dictionary as a snapshot has them."""
         raise NotImplementedError
 
 
 class HeapValueTable(_HeapTable):
-    """One value a key."""
+    """A table of one value for each key."""
 
     def get(self, group: int, key: bytes) -> bytes | None:
-        """What the key has."""
-        found: bytes | None = self.groups[group - self.first].get(key)
-        return found
+        """Return the value of a key; None if there is none."""
+        value: bytes | None = self.groups[group - self.first].get(key)
+        return value
 
     def put(self, group: int, key: bytes, value: bytes) -> None:
-        """Let the key have this."""
+        """Set the value of a key."""
         self._writable(group)[key] = value
 
     def remove(self, group: int, key: bytes) -> None:
-        """Let the key have nothing."""
+        """Remove a key."""
         self._discard(group, key)
 
     def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
-        """What many keys have."""
-        held, first = self.groups, self.first
-        return [held[group - first].get(key) for group, key in zip(groups, keys, strict=True)]
+        """Return the values of many keys."""
+        dictionaries, first = self.groups, self.first
+        return [
+            dictionaries[group - first].get(key) for group, key in zip(groups, keys, strict=True)
+        ]
 
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Let many keys have these, or nothing."""
+        """Set the values of many keys; None removes one."""
         for group in set(groups):
             self._writable(group)
-        held, first = self.groups, self.first
+        dictionaries, first = self.groups, self.first
         for group, key, value in zip(groups, keys, values, strict=True):
             if value is None:
-                held[group - first].pop(key, None)
+                dictionaries[group - first].pop(key, None)
             else:
-                held[group - first][key] = value
+                dictionaries[group - first][key] = value
 
     def load(self, entries: Entries) -> None:
-        """Put many entries."""
+        """Add many entries."""
         entries = within(entries, self.key_groups)
         data = entries.data.tobytes()
         keys = cut_pieces(data, entries.key_start.tolist(), entries.key_end.tolist())
@@ -166,46 +168,46 @@ class HeapValueTable(_HeapTable):
             self._writable(group).update(zip(keys[start:end], values[start:end], strict=True))
 
     @staticmethod
-    def chunks(held: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """As they are."""
-        yield from zip(in_pieces(held), in_pieces(held.values()), strict=True)
+    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield keys and values as they are."""
+        yield from zip(in_pieces(entries), in_pieces(entries.values()), strict=True)
 
 
 class HeapListTable(_HeapTable):
-    """One list a key."""
+    """A table of one list for each key."""
 
     def get(self, group: int, key: bytes) -> bytes | None:
-        """The elements."""
-        held = self.groups[group - self.first].get(key)
-        return None if held is None else DELIMITER.join(held)
+        """Return the elements."""
+        stored = self.groups[group - self.first].get(key)
+        return None if stored is None else DELIMITER.join(stored)
 
     def put(self, group: int, key: bytes, value: bytes) -> None:
-        """Let the key have these elements."""
+        """Set the elements of a key."""
         self._writable(group)[key] = self._made([value])
 
     def remove(self, group: int, key: bytes) -> None:
-        """Let the key have nothing."""
+        """Remove a key."""
         self._discard(group, key)
 
     def append(self, group: int, key: bytes, elements: bytes) -> None:
-        """Put elements behind those that the key has."""
+        """Append elements to those of a key."""
         entries = self._writable(group)
-        held = entries.get(key)
-        if held is None:
+        stored = entries.get(key)
+        if stored is None:
             entries[key] = self._made([elements])
             return
-        if held.made < self.versions.required:
-            held = entries[key] = self._made(held)
-        held.append(elements)
+        if stored.made < self.versions.required:
+            stored = entries[key] = self._made(stored)
+        stored.append(elements)
 
     def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
-        """What many keys have."""
+        """Return the values of many keys."""
         return [self.get(group, key) for group, key in zip(groups, keys, strict=True)]
 
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Let many keys have these, or nothing."""
+        """Set the values of many keys; None removes one."""
         for group, key, value in zip(groups, keys, values, strict=True):
             if value is None:
                 self.remove(group, key)
@@ -213,7 +215,7 @@ class HeapListTable(_HeapTable):
                 self.put(group, key, value)
 
     def load(self, entries: Entries) -> None:
-        """Put many entries."""
+        """Add many entries."""
         entries = within(entries, self.key_groups)
         data = entries.data.tobytes()
         keys = cut_pieces(data, entries.key_start.tolist(), entries.key_end.tolist())
@@ -226,19 +228,19 @@ class HeapListTable(_HeapTable):
         return made
 
     @staticmethod
-    def chunks(held: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """The pieces of each list joined."""
-        for keys, lists in zip(in_pieces(held), in_pieces(held.values()), strict=True):
+    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield keys and lists, with the pieces of each list joined."""
+        for keys, lists in zip(in_pieces(entries), in_pieces(entries.values()), strict=True):
             yield keys, [DELIMITER.join(one) for one in lists]
 
 
 class HeapMapTable(_HeapTable):
-    """One map a key.
+    """A table of one map for each key.
 
     Args:
-        versions: Of snapshots.
-        key_groups: Those of this subtask.
-        layout: Says where in an entry's key the user key begins.
+        versions: The versions of snapshots.
+        key_groups: The key groups of this subtask.
+        layout: The layout of entries, which finds the user key in an entry's key.
     """
 
     def __init__(
@@ -248,37 +250,37 @@ class HeapMapTable(_HeapTable):
         self.layout = layout
 
     def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
-        """What the user key has under the key."""
-        held: _UserMap | None = self.groups[group - self.first].get(key)
-        return None if held is None else held.get(user_key)
+        """Return the value of a user key; None if there is none."""
+        user_map: _UserMap | None = self.groups[group - self.first].get(key)
+        return None if user_map is None else user_map.get(user_key)
 
     def put(self, group: int, key: bytes, user_key: bytes, value: bytes) -> None:
-        """Let the user key have this."""
+        """Set the value of a user key."""
         self._writable_map(group, key)[user_key] = value
 
     def remove(self, group: int, key: bytes, user_key: bytes) -> None:
-        """Let the user key have nothing; with its last entry the map is gone."""
+        """Remove a user key; with its last entry the map itself."""
         if self.get(group, key, user_key) is None:
             return
-        held = self._writable_map(group, key)
-        del held[user_key]
-        if not held:
+        user_map = self._writable_map(group, key)
+        del user_map[user_key]
+        if not user_map:
             del self._writable(group)[key]
 
     def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All that the key has, as it is now."""
+        """Yield all entries of a key, as they are now."""
         return iter(list(self.groups[group - self.first].get(key, {}).items()))
 
     def is_empty(self, group: int, key: bytes) -> bool:
-        """Whether the key has nothing."""
+        """Return whether the key has no entries."""
         return key not in self.groups[group - self.first]
 
     def clear(self, group: int, key: bytes) -> None:
-        """Let the key have nothing."""
+        """Remove all entries of a key."""
         self._discard(group, key)
 
     def load(self, entries: Entries) -> None:
-        """Put many entries."""
+        """Add many entries."""
         entries = within(entries, self.key_groups)
         data = entries.data.tobytes()
         middles = namespace_ends(self.layout, entries).tolist()
@@ -290,22 +292,22 @@ class HeapMapTable(_HeapTable):
 
     def _writable_map(self, group: int, key: bytes) -> _UserMap:
         entries = self._writable(group)
-        held: _UserMap | None = entries.get(key)
-        if held is None or held.made < self.versions.required:
-            held = entries[key] = _UserMap(held or {})
-            held.made = self.versions.current
-        return held
+        user_map: _UserMap | None = entries.get(key)
+        if user_map is None or user_map.made < self.versions.required:
+            user_map = entries[key] = _UserMap(user_map or {})
+            user_map.made = self.versions.current
+        return user_map
 
     @staticmethod
-    def chunks(held: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """A row a map entry."""
-        for pairs in in_pieces(held.items()):
+    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield keys and values, one for each entry of a map."""
+        for pairs in in_pieces(entries.items()):
             keys = [key + user_key for key, one in pairs for user_key in one]
             yield keys, [value for _, one in pairs for value in one.values()]
 
 
-def in_pieces(held: Iterable[Held]) -> Iterator[list[Held]]:
-    """A few at a time: what is looked at twice is still in the processor's cache then."""
-    rest = iter(held)
+def in_pieces(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield slices of a few entries, which stay in the processor's cache for a second look."""
+    rest = iter(items)
     while piece := list(islice(rest, CHUNK_ROWS)):
         yield piece

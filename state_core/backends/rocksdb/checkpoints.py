@@ -1,9 +1,9 @@
 """Incremental checkpoints of RocksDB: its files, of which most were copied before.
 
-In the synchronous part RocksDB writes its buffers and links all files it consists of into a
-directory. What an SST file holds never changes, so one that the last complete checkpoint has is
-named again; the others are copied to where checkpoints share files, everything else to the
-checkpoint's own directory. A meta file holds the header.
+In the synchronous part RocksDB writes its buffers and links all its files into a directory. An SST
+file never changes, so one that the last complete checkpoint has is referred to again; new ones are
+copied to the directory that checkpoints share, all other files to the checkpoint's own directory. A
+meta file has the header.
 
 Source: `RocksIncrementalSnapshotStrategy`, `RocksDBStateUploader` in
 `org.apache.flink.state.rocksdb`.
@@ -42,7 +42,7 @@ BLOCK_BYTES = 8 << 20
 
 
 class _Storage(Protocol):
-    """What a strategy asks of the storage."""
+    """The part of the storage that a strategy needs."""
 
     directory: Path
     database: Database
@@ -54,7 +54,7 @@ class _Storage(Protocol):
 
 
 class _LinkedFiles:
-    """The files as they were, in a directory of their own."""
+    """Links to the files of a snapshot, in a directory of their own."""
 
     def __init__(self, header: KeyedHeader, directory: Path, base: dict[str, str]) -> None:
         self.header = header
@@ -67,12 +67,12 @@ class _LinkedFiles:
 
 
 class IncrementalStrategy:
-    """Writes what the last complete checkpoint does not have.
+    """Writes incremental checkpoints: the files that the last complete one does not have.
 
     Args:
-        storage: The instance.
+        storage: The RocksDB instance.
         registry: The states.
-        key_groups: Those of this subtask.
+        key_groups: The key groups of this subtask.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class IncrementalStrategy:
         return _LinkedFiles(self.registry.header, directory, self._base())
 
     def _base(self) -> dict[str, str]:
-        """The SST files that later checkpoints can count on."""
+        """Return the SST files that the next checkpoint can refer to."""
         if self._complete < 0 and self.storage.restored is not None:
             return {
                 name: posixpath.basename(stream.uri)
@@ -105,7 +105,7 @@ class IncrementalStrategy:
     def async_snapshot(
         self, resources: _LinkedFiles, target: SnapshotTarget
     ) -> IncrementalHandle | None:
-        """Copy files, and say where they are."""
+        """Copy files, and return a handle of them."""
         header = resources.header
         if not header.states:
             return None
@@ -147,13 +147,13 @@ class IncrementalStrategy:
         )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Later checkpoints build on this one."""
+        """Let later checkpoints build on this one."""
         if checkpoint_id in self._taken and checkpoint_id > self._complete:
             self._complete = checkpoint_id
             self._taken = {one: files for one, files in self._taken.items() if one >= checkpoint_id}
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """None may build on it."""
+        """Let no later checkpoint build on this one."""
         self._taken.pop(checkpoint_id, None)
 
 
@@ -162,7 +162,7 @@ def _uri(directory: Directory, name: str) -> str:
 
 
 def _upload(path: Path, directory: Directory) -> str:
-    """Put a file of RocksDB's where a checkpoint has it: linked, or copied; its name there."""
+    """Link or copy a file of RocksDB to a checkpoint, and return its name there."""
     name, working, target = str(uuid.uuid4()), Directory(path.parent), directory.confined()
     if path.suffix == SHARED_SUFFIX and target.link(working.confined(), path.name, name):
         return name
@@ -172,7 +172,7 @@ def _upload(path: Path, directory: Directory) -> str:
 
 
 def copy_into(target: Path, source: ByteSource) -> None:
-    """Put a checkpoint's file where RocksDB works: linked if it never changes, or copied."""
+    """Link a checkpoint's file into RocksDB's directory if it never changes, or copy it."""
     working = Directory(target.parent).confined()
     if isinstance(source, FileSource) and source.start == 0 and target.suffix == SHARED_SUFFIX:
         whole = source.directory.size(source.path) == source.size

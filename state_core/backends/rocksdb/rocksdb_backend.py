@@ -1,7 +1,7 @@
-"""The RocksDB backend: working state on a local disk, as far as memory does not hold it.
+"""The RocksDB backend: working state on a local disk, cached in memory.
 
 Savepoints are scans of a view of each column family. Checkpoints are incremental: RocksDB links
-its files into a directory of their own, and of those only what no earlier checkpoint has is copied.
+its files into a directory of their own, and only those that no earlier checkpoint has are copied.
 
 Source: `RocksDBKeyedStateBackend`, `RocksDBKeyedStateBackendBuilder`,
 `RocksFullSnapshotStrategy` in `org.apache.flink.state.rocksdb`.
@@ -63,10 +63,10 @@ class RocksDBStorage:
     """A RocksDB instance in a directory of its own.
 
     Args:
-        key_groups: Those of this subtask.
+        key_groups: The key groups of this subtask.
         prefix: Bytes of the key-group prefix.
-        parent: Where the directory is made.
-        memory_bytes: What write buffers and blocks read may take together.
+        parent: The directory to create its directory in.
+        memory_bytes: The memory for write buffers and cached blocks together.
     """
 
     def __init__(
@@ -88,17 +88,17 @@ class RocksDBStorage:
     def _open(self, name: str, families: list[str]) -> None:
         self.path = self.directory / name
         others = dict.fromkeys((one for one in families if one != DEFAULT_FAMILY), self.options)
-        held: Any = Rdict(str(self.path), self.options, column_families=others or None)
+        database: Any = Rdict(str(self.path), self.options, column_families=others or None)
         self.families = {DEFAULT_FAMILY, *others}
-        self.database = Database(held, self.key_groups, self.prefix)
+        self.database = Database(database, self.key_groups, self.prefix)
 
     def create_table(self, name: str, layout: KeyedLayout) -> Table:
-        """A column family of the state's name."""
-        held = self.database.database
+        """Create a column family with the state's name."""
+        database = self.database.database
         if name not in self.families:
-            held.create_column_family(name, self.options)
+            database.create_column_family(name, self.options)
             self.families.add(name)
-        family, handle = held.get_column_family(name), held.get_column_family_handle(name)
+        family, handle = database.get_column_family(name), database.get_column_family_handle(name)
         table: RocksDBValueTable | RocksDBMapTable
         if layout.kind is StateKind.MAP:
             table = RocksDBMapTable(self.database, family, handle, layout)
@@ -110,16 +110,16 @@ class RocksDBStorage:
         return table
 
     def create_queue(self, table: RocksDBValueTable) -> OrderedTimerQueue:
-        """A queue over a table of timers."""
+        """Create a queue over a table of timers."""
         return OrderedTimerQueue(table, self.key_groups)
 
     def flush(self) -> None:
-        """Write what tables still hold in memory into RocksDB."""
+        """Write what tables still have in memory to RocksDB."""
         for table in self.tables.values():
             table.flush()
 
     def full_snapshot(self, registry: StateRegistry) -> FullSnapshotResources:
-        """A view of every column family."""
+        """Take a view of every column family."""
         names = list(registry.states)
         views = [self.tables[name].freeze() for name in names]
         return _RocksDBResources(registry.header, self.database, views)
@@ -154,7 +154,7 @@ class RocksDBStorage:
         return True
 
     def close(self) -> None:
-        """End the instance, and remove its directory."""
+        """Close the instance, and remove its directory."""
         for table in self.tables.values():
             table.close()
         self.tables = {}
@@ -171,7 +171,7 @@ def _text(files: StateFiles, stream: Any) -> str:
 
 
 def _options(memory_bytes: int) -> Options:
-    """Options that stay within some memory, whatever the number of states."""
+    """Return options that bound memory whatever the number of states."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     cache = Cache(memory_bytes)
@@ -193,7 +193,7 @@ def _options(memory_bytes: int) -> Options:
 
 
 class _RocksDBResources:
-    """Views that see nothing of what is written behind them."""
+    """Snapshot resources: views of column families, which later writes do not change."""
 
     def __init__(self, header: KeyedHeader, database: Database, views: list[View]) -> None:
         self.header = header
@@ -201,20 +201,20 @@ class _RocksDBResources:
         self.views = views
 
     def iterators(self) -> Sequence[_RocksDBIterator]:
-        """One a state."""
+        """Return one iterator for each state."""
         return [
             _RocksDBIterator(state_id, self.database, view)
             for state_id, view in enumerate(self.views)
         ]
 
     def release(self) -> None:
-        """Let the views go."""
+        """Release the views."""
         self.views = []
 
 
 @dataclass(frozen=True)
 class _RocksDBIterator:
-    """Scans a view, a key group at a time."""
+    """Iterates over a view, one key group at a time."""
 
     state_id: int
     database: Database
@@ -232,12 +232,12 @@ def rocksdb_backend(
     directory: str | os.PathLike[str] | None = None,
     memory_bytes: int = MEMORY_BYTES,
 ) -> KeyedStateBackend:
-    """A backend whose working state lies in RocksDB.
+    """Create a backend whose working state is in RocksDB.
 
     Args:
         configuration: Keys, key groups, clock.
-        directory: Where its directory is made; among temporary files by default.
-        memory_bytes: What RocksDB may take of memory, about.
+        directory: The directory to create its directory in; that of temporary files by default.
+        memory_bytes: The memory that RocksDB may take, about.
     """
     storage = RocksDBStorage(
         configuration.key_groups, configuration.prefix, directory, memory_bytes

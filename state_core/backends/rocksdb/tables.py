@@ -42,11 +42,11 @@ PENDING_COST = 100  # of an element beside its bytes
 
 
 class Database:
-    """What tables share: the instance, and how key groups are written.
+    """The RocksDB instance that tables share, and the form of key groups in it.
 
     Args:
         database: The instance, opened for raw bytes.
-        key_groups: Those of this subtask.
+        key_groups: The key groups of this subtask.
         prefix: Bytes of the key-group prefix.
     """
 
@@ -62,7 +62,7 @@ class Database:
         self.writing = writing
 
     def head(self, group: int) -> bytes:
-        """What all keys of a key group begin with."""
+        """Return the bytes that all keys of a key group begin with."""
         return self.heads[group - self.first]
 
     def write(self, batch: Any) -> None:
@@ -73,11 +73,11 @@ class Database:
 def scan_group(
     family: Any, head: bytes, rows: int = SCAN_ROWS
 ) -> Iterator[list[tuple[bytes, bytes]]]:
-    """All keys and values that begin with some bytes, as they are now, many at a time.
+    """Yield all keys that begin with some bytes, with their values, many at a time.
 
     Args:
         family: A column family.
-        head: The bytes; a key group's, or a map's.
+        head: The bytes, of a key group or a map.
         rows: How many at a time.
 
     Raises:
@@ -90,15 +90,14 @@ def scan_group(
 
 
 class View:
-    """A column family as it is now, to be read once.
+    """A view of a column family as it is now, to be read once.
 
-    It is an iterator, which sees nothing of what is written behind it. RocksDB's snapshots do not
-    serve here: of `rocksdict` 0.3.29, values that are got one by one are those of the snapshot,
-    but what its iterators give is not.
+    It is an iterator, which does not see later writes. RocksDB's snapshots do not help: in
+    `rocksdict` 0.3.29 single values are read from the snapshot, but iterators do not use it.
 
     Args:
         family: The column family.
-        first: The least key that is wanted.
+        first: The smallest key to read.
     """
 
     def __init__(self, family: Any, first: bytes) -> None:
@@ -107,7 +106,7 @@ class View:
         self.again = family.iter()
 
     def pieces(self, prefix: int) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
-        """All keys and values, many at a time, of one key group each.
+        """Yield all keys and values, many at a time, each time of one key group.
 
         Args:
             prefix: Bytes of the key-group prefix.
@@ -129,14 +128,14 @@ class View:
 def _pieces(
     items: Any, again: Any, first: bytes, rows: int, options: Any = None
 ) -> Iterator[list[tuple[bytes, bytes]]]:
-    """What an iterator gives, many at a time.
+    """Yield the items of an iterator, many at a time.
 
     Args:
         items: The iterator.
-        again: Another over the same.
-        first: The least key.
+        again: Returns another iterator over the same.
+        first: The smallest key.
         rows: How many at a time.
-        options: What both were made with: the bound is read out of it as long as they live.
+        options: The options of both, which must live as long as they do.
     """
     last = first
     while piece := list(islice(items, rows)):
@@ -158,13 +157,13 @@ def _pieces(
 
 
 def _successor(head: bytes) -> bytes:
-    """The least bytes that are behind all that begin with `head`."""
+    """Return the smallest bytes behind all that begin with `head`."""
     kept = head.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1])
 
 
 class _RocksDBTable:
-    """One column family."""
+    """A table in one column family."""
 
     def __init__(self, database: Database, family: Any, handle: Any) -> None:
         self.database = database
@@ -176,16 +175,16 @@ class _RocksDBTable:
         """Write what waits in memory."""
 
     def close(self) -> None:
-        """Let RocksDB go, which ends only when nobody has a column family of it."""
+        """Release the column family: RocksDB closes when all of them are released."""
         self.family = self.handle = None
 
     def freeze(self) -> View:
-        """A view of the column family as it is now."""
+        """Return a view of the column family as it is now."""
         self.flush()
         return View(self.family, self.database.heads[0])
 
     def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
-        """The entries of a key group."""
+        """Yield the entries of a key group."""
         self.flush()
         prefix = self.database.prefix
         for piece in scan_group(self.family, self.database.head(group)):
@@ -193,7 +192,7 @@ class _RocksDBTable:
                 yield key[prefix:], value
 
     def load(self, entries: Entries) -> None:
-        """Put many entries."""
+        """Add many entries."""
         entries = within(entries, self.database.key_groups)
         data = entries.data.tobytes()
         heads, first, batch = self.database.heads, self.database.first, WriteBatch(raw_mode=True)
@@ -205,35 +204,35 @@ class _RocksDBTable:
 
 
 class RocksDBValueTable(_RocksDBTable):
-    """One value a key."""
+    """A table of one value for each key."""
 
     def get(self, group: int, key: bytes) -> bytes | None:
-        """What the key has."""
-        found: bytes | None = self.family.get(self.database.head(group) + key)
-        return found
+        """Return the value of a key; None if there is none."""
+        value: bytes | None = self.family.get(self.database.head(group) + key)
+        return value
 
     def put(self, group: int, key: bytes, value: bytes) -> None:
-        """Let the key have this."""
+        """Set the value of a key."""
         self.family[self.database.head(group) + key] = value
 
     def remove(self, group: int, key: bytes) -> None:
-        """Let the key have nothing."""
+        """Remove a key."""
         del self.family[self.database.head(group) + key]
 
     def keys(self, group: int) -> Iterator[bytes]:
-        """The keys of a key group."""
+        """Yield the keys of a key group."""
         for key, _ in self.items(group):
             yield key
 
     def first_keys(self, group: int, count: int) -> list[bytes]:
-        """The least keys of a key group."""
+        """Return the first keys of a key group, in order."""
         self.flush()
         prefix = self.database.prefix
         piece = next(scan_group(self.family, self.database.head(group), count), [])
         return [key[prefix:] for key, _ in piece]
 
     def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
-        """What many keys have."""
+        """Return the values of many keys."""
         # one by one: RocksDB's own form for many is three times slower from Python
         get, heads, first = self.family.get, self.database.heads, self.database.first
         return [get(heads[group - first] + key) for group, key in zip(groups, keys, strict=True)]
@@ -241,7 +240,7 @@ class RocksDBValueTable(_RocksDBTable):
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Let many keys have these, or nothing."""
+        """Set the values of many keys; None removes one."""
         heads, first, handle = self.database.heads, self.database.first, self.handle
         batch = WriteBatch(raw_mode=True)
         for group, key, value in zip(groups, keys, values, strict=True):
@@ -253,7 +252,7 @@ class RocksDBValueTable(_RocksDBTable):
 
 
 class RocksDBListTable(RocksDBValueTable):
-    """One list a key."""
+    """A table of one list for each key."""
 
     def __init__(self, database: Database, family: Any, handle: Any) -> None:
         super().__init__(database, family, handle)
@@ -261,14 +260,14 @@ class RocksDBListTable(RocksDBValueTable):
         self._waiting = 0
 
     def append(self, group: int, key: bytes, elements: bytes) -> None:
-        """Put elements behind those that the key has."""
+        """Append elements to those of a key."""
         self._pending.setdefault(self.database.head(group) + key, []).append(elements)
         self._waiting += len(elements) + PENDING_COST
         if self._waiting > PENDING_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the elements that wait in memory."""
         if not self._pending:
             return
         batch = WriteBatch(raw_mode=True)
@@ -278,50 +277,50 @@ class RocksDBListTable(RocksDBValueTable):
         self._pending, self._waiting = {}, 0
 
     def _joined(self, key: bytes, elements: list[bytes]) -> bytes:
-        held = self.family.get(key)
-        return DELIMITER.join(elements if held is None else [held, *elements])
+        stored = self.family.get(key)
+        return DELIMITER.join(elements if stored is None else [stored, *elements])
 
     def get(self, group: int, key: bytes) -> bytes | None:
-        """The elements."""
+        """Return the elements."""
         whole = self.database.head(group) + key
         waiting = self._pending.pop(whole, None)
         if waiting is None:
-            found: bytes | None = self.family.get(whole)
-            return found
+            stored: bytes | None = self.family.get(whole)
+            return stored
         joined = self.family[whole] = self._joined(whole, waiting)
         return joined
 
     def put(self, group: int, key: bytes, value: bytes) -> None:
-        """Let the key have these elements."""
+        """Set the elements of a key."""
         self._pending.pop(self.database.head(group) + key, None)
         super().put(group, key, value)
 
     def remove(self, group: int, key: bytes) -> None:
-        """Let the key have nothing."""
+        """Remove a key."""
         self._pending.pop(self.database.head(group) + key, None)
         super().remove(group, key)
 
     def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
-        """What many keys have."""
+        """Return the values of many keys."""
         self.flush()
         return super().get_many(groups, keys)
 
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Let many keys have these, or nothing."""
+        """Set the values of many keys; None removes one."""
         self.flush()
         super().put_many(groups, keys, values)
 
 
 class RocksDBMapTable(_RocksDBTable):
-    """A map's entries one by one, side by side.
+    """A table of maps, with an entry in RocksDB for each entry of a map.
 
     Args:
-        database: What tables share.
+        database: The RocksDB instance.
         family: The column family.
-        handle: Its handle, for batches.
-        layout: Says where in an entry's key the user key begins.
+        handle: The handle of the column family, for batches.
+        layout: The layout of entries, which finds the user key in an entry's key.
     """
 
     def __init__(self, database: Database, family: Any, handle: Any, layout: KeyedLayout) -> None:
@@ -329,30 +328,30 @@ class RocksDBMapTable(_RocksDBTable):
         self.layout = layout
 
     def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
-        """What the user key has under the key."""
-        found: bytes | None = self.family.get(self.database.head(group) + key + user_key)
-        return found
+        """Return the value of a user key; None if there is none."""
+        value: bytes | None = self.family.get(self.database.head(group) + key + user_key)
+        return value
 
     def put(self, group: int, key: bytes, user_key: bytes, value: bytes) -> None:
-        """Let the user key have this."""
+        """Set the value of a user key."""
         self.family[self.database.head(group) + key + user_key] = value
 
     def remove(self, group: int, key: bytes, user_key: bytes) -> None:
-        """Let the user key have nothing."""
+        """Remove a user key."""
         del self.family[self.database.head(group) + key + user_key]
 
     def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All that the key has, as it is now."""
+        """Yield all entries of a key, as they are now."""
         head = self.database.head(group) + key
         pieces = scan_group(self.family, head)
         return ((whole[len(head) :], value) for piece in pieces for whole, value in piece)
 
     def is_empty(self, group: int, key: bytes) -> bool:
-        """Whether the key has nothing."""
+        """Return whether the key has no entries."""
         return next(scan_group(self.family, self.database.head(group) + key, 1), None) is None
 
     def clear(self, group: int, key: bytes) -> None:
-        """Let the key have nothing."""
+        """Remove all entries of a key."""
         batch = WriteBatch(raw_mode=True)
         for piece in scan_group(self.family, self.database.head(group) + key):
             for whole, _ in piece:
@@ -360,7 +359,7 @@ class RocksDBMapTable(_RocksDBTable):
         self.database.write(batch)
 
     def keys(self, group: int) -> Iterator[bytes]:
-        """The keys of a key group, each once."""
+        """Yield the keys of a key group, each once."""
         before = None
         prefix = self.database.prefix
         for piece in scan_group(self.family, self.database.head(group)):
@@ -376,11 +375,11 @@ class RocksDBMapTable(_RocksDBTable):
 def scanned_entries(
     state: int, group: int, piece: list[tuple[bytes, bytes]], prefix: int
 ) -> Entries:
-    """Keys and values as they stand in RocksDB as entries of one state and key group."""
+    """Return keys and values of RocksDB as entries of one state and key group."""
     keys, values = zip(*piece, strict=True)
-    found = entries_of(state, group, list(keys), list(values))
-    starts = np.ascontiguousarray(found.key_start + prefix)
+    entries = entries_of(state, group, list(keys), list(values))
+    starts = np.ascontiguousarray(entries.key_start + prefix)
     return Entries(
-        found.data, found.state_of, found.group_of, starts, found.key_end, found.value_start,
-        found.value_end, found.place,
+        entries.data, entries.state_of, entries.group_of, starts, entries.key_end,
+        entries.value_start, entries.value_end, entries.place,
     )  # fmt: skip

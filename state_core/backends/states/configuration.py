@@ -1,4 +1,4 @@
-"""What every backend is made with: keys, key groups, a clock."""
+"""The configuration of every backend: keys, key groups, a clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
 
 from state_core.backends.states.registry import StateRegistry, TableFactory
 from state_core.errors import KeyGroupError
@@ -18,20 +21,20 @@ __all__ = ["BackendConfiguration", "wall_clock"]
 
 
 def wall_clock() -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True)
 class BackendConfiguration:
-    """What every backend is made with.
+    """The configuration of a backend.
 
     Attributes:
         key: The type of keys.
-        key_groups: Those of this subtask.
+        key_groups: The key groups of this subtask.
         max_parallelism: The number of all key groups.
         compressed: Whether snapshots are compressed.
-        clock: Says the time, in milliseconds, by which values live and expire.
+        clock: Returns the time, in milliseconds, by which values expire.
     """
 
     key: TypeOf
@@ -43,7 +46,9 @@ class BackendConfiguration:
     def __post_init__(self) -> None:
         check_parallelism(self.max_parallelism, 1)
         if not 0 <= self.key_groups.first <= self.key_groups.last < self.max_parallelism:
-            raise KeyGroupError(f"key groups {self.key_groups} of {self.max_parallelism}")
+            raise KeyGroupError(
+                f"key groups {self.key_groups} are not within 0-{self.max_parallelism - 1}"
+            )
 
     @classmethod
     def of_subtask(
@@ -56,9 +61,28 @@ class BackendConfiguration:
         compressed: bool = False,
         clock: Callable[[], int] = wall_clock,
     ) -> BackendConfiguration:
-        """That of one subtask of an operator."""
+        """Return the configuration of one subtask of an operator."""
         ranges = key_group_ranges(max_parallelism, parallelism)
         return cls(key, ranges[subtask], max_parallelism, compressed, clock)
+
+    def check_key_groups(self, groups: npt.NDArray[np.int32], place: str = "") -> None:
+        """Refuse keys of other subtasks.
+
+        Args:
+            groups: The key group of each key.
+            place: The place, for messages.
+
+        Raises:
+            KeyGroupError: A key group is not one of this subtask.
+        """
+        own = self.key_groups
+        if len(groups) and not own.first <= groups.min() <= groups.max() <= own.last:
+            raise KeyGroupError(
+                f"the keys are in key groups {groups.min()} to {groups.max()}, and this subtask has"
+                f" {own}",
+                place=place,
+                remedy="send every key to the subtask that owns its key group",
+            )
 
     @property
     def prefix(self) -> int:
@@ -67,9 +91,9 @@ class BackendConfiguration:
 
     @cached_property
     def key_entry(self) -> SerializerEntry:
-        """The key's serializer snapshot."""
+        """The snapshot of the key's serializer."""
         return serializer_entry(snapshot_of(self.key, "key"))
 
     def registry(self, tables: TableFactory) -> StateRegistry:
-        """A registry of no states."""
+        """Return a registry without states."""
         return StateRegistry(self.key_entry, self.key_groups, tables, self.clock)

@@ -1,7 +1,7 @@
-"""What a state is asked for by: its kind, name, types, functions, and time to live.
+"""Descriptors of states: kind, name, types, functions, and time to live.
 
-A descriptor is what a declaration comes down to in a running job. Its types are written down, or
-snapshots of serializers; its functions are callable.
+In a running job a declaration becomes a descriptor. Its types are text, or snapshots of
+serializers; its functions are callables.
 
 Source: `org.apache.flink.api.common.state.StateDescriptor` and its kinds, `StateTtlConfig`.
 """
@@ -24,12 +24,12 @@ __all__ = ["StateDescriptor", "TimeToLive"]
 
 @dataclass(frozen=True, slots=True)
 class TimeToLive:
-    """How long a value lives, in milliseconds of the backend's clock.
+    """The time to live of values, by the backend's clock.
 
     Attributes:
-        millis: From its last access on.
-        on_read: Whether reading counts as access too (`OnReadAndWrite`).
-        return_expired: Whether what has expired is seen until it is gone
+        millis: The milliseconds from a value's last access on.
+        on_read: Whether reading renews the time too (`OnReadAndWrite`).
+        return_expired: Whether expired values are returned until they are removed
             (`ReturnExpiredIfNotCleanedUp`).
     """
 
@@ -38,7 +38,7 @@ class TimeToLive:
     return_expired: bool = False
 
     def expired(self, last_access: int, now: int) -> bool:
-        """Whether a value of that age is dead."""
+        """Return whether a value of that age has expired."""
         return last_access + self.millis <= now
 
 
@@ -47,13 +47,13 @@ class StateDescriptor:
     """One keyed state that a function uses.
 
     Attributes:
-        name: Unique within the operator.
-        kind: What it is; timers have no descriptor.
+        name: The name, unique within the operator.
+        kind: The kind; timers have no descriptor.
         value: The type of the value, a list's elements, a map's values, an accumulator.
         user_key: The type of a map's keys.
-        ttl: How long values live; for ever by default.
-        reduce: Of a reducing state: two values as one.
-        aggregate: Of an aggregating state.
+        ttl: The time to live of values; unlimited by default.
+        reduce: The function of a reducing state, which combines two values.
+        aggregate: The function of an aggregating state.
     """
 
     name: str
@@ -76,10 +76,10 @@ class StateDescriptor:
 
     @classmethod
     def from_declaration(cls, declaration: Any) -> StateDescriptor:
-        """The descriptor of a declared keyed state.
+        """Return the descriptor of a declared keyed state.
 
         Args:
-            declaration: One of `state_core.declarations`, of mode `NONE`.
+            declaration: A declaration of `state_core.declarations`, of mode `NONE`.
 
         Raises:
             DeclarationError: It is no keyed state, or its function can't be found.
@@ -87,7 +87,7 @@ class StateDescriptor:
         kind = declaration.kind
         if declaration.redistribution_mode.value != "NONE":
             raise DeclarationError(
-                f"{kind} state that is redistributed is no keyed state",
+                f"a {kind} state that is redistributed is not keyed state",
                 place=f"state {declaration.name!r}",
             )
         types = {
@@ -107,7 +107,7 @@ class StateDescriptor:
         return cls(declaration.name, StateKind(kind), value, user_key, ttl, reduce, aggregate)
 
     def meta_info(self, key: TypeSerializerSnapshot, namespace: TypeOf) -> StateMetaInfo:
-        """What a snapshot says of it.
+        """Return the meta info of the state, as in a snapshot.
 
         Raises:
             EncodeError: A type is missing, or can't be understood.

@@ -2,7 +2,7 @@
 
 Under one key group an entry's key is `key [length] namespace [length]`, as in the unified format;
 the lengths are there only where neither part is of fixed size. The bytes of the current key are
-made once, however many states are asked.
+made once, however many states are used.
 
 Source: `org.apache.flink.runtime.state.SerializedCompositeKeyBuilder`, `InternalKeyContextImpl`.
 """
@@ -39,7 +39,7 @@ LOCATED_KEYS = 1 << 14  # whose bytes are remembered: keys come again
 
 
 def key_group_of(code: int, max_parallelism: int) -> int:
-    """The key group of one Java hash code (`computeKeyGroupForKeyHash`)."""
+    """Return the key group of one Java hash code (`computeKeyGroupForKeyHash`)."""
     code = code * 0xCC9E2D51 & MASK
     code = (code << 15 | code >> 17) * 0x1B873593 & MASK
     code = (code << 13 | code >> 19) & MASK
@@ -54,12 +54,12 @@ def key_group_of(code: int, max_parallelism: int) -> int:
 
 
 class KeyContext:
-    """The key that states are asked for.
+    """The current key of a subtask's states.
 
     Args:
-        serializer: The key's.
+        serializer: The serializer of keys.
         max_parallelism: The number of key groups.
-        key_groups: Those of this subtask.
+        key_groups: The key groups of this subtask.
 
     Attributes:
         key: The current key.
@@ -84,7 +84,7 @@ class KeyContext:
         self._by_bytes = type(serializer).hash_code_at is not TypeSerializer.hash_code_at
 
     def set(self, key: Any) -> None:
-        """Make a key the current one.
+        """Set the current key.
 
         Raises:
             KeyGroupError: It is null, belongs to another subtask, or its hash can't be derived.
@@ -94,16 +94,16 @@ class KeyContext:
         self.key, self.group, self.encoded = key, group, encoded
 
     def locate(self, key: Any) -> tuple[int, bytes]:
-        """A key's group and bytes.
+        """Return the key group and the bytes of a key.
 
         Raises:
-            KeyGroupError: As `set` says.
+            KeyGroupError: As in `set`.
         """
         plain = type(key) is str or type(key) is int  # no two of these are equal and unlike
-        if plain and (found := self._located.get(key)) is not None:
-            return found
+        if plain and (located := self._located.get(key)) is not None:
+            return located
         if key is None:
-            raise KeyGroupError("the key is null", remedy="in Flink no key is")
+            raise KeyGroupError("the key is null", remedy="pass one: no key in Flink is null")
         out = DataOutput()
         self.serializer.write(key, out)
         encoded = out.to_bytes()
@@ -126,7 +126,7 @@ class KeyContext:
 
 
 def composite_key(key: bytes, namespace: bytes, *, ambiguous: bool) -> bytes:
-    """A key and a namespace as an entry is kept under."""
+    """Return the bytes of a key and a namespace, which entries are kept under."""
     if not ambiguous:
         return key + namespace
     return key + _trailer(len(key)) + namespace + _trailer(len(namespace))
@@ -137,23 +137,23 @@ def _trailer(length: int) -> bytes:
 
 
 def split_key(layout: KeyedLayout, composite: bytes) -> tuple[Any, Any]:
-    """Key and namespace of the bytes that an entry is kept under."""
+    """Return key and namespace of the bytes that an entry is kept under."""
     source = DataInput(composite, "key")
-    found = []
+    parts = []
     for serializer in (layout.key, layout.namespace):
         start = source.position
         if serializer.self_delimiting:
-            found.append(serializer.read(source))
+            parts.append(serializer.read(source))
         else:  # then the namespace is of fixed size
-            held = source.read_bytes(source.remaining - layout.namespace.wire_length)
-            found.append(serializer.read(DataInput(held, "key")))
+            data = source.read_bytes(source.remaining - layout.namespace.wire_length)
+            parts.append(serializer.read(DataInput(data, "key")))
         if layout.ambiguous:
             source.read_bytes(len(_trailer(source.position - start)))
-    return found[0], found[1]
+    return parts[0], parts[1]
 
 
 def key_parts(layout: KeyedLayout, entries: Entries) -> tuple[I64Array, I64Array, I64Array]:
-    """Where the key of each entry ends, its namespace begins, and ends.
+    """Return where the key of each entry ends, and where its namespace begins and ends.
 
     A length may stand behind each; a map's user key follows the last.
     """
@@ -165,18 +165,18 @@ def key_parts(layout: KeyedLayout, entries: Entries) -> tuple[I64Array, I64Array
         ends = entries.key_end - namespace
         return ends, ends, entries.key_end
     cursor = Cursor(entries.data, entries.key_start.copy(), entries.key_end, entries.place)
-    found = []
+    bounds = []
     for part in (layout.key, layout.namespace):
         start = cursor.position.copy()
         part.decode(cursor)
-        found += [start, cursor.position.copy()]
+        bounds += [start, cursor.position.copy()]
         if layout.ambiguous:
             cursor.position += trailer_sizes(cursor.position - start)
-    return found[1], found[2], found[3]
+    return bounds[1], bounds[2], bounds[3]
 
 
 def namespace_ends(layout: KeyedLayout, entries: Entries) -> I64Array:
-    """Where a map's user key begins in the key of each entry."""
+    """Return where a map's user key begins in the key of each entry."""
     if layout.user_key is None or layout.opaque_key:
         return entries.key_end
     _, starts, ends = key_parts(layout, entries)
@@ -184,7 +184,7 @@ def namespace_ends(layout: KeyedLayout, entries: Entries) -> I64Array:
 
 
 def runs_of_groups(entries: Entries) -> Iterator[tuple[int, int, int]]:
-    """Key groups of entries with the rows from and to which they are."""
+    """Yield the key groups of entries, each with its first row and the one behind its last."""
     groups = entries.group_of
     cuts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
     bounds = [0, *cuts.tolist(), len(groups)] if len(groups) else [0]

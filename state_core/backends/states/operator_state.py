@@ -1,8 +1,8 @@
-"""Operator (non-keyed) state of one subtask: lists that are split or united, and broadcast maps.
+"""Operator (non-keyed) state of one subtask: split and union lists, and broadcast maps.
 
 It is small, and lies in memory, as bytes; a snapshot copies references and writes the file that
-Flink writes. When a job restarts, `assign_operator_state` says which elements of which old subtask
-each new one gets, and the backend reads just those.
+Flink writes. When a job restarts, `assign_operator_state` decides which elements of which old
+subtask each new one gets, and the backend reads only those.
 
 Source: `DefaultOperatorStateBackend`, `PartitionableListState`, `HeapBroadcastState`,
 `StateAssignmentOperation` in `org.apache.flink.runtime`.
@@ -56,8 +56,8 @@ __all__ = [
 
 
 @dataclass
-class _Held:
-    """One state: its elements, or a broadcast's entries, as bytes."""
+class _StoredState:
+    """One stored state: its elements, or a broadcast state's entries, as bytes."""
 
     info: StateMetaInfo
     layout: OperatorLayout
@@ -66,7 +66,7 @@ class _Held:
     restored: bool = False
 
     def encoded(self) -> list[bytes]:
-        """What a file holds of it: elements, or all entries as one."""
+        """Return its elements as in a file; all entries of a broadcast state are one."""
         if self.layout.key is None:
             return self.elements.copy()
         pairs = b"".join(part for pair in self.entries.items() for part in pair)
@@ -74,22 +74,22 @@ class _Held:
 
 
 class OperatorListState:
-    """A list of this subtask.
+    """A list state of this subtask.
 
     Args:
-        held: Its elements.
+        stored: The stored elements.
     """
 
-    def __init__(self, held: _Held) -> None:
-        self._held = held
+    def __init__(self, stored: _StoredState) -> None:
+        self._held = stored
 
     @property
     def name(self) -> str:
-        """The state's."""
+        """The name of the state."""
         return self._held.info.name
 
     def get(self) -> list[Any]:
-        """The elements."""
+        """Return the elements."""
         read = self._held.layout.value.read
         return [read(DataInput(one, self.name)) for one in self._held.elements]
 
@@ -110,7 +110,7 @@ class OperatorListState:
         self._held.elements = [self._element(one) for one in values]
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove all elements."""
         self._held.elements = []
 
     def _element(self, value: Any) -> bytes:
@@ -120,29 +120,29 @@ class OperatorListState:
 
 
 class BroadcastState:
-    """A map of which every subtask has the same copy, as long as all change it alike.
+    """A map of which every subtask has the same copy, as long as all change it in the same way.
 
     Args:
-        held: Its entries.
+        stored: The stored entries.
     """
 
-    def __init__(self, held: _Held) -> None:
-        assert held.layout.key is not None  # noqa: S101 - of every broadcast state
-        self._held = held
-        self._key: TypeSerializer = held.layout.key
+    def __init__(self, stored: _StoredState) -> None:
+        assert stored.layout.key is not None  # noqa: S101 - of every broadcast state
+        self._held = stored
+        self._key: TypeSerializer = stored.layout.key
 
     @property
     def name(self) -> str:
-        """The state's."""
+        """The name of the state."""
         return self._held.info.name
 
     def get(self, key: Any) -> Any:
-        """A key's value; None if there is none."""
-        found = self._held.entries.get(written(self._key, key))
-        return None if found is None else self._value(found)
+        """Return the value of a key; None if there is none."""
+        data = self._held.entries.get(written(self._key, key))
+        return None if data is None else self._value(data)
 
     def put(self, key: Any, value: Any) -> None:
-        """Set a key's value."""
+        """Set the value of a key."""
         self._held.entries[written(self._key, key)] = written(self._held.layout.value, value)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
@@ -152,22 +152,22 @@ class BroadcastState:
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        """Let a key have nothing."""
+        """Remove a key."""
         self._held.entries.pop(written(self._key, key), None)
 
     def contains(self, key: Any) -> bool:
-        """Whether the key is there."""
+        """Return whether the key is there."""
         return written(self._key, key) in self._held.entries
 
     def entries(self) -> list[tuple[Any, Any]]:
-        """All keys and values."""
+        """Return all keys and values."""
         return [
             (self._key.read(DataInput(key, self.name)), self._value(value))
             for key, value in self._held.entries.items()
         ]
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove all keys."""
         self._held.entries = {}
 
     def _value(self, data: bytes) -> Any:
@@ -176,11 +176,11 @@ class BroadcastState:
 
 @dataclass(frozen=True)
 class AssignedElements:
-    """What a new subtask gets of an old one.
+    """The elements that a new subtask gets of an old one.
 
     Attributes:
-        handle: The old one's.
-        elements: By state, from which element to which (excluded).
+        handle: The handle of the old subtask.
+        elements: By state, the first element and the one behind the last.
     """
 
     handle: OperatorHandle
@@ -190,11 +190,11 @@ class AssignedElements:
 def assign_operator_state(
     handles: Sequence[OperatorHandle | None], parallelism: int
 ) -> list[list[AssignedElements]]:
-    """What every new subtask gets, by the mode of each state.
+    """Return the elements that every new subtask gets, by the mode of each state.
 
     Args:
-        handles: Of the old subtasks, in their order.
-        parallelism: The new one.
+        handles: The handles of the old subtasks, in their order.
+        parallelism: The new parallelism.
     """
     before = [
         {}
@@ -227,45 +227,45 @@ class OperatorStateBackend:
 
     def __init__(self, *, compressed: bool = False) -> None:
         self.compressed = compressed
-        self._states: dict[str, _Held] = {}
+        self._states: dict[str, _StoredState] = {}
 
     @property
     def names(self) -> list[str]:
-        """Of all states, those that were restored and not asked for yet among them."""
+        """The names of all states, including restored ones that were not requested yet."""
         return list(self._states)
 
     def list_state(self, name: str, value: TypeOf) -> OperatorListState:
-        """A list whose elements are dealt out when the job is rescaled.
+        """Return a split list state: its elements are distributed when the job is rescaled.
 
         Raises:
-            IncompatibleError: What was restored can't become it.
+            IncompatibleError: The restored state can't become it.
         """
         return OperatorListState(self._registered(NewOperatorState(name, (), "split", value)))
 
     def union_list_state(self, name: str, value: TypeOf) -> OperatorListState:
-        """A list of which every subtask gets all elements when the job restarts.
+        """Return a union list state: every subtask gets all elements when the job restarts.
 
         Raises:
-            IncompatibleError: What was restored can't become it.
+            IncompatibleError: The restored state can't become it.
         """
         return OperatorListState(self._registered(NewOperatorState(name, (), "union", value)))
 
     def broadcast_state(self, name: str, key: TypeOf, value: TypeOf) -> BroadcastState:
-        """A map of which every subtask has a copy.
+        """Return a broadcast state: a map of which every subtask has a copy.
 
         Raises:
-            IncompatibleError: What was restored can't become it.
+            IncompatibleError: The restored state can't become it.
         """
         asked = NewOperatorState(name, (), "broadcast", value, key)
         return BroadcastState(self._registered(asked))
 
     def snapshot(self, target: SnapshotTarget) -> SnapshotTask[OperatorHandle | None]:
-        """Take a snapshot: what is there now, written when the task is run."""
-        held = [(one.info, one.encoded()) for one in self._states.values()]
-        return SnapshotTask(lambda: self._written(held, target), held.clear)
+        """Take a snapshot of the current state, which is written when the returned task is run."""
+        states = [(one.info, one.encoded()) for one in self._states.values()]
+        return SnapshotTask(lambda: self._written(states, target), states.clear)
 
     def restore(self, assigned: Iterable[AssignedElements], files: StateFiles) -> None:
-        """Put elements of old subtasks in, behind what is there.
+        """Append elements of old subtasks.
 
         Raises:
             SnapshotError: A file can't be read.
@@ -275,11 +275,11 @@ class OperatorStateBackend:
                 continue
             file = open_operator_file(files.open(one.handle.stream), one.handle)
             for info in file.states:
-                held = self._states.setdefault(
-                    info.name, _Held(info, operator_layout(info), restored=True)
+                stored = self._states.setdefault(
+                    info.name, _StoredState(info, operator_layout(info), restored=True)
                 )
                 if info.name in one.elements:
-                    _load(held, file, *one.elements[info.name])
+                    _load(stored, file, *one.elements[info.name])
 
     def _written(
         self, states: list[tuple[StateMetaInfo, list[bytes]]], target: SnapshotTarget
@@ -296,61 +296,66 @@ class OperatorStateBackend:
         )
         data, offsets = encode_operator_file(
             header,
-            [(info, pa.array(held, pa.large_binary())) for info, held in (*lists, *broadcasts)],
+            [
+                (info, pa.array(elements, pa.large_binary()))
+                for info, elements in (*lists, *broadcasts)
+            ],
         )
         name = str(uuid.uuid4())
         with target.directory.open_output(name) as file:
             file.write(data)
         return OperatorHandle(offsets, RelativeHandle(name, len(data)))
 
-    def _registered(self, asked: NewOperatorState) -> _Held:
+    def _registered(self, asked: NewOperatorState) -> _StoredState:
         info = asked.meta_info()
-        held = self._states.get(info.name)
-        if held is None:
-            held = self._states[info.name] = _Held(info, operator_layout(info))
-        elif not same_info(held.info, info):
-            self._succeed(held, info)
-        held.restored = False
-        return held
+        stored = self._states.get(info.name)
+        if stored is None:
+            stored = self._states[info.name] = _StoredState(info, operator_layout(info))
+        elif not same_info(stored.info, info):
+            self._succeed(stored, info)
+        stored.restored = False
+        return stored
 
-    def _succeed(self, held: _Held, info: StateMetaInfo) -> None:
-        """Let a restored state be what it is asked to be."""
+    def _succeed(self, stored: _StoredState, info: StateMetaInfo) -> None:
+        """Turn a restored state into the requested one."""
         place = f"state {info.name!r}"
-        if not held.restored:
+        if not stored.restored:
             raise IncompatibleError(
-                "it was asked for before, as another",
+                "it was requested before with another mode or type",
                 place=place,
                 remedy="a state keeps its mode and its types while it is used",
             )
-        result = check_operator_state(held.info, info)
+        result = check_operator_state(stored.info, info)
         if not result.usable:
             raise IncompatibleError("; ".join(map(str, result.reasons)), place=place)
         layout = operator_layout(info)
         if result.verdict is not Verdict.COMPATIBLE_AS_IS:
-            _migrate(held, layout)
-        held.info, held.layout = info, layout
+            _migrate(stored, layout)
+        stored.info, stored.layout = info, layout
 
 
-def _load(held: _Held, file: OperatorFile, first: int, last: int) -> None:
-    """Put elements of a file in."""
-    found = file.elements(held.info.name)
-    bounds = zip(found.starts[first:last].tolist(), found.ends[first:last].tolist(), strict=True)
-    if held.layout.key is None:
-        held.elements += [file.content[start:end].tobytes() for start, end in bounds]
+def _load(stored: _StoredState, file: OperatorFile, first: int, last: int) -> None:
+    """Append the elements of a file."""
+    elements = file.elements(stored.info.name)
+    bounds = zip(
+        elements.starts[first:last].tolist(), elements.ends[first:last].tolist(), strict=True
+    )
+    if stored.layout.key is None:
+        stored.elements += [file.content[start:end].tobytes() for start, end in bounds]
         return
     for _ in bounds:
-        batch = held.layout.decode(file, held.info.name, 0)
-        held.entries.update(held.layout.pairs(batch))
+        batch = stored.layout.decode(file, stored.info.name, 0)
+        stored.entries.update(stored.layout.pairs(batch))
 
 
-def _migrate(held: _Held, layout: OperatorLayout) -> None:
-    """Read everything as it was, and write it as it is to be."""
-    value = held.layout.value, layout.value
-    held.elements = [_moved(*value, one) for one in held.elements]
-    if held.layout.key is not None and layout.key is not None:
-        key = held.layout.key, layout.key
-        held.entries = {
-            _moved(*key, one): _moved(*value, other) for one, other in held.entries.items()
+def _migrate(stored: _StoredState, layout: OperatorLayout) -> None:
+    """Read everything with the old serializers, and write it with the new ones."""
+    value = stored.layout.value, layout.value
+    stored.elements = [_moved(*value, one) for one in stored.elements]
+    if stored.layout.key is not None and layout.key is not None:
+        key = stored.layout.key, layout.key
+        stored.entries = {
+            _moved(*key, one): _moved(*value, other) for one, other in stored.entries.items()
         }
 
 

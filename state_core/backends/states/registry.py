@@ -1,8 +1,8 @@
-"""The states that a backend has: those that were asked for, and those that were restored.
+"""The states of a backend: those that functions have requested, and those that were restored.
 
-A restored state that nobody has asked for yet stays, with the meta info that it came with, and
-goes into the next snapshot. When it is asked for, its serializers are compared as Flink does:
-refused, taken as they are, or every value is read by the old one and written by the new one.
+A restored state that was not requested yet stays, with its meta info, and goes into the next
+snapshot. When it is requested, its serializers are compared as Flink does: they are refused, or
+used as they are, or every value is read by the old one and written by the new one.
 
 Source: `StateSerializerProvider`, `HeapKeyedStateBackend.createState`,
 `RocksDBKeyedStateBackend.updateRestoredStateMetaInfo` and `migrateStateValues`.
@@ -44,13 +44,13 @@ BATCH_ROWS = 1 << 16
 
 @dataclass
 class RegisteredState:
-    """One state.
+    """A registered state.
 
     Attributes:
-        info: What snapshots say of it.
-        layout: How its entries are laid out.
-        table: Where they are.
-        restored: Whether it came with a snapshot, and nobody has asked for it yet.
+        info: Its meta info, as in snapshots.
+        layout: The layout of its entries.
+        table: The table of its entries.
+        restored: Whether it was restored, and no function has requested it yet.
     """
 
     info: StateMetaInfo
@@ -60,20 +60,20 @@ class RegisteredState:
 
 
 class TableFactory(Protocol):
-    """What makes tables; a backend's storage."""
+    """A factory of tables: a backend's storage."""
 
     def create_table(self, name: str, layout: KeyedLayout) -> Table:
-        """A table for a state, or the one that a restored instance has of that name."""
+        """Create a table for a state, or return the one that a restored instance has."""
 
 
 class StateRegistry:
-    """States by name; their order is that of the header.
+    """The states of a backend by name, in the order of the header.
 
     Args:
-        key: The key's serializer.
-        key_groups: Those of this subtask.
-        tables: Makes tables.
-        now: The time that values get whose state had no time to live before.
+        key: The serializer of keys.
+        key_groups: The key groups of this subtask.
+        tables: The factory of tables.
+        now: Returns the time for values whose state had no time to live before.
     """
 
     def __init__(
@@ -91,45 +91,45 @@ class StateRegistry:
 
     @property
     def header(self) -> KeyedHeader:
-        """What a snapshot begins with."""
+        """The header of a snapshot."""
         return KeyedHeader(False, self.key, tuple(state.info for state in self))
 
     def restore(self, info: StateMetaInfo) -> RegisteredState:
-        """The state of that meta info, as a snapshot has it; made if there is none of its name."""
-        found = self.states.get(info.name)
-        if found is None:
+        """Return the state of a snapshot's meta info, created if there is none of its name."""
+        state = self.states.get(info.name)
+        if state is None:
             with undecoded():
                 layout = layout_of(info, self.key_serializer)
             table = self.tables.create_table(info.name, layout)
-            found = self.states[info.name] = RegisteredState(info, layout, table, restored=True)
-        return found
+            state = self.states[info.name] = RegisteredState(info, layout, table, restored=True)
+        return state
 
     def register(self, info: StateMetaInfo) -> RegisteredState:
-        """The state of that meta info, as a function asks for it.
+        """Return the state of a function's meta info, registered if it is not yet.
 
         Raises:
-            IncompatibleError: What was restored, or registered before, can't become it.
+            IncompatibleError: A state restored or registered before can't become it.
         """
-        found = self.states.get(info.name)
-        if found is None:
-            found = self.restore(info)
-            found.restored = False
-            return found
-        if same_info(found.info, info):
-            found.restored = False
-            return found
-        return self._succeed(found, info)
+        state = self.states.get(info.name)
+        if state is None:
+            state = self.restore(info)
+            state.restored = False
+            return state
+        if same_info(state.info, info):
+            state.restored = False
+            return state
+        return self._succeed(state, info)
 
     def check_key(self, key: SerializerEntry) -> None:
-        """Refuse a snapshot of other keys.
+        """Refuse a snapshot with keys of another type.
 
         Raises:
-            IncompatibleError: Its key's serializer is another.
+            IncompatibleError: The serializer of its keys is another one.
         """
         self._verdict(OperatorSchema("", key.snapshot), OperatorSchema("", self.key.snapshot))
 
     def _succeed(self, old: RegisteredState, info: StateMetaInfo) -> RegisteredState:
-        """Let a state be what it is asked to be."""
+        """Turn a state into the requested one."""
         before = OperatorSchema("", self.key.snapshot, {info.name: old.info})
         after = OperatorSchema("", self.key.snapshot, {info.name: info})
         verdict = self._verdict(before, after)
@@ -153,7 +153,7 @@ class StateRegistry:
         return worst
 
     def _migrate(self, state: RegisteredState, layout: KeyedLayout) -> None:
-        """Read every value as it was, and write it as it is to be."""
+        """Read every value with the old serializers, and write it with the new ones."""
         name = state.info.name
         for group in range(self.key_groups.first, self.key_groups.last + 1):
             for entries in table_entries(state.table, group):
@@ -173,7 +173,7 @@ class StateRegistry:
 
 
 def same_info(one: StateMetaInfo, two: StateMetaInfo) -> bool:
-    """Whether a snapshot would say the same of both."""
+    """Return whether two meta infos are the same in a snapshot."""
     written = []
     for info in (one, two):
         out = DataOutput()
@@ -188,14 +188,14 @@ def _why(result: Compatibility) -> str:
 
 
 def _with_times(layout: KeyedLayout, batch: pa.RecordBatch, now: int) -> pa.RecordBatch:
-    """The rows with times of last access, or without them."""
+    """Return the rows with times of last access, or without them."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if layout.with_ttl:
         times = pa.array(np.full(len(batch), now, np.int64))
         if layout.kind is StateKind.LIST:
             values = columns["value"]
-            held = pa.array(np.full(len(values.flatten()), now, np.int64))
-            times = pa.ListArray.from_arrays(values.offsets, held)
+            filled = pa.array(np.full(len(values.flatten()), now, np.int64))
+            times = pa.ListArray.from_arrays(values.offsets, filled)
         columns[TTL] = times
     columns[RAW_VALUE] = pa.nulls(len(batch), pa.binary())
     schema = layout.schema
@@ -203,7 +203,7 @@ def _with_times(layout: KeyedLayout, batch: pa.RecordBatch, now: int) -> pa.Reco
 
 
 def table_entries(table: Table, group: int) -> Iterator[Entries]:
-    """A key group's entries, many at a time; the table may change behind them."""
+    """Yield the entries of a key group, many at a time; those before may be changed meanwhile."""
     keys: list[bytes] = []
     values: list[bytes] = []
     for key, value in list(table.items(group)):

@@ -1,7 +1,7 @@
 """The savepoint strategy of every backend: all entries, in the unified format.
 
-Key group after key group, a run of entries is put together by kernels and goes to the file; what
-is held in memory is one run, and with compression one key group's bytes, compressed.
+Key group after key group, kernels encode a run of entries, which goes to the file; only one run is
+in memory, and with compression one key group's compressed bytes.
 
 Source: `SavepointSnapshotStrategy`, `FullSnapshotAsyncWriter` in `org.apache.flink.runtime.state`.
 """
@@ -37,8 +37,8 @@ class SavepointStrategy:
     """Writes the unified format.
 
     Args:
-        prepare: Makes the resources: all that backends differ in.
-        key_groups: Those of this subtask.
+        prepare: Prepares the snapshot's resources: the only part in which backends differ.
+        key_groups: The key groups of this subtask.
         prefix: Bytes of the key-group prefix.
         compressed: Whether key groups are compressed.
     """
@@ -57,14 +57,14 @@ class SavepointStrategy:
         self.compressed = compressed
 
     def sync_prepare_resources(self, checkpoint_id: int) -> FullSnapshotResources:
-        """A view of all states."""
+        """Take a view of all states."""
         del checkpoint_id
         return self.prepare()
 
     def async_snapshot(
         self, resources: FullSnapshotResources, target: SnapshotTarget
     ) -> KeyGroupsHandle | None:
-        """Write a file, and say where each key group begins in it."""
+        """Write a file, and return its handle with the offset of each key group."""
         if not resources.header.states:
             return None
         part = KeyedPart(str(uuid.uuid4()))
@@ -96,7 +96,7 @@ class SavepointStrategy:
             part.size += len(piece)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Nothing builds on it."""
+        """Do nothing: later checkpoints do not build on it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Nothing was kept of it."""
+        """Do nothing: nothing was kept of it."""

@@ -1,13 +1,13 @@
-"""How a backend's snapshot is taken: strategies, their resources, and what iterates over them.
+"""Snapshots of a backend: strategies, their resources, and iterators over entries.
 
 A snapshot has two parts. In the synchronous one, while the job stands still, a strategy prepares
 its `SnapshotResources`: a read-only view of the state and the meta infos of all states. The
-asynchronous part writes them, in whatever thread runs it, and then the resources are released,
-whatever happened. A backend has two strategies, one for savepoints and one for checkpoints; it is
-composed of them, and inherits nothing of them.
+asynchronous part writes them, in any thread, and then the resources are released, whatever
+happened. A backend is composed of two strategies, one for savepoints and one for checkpoints, and
+inherits nothing from them.
 
-The unified format's asynchronous part is `SavepointStrategy.async_snapshot`, and final: a backend
-brings `FullSnapshotResources` alone, an iterator a state.
+The asynchronous part of the unified format is `SavepointStrategy.async_snapshot`, and final: a
+backend only has `FullSnapshotResources`, with one iterator for each state.
 
 Spec: FLIP-41. Source: `SnapshotStrategy`, `SnapshotStrategyRunner`, `FullSnapshotResources`,
 `FullSnapshotAsyncWriter`, `KeyValueStateIterator` in `org.apache.flink.runtime.state`.
@@ -43,11 +43,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTarget:
-    """Where a snapshot goes.
+    """The target of a snapshot.
 
     Attributes:
-        checkpoint_id: Its number.
-        directory: Its own directory.
+        checkpoint_id: The number of the checkpoint.
+        directory: The snapshot's own directory.
         shared: The directory of files that several checkpoints of the job share.
     """
 
@@ -57,14 +57,14 @@ class SnapshotTarget:
 
 
 class SnapshotResources(Protocol):
-    """What the synchronous part of a snapshot prepares for the asynchronous one."""
+    """The resources that the synchronous part of a snapshot prepares for the asynchronous one."""
 
     @property
     def header(self) -> KeyedHeader:
         """The key's serializer, and the meta infos of all states."""
 
     def release(self) -> None:
-        """Give everything back; again is harmless."""
+        """Release everything; a second call does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,51 +77,51 @@ class SnapshotRun:
 
 
 class KeyedStateSnapshotIterator(Protocol):
-    """One state's entries as they were, many at a time, in order of key group."""
+    """Iterates over one state's entries as they were, many at a time, in order of key group."""
 
     @property
     def state_id(self) -> int:
-        """The state's position in the header."""
+        """The position of the state in the header."""
 
     def __iter__(self) -> Iterator[SnapshotRun]:
-        """The entries; none of its runs is empty."""
+        """Yield the entries in runs, none of which is empty."""
 
 
 class FullSnapshotResources(SnapshotResources, Protocol):
     """Resources from which all entries can be read."""
 
     def iterators(self) -> Sequence[KeyedStateSnapshotIterator]:
-        """An iterator a state."""
+        """Return one iterator for each state."""
 
 
 Resources = TypeVar("Resources", bound=SnapshotResources)
 
 
 class SnapshotStrategy(Protocol, Generic[Resources]):
-    """A way to take snapshots."""
+    """A strategy to take snapshots."""
 
     def sync_prepare_resources(self, checkpoint_id: int) -> Resources:
-        """The synchronous part."""
+        """Run the synchronous part."""
 
     def async_snapshot(self, resources: Resources, target: SnapshotTarget) -> KeyedHandle | None:
-        """The asynchronous part; nothing if there is no state at all."""
+        """Run the asynchronous part; return None if there is no state."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The job's checkpoint of that number is whole: later ones may build on it."""
+        """Note that the job's checkpoint is complete: later ones may build on it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """It will never be."""
+        """Note that the job's checkpoint was aborted."""
 
 
 Handle = TypeVar("Handle")
 
 
 class SnapshotTask(Generic[Handle]):
-    """The asynchronous part of a snapshot, to be run once, by whichever thread.
+    """The asynchronous part of a snapshot, to be run once, in any thread.
 
     Args:
-        write: Does it.
-        release: Gives the resources back.
+        write: Writes the snapshot.
+        release: Releases the resources.
     """
 
     def __init__(self, write: Callable[[], Handle], release: Callable[[], None]) -> None:
@@ -144,7 +144,7 @@ class SnapshotTask(Generic[Handle]):
             self._release()
 
     def cancel(self) -> None:
-        """Give the snapshot up; nothing happens if it was run, or is running."""
+        """Cancel the snapshot; nothing happens if it was run, or is running."""
         if self._claim() is not None:
             self._release()
 
@@ -157,21 +157,21 @@ class SnapshotTask(Generic[Handle]):
 def take_snapshot(
     strategy: SnapshotStrategy[Resources], target: SnapshotTarget
 ) -> SnapshotTask[KeyedHandle | None]:
-    """The synchronous part of a snapshot; what is left to do comes back."""
+    """Run the synchronous part of a snapshot, and return the asynchronous part."""
     resources = strategy.sync_prepare_resources(target.checkpoint_id)
     return SnapshotTask(lambda: strategy.async_snapshot(resources, target), resources.release)
 
 
 @dataclass(frozen=True, slots=True)
 class MergedRun:
-    """A run with its place among the others.
+    """A run of entries with its place among the others.
 
     Attributes:
-        run: It.
-        new_key_group: Whether its key group begins with it.
-        new_state: Whether its state's part of the key group does.
-        state_ends: Whether that part ends with it.
-        key_group_ends: Whether the key group does.
+        run: The run.
+        new_key_group: Whether it is the first of its key group.
+        new_state: Whether it is the first of its state in the key group.
+        state_ends: Whether it is the last of its state in the key group.
+        key_group_ends: Whether it is the last of its key group.
     """
 
     run: SnapshotRun
@@ -182,20 +182,20 @@ class MergedRun:
 
 
 def merge_by_key_group(iterators: Iterable[KeyedStateSnapshotIterator]) -> Iterator[MergedRun]:
-    """All states' runs, key group by key group, and within one by state."""
+    """Yield the runs of all states by key group, and within a key group by state."""
     runs = merge(*iterators, key=lambda run: (run.key_group, run.state_id))
     before: SnapshotRun | None = None
-    held = next(runs, None)
-    while held is not None:
+    following = next(runs, None)
+    while following is not None:
         after = next(runs, None)
         yield MergedRun(
-            held,
-            not _same_group(before, held),
-            not _same_state(before, held),
-            not _same_state(held, after),
-            not _same_group(held, after),
+            following,
+            not _same_group(before, following),
+            not _same_state(before, following),
+            not _same_state(following, after),
+            not _same_group(following, after),
         )
-        before, held = held, after
+        before, following = following, after
 
 
 def _same_group(one: SnapshotRun | None, two: SnapshotRun | None) -> bool:

@@ -1,8 +1,8 @@
-"""The kinds of keyed state as a function sees them: all of the current key.
+"""The kinds of keyed state, as functions use them, for the current key.
 
-What Flink does at the edges is done here: nothing and null are the same to a value state, a list
-of nothing is no list, a map may hold null, adding null to a reducing or aggregating state clears
-it. Values are read and written by their serializers, so what is handed out is the caller's own.
+Special values are treated as in Flink: null in a value state is the same as no value, an empty list
+is the same as no list, a map may contain null, and adding null to a reducing or aggregating state
+clears it. Values are read and written by their serializers, so a caller may change what it gets.
 
 Source: `AbstractRocksDBState` and its kinds, `HeapReducingState`, `HeapAggregatingState`.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from state_core.backends.states.keys import KeyContext, composite_key
-from state_core.backends.states.tables import DELIMITER, ListTable, MapTable, StateTable, ValueTable
+from state_core.backends.states.tables import DELIMITER, EntryTable, ListTable, MapTable, ValueTable
 from state_core.declarations.functions import AggregateFunction
 from state_core.errors import EncodeError, KeyGroupError
 from state_core.files.wire import DataInput, DataOutput
@@ -24,7 +24,7 @@ from state_core.serializers.framework.base import TypeSerializer
 
 __all__ = ["AggregatingState", "ListState", "MapState", "ReducingState", "State", "ValueState"]
 
-TableOf = TypeVar("TableOf", bound=StateTable)
+TableOf = TypeVar("TableOf", bound=EntryTable)
 NOT_NULL, NULL = b"\x00", b"\x01"
 
 
@@ -32,10 +32,10 @@ class State(Generic[TableOf]):
     """A state of the current key, in the current namespace.
 
     Args:
-        name: The state's.
-        context: Holds the current key.
-        layout: How entries are laid out.
-        table: Where they are.
+        name: The name of the state.
+        context: The current key.
+        layout: The layout of entries.
+        table: The table of entries.
     """
 
     def __init__(self, name: str, context: KeyContext, layout: KeyedLayout, table: TableOf) -> None:
@@ -50,16 +50,16 @@ class State(Generic[TableOf]):
         self._composed = b""
 
     def set_current_namespace(self, namespace: Any) -> None:
-        """Scope the state, by a window for instance; the namespace stays until the next."""
+        """Set the namespace of the state, a window for instance; it stays until the next call."""
         self.namespace = namespace
         self._namespace = written(self.layout.namespace, namespace)
 
     @property
     def _at(self) -> tuple[int, bytes]:
-        """Key group and bytes that the entry is under."""
+        """The key group and the bytes that the entry is kept under."""
         key = self.context.encoded
-        held = self._composed_of
-        if held[0] is not key or held[1] is not self._namespace:
+        composed = self._composed_of
+        if composed[0] is not key or composed[1] is not self._namespace:
             if self.context.group < 0:
                 raise KeyGroupError("no key is set", place=f"state {self.name!r}")
             if self._namespace is None:
@@ -72,7 +72,7 @@ class State(Generic[TableOf]):
         return composite_key(self.context.encoded, namespace, ambiguous=self.layout.ambiguous)
 
     def _sources(self, namespaces: Iterable[Any]) -> list[bytes]:
-        """What the current key's entries in these namespaces are under."""
+        """Return the bytes that the current key's entries in these namespaces are kept under."""
         return [self._under(written(self.layout.namespace, one)) for one in namespaces]
 
     def _write(self, value: Any) -> bytes:
@@ -86,34 +86,34 @@ class State(Generic[TableOf]):
 
 
 class _Single(State[ValueTable]):
-    """One entry a key."""
+    """A state with one entry for each key."""
 
     def get_internal(self) -> Any:
-        """What is stored, as the serializer has it; None if there is nothing."""
+        """Return the stored value, as the serializer has it; None if there is none."""
         data = self.table.get(*self._at)
         return None if data is None else self._read(data)
 
     def update_internal(self, value: Any) -> None:
-        """Store this, or nothing."""
+        """Store a value; None removes it."""
         if value is None:
             self.clear()
         else:
             self.table.put(*self._at, self._write(value))
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove the state of the current key."""
         self.table.remove(*self._at)
 
     def _merge(self, target: Any, sources: Iterable[Any], join: Callable[[Any, Any], Any]) -> None:
-        """Let the target namespace have what the sources have, and them nothing."""
+        """Merge the entries of the source namespaces into the target, and remove the sources."""
         group, _ = self._at
         merged = None
         for source in self._sources(sources):
             data = self.table.get(group, source)
             if data is not None:
                 self.table.remove(group, source)
-                held = self._read(data)
-                merged = held if merged is None else join(merged, held)
+                value = self._read(data)
+                merged = value if merged is None else join(merged, value)
         if merged is None:
             return
         (into,) = self._sources([target])
@@ -127,10 +127,10 @@ class _Single(State[ValueTable]):
 
 
 class ValueState(_Single):
-    """One value."""
+    """A value state."""
 
     def value(self) -> Any:
-        """The value; None if there is none."""
+        """Return the value; None if there is none."""
         return self.get_internal()
 
     def update(self, value: Any) -> None:
@@ -139,14 +139,14 @@ class ValueState(_Single):
 
 
 class ReducingState(_Single):
-    """One value, into which a function puts each that is added.
+    """A reducing state: a function combines the stored value with each added one.
 
     Args:
-        name: The state's.
-        context: Holds the current key.
-        layout: How entries are laid out.
-        table: Where they are.
-        reduce: Two values as one.
+        name: The name of the state.
+        context: The current key.
+        layout: The layout of entries.
+        table: The table of entries.
+        reduce: Combines two values into one.
     """
 
     def __init__(
@@ -161,30 +161,30 @@ class ReducingState(_Single):
         self.reduce = reduce
 
     def get(self) -> Any:
-        """The value; None if there is none."""
+        """Return the value; None if there is none."""
         return self.get_internal()
 
     def add(self, value: Any) -> None:
-        """Put a value in; None clears."""
+        """Add a value; None clears the state."""
         if value is None:
             self.clear()
             return
-        held = self.get_internal()
-        self.update_internal(value if held is None else self.reduce(held, value))
+        stored = self.get_internal()
+        self.update_internal(value if stored is None else self.reduce(stored, value))
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        """Let the target namespace have what the sources have too, and them nothing."""
+        """Merge the values of the source namespaces into the target, and remove the sources."""
         self._merge(target, sources, self.reduce)
 
 
 class AggregatingState(_Single):
-    """An accumulator, into which a function puts each value that is added.
+    """An aggregating state: a function adds each value to the stored accumulator.
 
     Args:
-        name: The state's.
-        context: Holds the current key.
-        layout: How entries are laid out.
-        table: Where they are.
+        name: The name of the state.
+        context: The current key.
+        layout: The layout of entries.
+        table: The table of entries.
         aggregate: The function.
     """
 
@@ -200,30 +200,30 @@ class AggregatingState(_Single):
         self.aggregate = aggregate
 
     def get(self) -> Any:
-        """The result of the accumulator; None if there is none."""
-        held = self.get_internal()
-        return None if held is None else self.aggregate.get_result(held)
+        """Return the result of the accumulator; None if there is none."""
+        accumulator = self.get_internal()
+        return None if accumulator is None else self.aggregate.get_result(accumulator)
 
     def add(self, value: Any) -> None:
-        """Put a value in; None clears."""
+        """Add a value; None clears the state."""
         if value is None:
             self.clear()
             return
-        held = self.get_internal()
-        if held is None:
-            held = self.aggregate.create_accumulator()
-        self.update_internal(self.aggregate.add(value, held))
+        accumulator = self.get_internal()
+        if accumulator is None:
+            accumulator = self.aggregate.create_accumulator()
+        self.update_internal(self.aggregate.add(value, accumulator))
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        """Let the target namespace have what the sources have too, and them nothing."""
+        """Merge the values of the source namespaces into the target, and remove the sources."""
         self._merge(target, sources, self.aggregate.merge)
 
 
 class ListState(State[ListTable]):
-    """A list."""
+    """A list state."""
 
     def get(self) -> list[Any]:
-        """The elements; none if there is no list."""
+        """Return the elements; none if there is no list."""
         data = self.table.get(*self._at)
         if data is None:
             return []
@@ -247,7 +247,7 @@ class ListState(State[ListTable]):
             self.table.append(*self._at, elements)
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replace the list; by nothing, if there are no elements."""
+        """Replace the list; it is removed if there are no elements."""
         elements = self._elements(values)
         if elements:
             self.table.put(*self._at, elements)
@@ -255,11 +255,11 @@ class ListState(State[ListTable]):
             self.clear()
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove the state of the current key."""
         self.table.remove(*self._at)
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        """Append what the sources have to what the target has, and let them have nothing."""
+        """Append the elements of the source namespaces to the target, and remove the sources."""
         group, _ = self._at
         (into,) = self._sources([target])
         for source in self._sources(sources):
@@ -277,22 +277,22 @@ class ListState(State[ListTable]):
         data = self._write(value)
         if not data:
             raise EncodeError(
-                f"{value!r} takes no byte, so a list could not tell it from nothing",
+                f"{value!r} has no bytes, so a list can't contain it",
                 place=f"state {self.name!r}",
             )
         return data
 
 
 class MapState(State[MapTable]):
-    """A map. Its entries lie one by one, so a large map costs what is touched of it."""
+    """A map state. Its entries are stored one by one, so only those that are used cost time."""
 
     def get(self, user_key: Any) -> Any:
-        """A key's value; None if there is none, or it is null."""
+        """Return the value of a key; None if there is none, or it is null."""
         data = self.table.get(*self._at, self._user_key(user_key))
         return None if data is None else self._value(data)
 
     def put(self, user_key: Any, value: Any) -> None:
-        """Set a key's value."""
+        """Set the value of a key."""
         self.table.put(*self._at, self._user_key(user_key), self._flagged(value))
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
@@ -302,32 +302,32 @@ class MapState(State[MapTable]):
             self.put(user_key, value)
 
     def remove(self, user_key: Any) -> None:
-        """Let a key have nothing."""
+        """Remove a key."""
         self.table.remove(*self._at, self._user_key(user_key))
 
     def contains(self, user_key: Any) -> bool:
-        """Whether the key is there, even if its value is null."""
+        """Return whether the key is there, even if its value is null."""
         return self.table.get(*self._at, self._user_key(user_key)) is not None
 
     def entries(self) -> Iterator[tuple[Any, Any]]:
-        """All keys and values, in no order; what is changed meanwhile does not show."""
-        held = self.table.entries(*self._at)
-        return ((self._read_key(key), self._value(data)) for key, data in held)
+        """Yield all keys and values, in no order, as they are at the call."""
+        entries = self.table.entries(*self._at)
+        return ((self._read_key(key), self._value(data)) for key, data in entries)
 
     def keys(self) -> Iterator[Any]:
-        """All keys."""
+        """Yield all keys."""
         return (self._read_key(key) for key, _ in self.table.entries(*self._at))
 
     def values(self) -> Iterator[Any]:
-        """All values."""
+        """Yield all values."""
         return (self._value(data) for _, data in self.table.entries(*self._at))
 
     def is_empty(self) -> bool:
-        """Whether there is no key."""
+        """Return whether there is no key."""
         return self.table.is_empty(*self._at)
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove the state of the current key."""
         self.table.clear(*self._at)
 
     def _user_key(self, user_key: Any) -> bytes:
@@ -349,13 +349,13 @@ class MapState(State[MapTable]):
 
 
 def stored_serializer(layout: KeyedLayout) -> TypeSerializer:
-    """Of a value, a list's element, a map's value; with its time, if it has one."""
+    """Return the serializer of a value or element, with its time if it has one."""
     assert layout.value is not None  # noqa: S101 - of all but timers
     return TtlSerializer(layout.value) if layout.with_ttl else layout.value
 
 
 def written(serializer: TypeSerializer, value: Any) -> bytes:
-    """A value's bytes."""
+    """Return the bytes of a value."""
     out = DataOutput()
     serializer.write(value, out)
     return out.to_bytes()

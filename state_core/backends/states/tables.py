@@ -1,11 +1,11 @@
-"""Where a backend keeps the entries of one state: what all backends have in common.
+"""Tables of the entries of one state: the interface that all backends implement.
 
-Entries are bytes under bytes, in the unified format: whatever is kept here was written by a
-serializer, and what is handed out is never changed by whom it was handed to. A table is asked by
-key group and key; it has no notion of a current key. What differs between kinds of state:
+An entry is a key and a value as bytes, in the unified format, written by serializers; callers never
+change returned bytes. A table is used by key group and key, without a current key. The kinds of
+state differ:
 
 `ValueTable`   one value a key: values, accumulators; timers, whose values are empty
-`ListTable`    the same, and elements can be appended
+`ListTable`    one value a key, to which elements can be appended
 `MapTable`     many values a key, by user key
 
 Source: `StateTable` of the heap backend, column families of RocksDB's.
@@ -21,79 +21,79 @@ import numpy as np
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries
 
-__all__ = ["ListTable", "MapTable", "StateTable", "ValueTable", "cut_pieces", "entries_of"]
+__all__ = ["EntryTable", "ListTable", "MapTable", "ValueTable", "cut_pieces", "entries_of"]
 
 DELIMITER = b","
 
 
-class StateTable(Protocol):
-    """What every table can do."""
+class EntryTable(Protocol):
+    """A table of the entries of one state."""
 
     def keys(self, group: int) -> Iterator[bytes]:
-        """The keys of a key group that have something; each once."""
+        """Yield the keys of a key group that have an entry, each once."""
 
     def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
-        """The entries of a key group as a snapshot has them; a map's with key and user key."""
+        """Yield the entries of a key group as in a snapshot; a map's with key and user key."""
 
     def load(self, entries: Entries) -> None:
-        """Put many entries of this state, as a snapshot has them; those of other subtasks not."""
+        """Add many entries of this state, as in a snapshot, but none of other subtasks."""
 
 
-class ValueTable(StateTable, Protocol):
-    """One value a key."""
+class ValueTable(EntryTable, Protocol):
+    """A table of one value for each key."""
 
     def get(self, group: int, key: bytes) -> bytes | None:
-        """What the key has."""
+        """Return the value of a key; None if there is none."""
 
     def put(self, group: int, key: bytes, value: bytes) -> None:
-        """Let the key have this."""
+        """Set the value of a key."""
 
     def remove(self, group: int, key: bytes) -> None:
-        """Let the key have nothing."""
+        """Remove a key."""
 
     def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
-        """What many keys have."""
+        """Return the values of many keys."""
 
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Let many keys have these, or nothing; of a key that comes twice, the last counts."""
+        """Set the values of many keys; None removes one. Of two for a key the last counts."""
 
 
 class ListTable(ValueTable, Protocol):
-    """One value a key: elements, and a delimiter between two."""
+    """A table of one value for each key: elements, and a delimiter between two."""
 
     def append(self, group: int, key: bytes, elements: bytes) -> None:
-        """Put elements behind those that the key has."""
+        """Append elements to those of a key."""
 
 
-class MapTable(StateTable, Protocol):
-    """Many values a key."""
+class MapTable(EntryTable, Protocol):
+    """A table of many values for each key, by user key."""
 
     def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
-        """What the user key has under the key."""
+        """Return the value of a user key; None if there is none."""
 
     def put(self, group: int, key: bytes, user_key: bytes, value: bytes) -> None:
-        """Let the user key have this."""
+        """Set the value of a user key."""
 
     def remove(self, group: int, key: bytes, user_key: bytes) -> None:
-        """Let the user key have nothing."""
+        """Remove a user key."""
 
     def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All that the key has, as it is now."""
+        """Yield all entries of a key, as they are now."""
 
     def is_empty(self, group: int, key: bytes) -> bool:
-        """Whether the key has nothing."""
+        """Return whether the key has no entries."""
 
     def clear(self, group: int, key: bytes) -> None:
-        """Let the key have nothing."""
+        """Remove all entries of a key."""
 
 
 Table: TypeAlias = "ValueTable | ListTable | MapTable"
 
 
 def entries_of(state: int, group: int, keys: list[bytes], values: list[bytes]) -> Entries:
-    """Entries of one state and key group in one buffer."""
+    """Return entries of one state and key group in one buffer."""
     count = len(keys)
     pieces = [*keys, *values]
     bounds = np.zeros(2 * count + 1, np.int64)
@@ -112,11 +112,11 @@ def entries_of(state: int, group: int, keys: list[bytes], values: list[bytes]) -
 
 
 def cut_pieces(data: bytes, starts: Iterable[int], ends: Iterable[int]) -> list[bytes]:
-    """Pieces of a buffer."""
+    """Return pieces of a buffer."""
     return [data[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def within(entries: Entries, key_groups: KeyGroupRange) -> Entries:
-    """Only the entries of some key groups."""
+    """Return the entries of these key groups only."""
     inside = (entries.group_of >= key_groups.first) & (entries.group_of <= key_groups.last)
     return entries if inside.all() else entries.take(np.flatnonzero(inside))

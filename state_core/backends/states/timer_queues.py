@@ -1,8 +1,8 @@
-"""Queues of timers: the least comes first, and none is there twice.
+"""Queues of timers: the earliest comes first, and none occurs twice.
 
 A timer is its bytes, time, key and namespace, in which the sign bit of the time is flipped; so the
 order of bytes is that of times. The timers of a key group are the keys of a table, whose snapshots
-are those of the backend; what a queue adds is which of them is the least.
+are those of the backend; a queue only adds which of them is the first.
 
 Source: `HeapPriorityQueueSet`, `RocksDBCachingPriorityQueueSet`,
 `KeyGroupPartitionedPriorityQueue` in `org.apache.flink.runtime.state`.
@@ -28,24 +28,24 @@ class TimerElements(Protocol):
     """A queue of timers as bytes."""
 
     def add(self, group: int, element: bytes) -> None:
-        """Put a timer in; again is nothing."""
+        """Add a timer, unless it is there already."""
 
     def remove(self, group: int, element: bytes) -> None:
-        """Take a timer out, if it is there."""
+        """Remove a timer, if it is there."""
 
     def peek(self) -> tuple[int, bytes] | None:
-        """The least timer with its key group."""
+        """Return the first timer with its key group; None if there is none."""
 
     def reload(self) -> None:
-        """The table was changed behind the queue."""
+        """Read the table again, which was changed without the queue."""
 
 
 class HeapTimerQueue:
-    """A heap over all key groups. What was removed stays in it until it comes up.
+    """A heap over all key groups. A removed timer stays in it until it comes first.
 
     Args:
-        table: Holds the timers.
-        key_groups: Those of this subtask.
+        table: The table of the timers.
+        key_groups: The key groups of this subtask.
     """
 
     def __init__(self, table: ValueTable, key_groups: KeyGroupRange) -> None:
@@ -55,14 +55,14 @@ class HeapTimerQueue:
         self.reload()
 
     def reload(self) -> None:
-        """Begin anew with what the table has."""
+        """Begin anew with the content of the table."""
         groups = range(self.key_groups.first, self.key_groups.last + 1)
         self._heap = [(element, group) for group in groups for element in self.table.keys(group)]
         heapify(self._heap)
         self._count = len(self._heap)
 
     def add(self, group: int, element: bytes) -> None:
-        """Put a timer in."""
+        """Add a timer."""
         if self.table.get(group, element) is None:
             self.table.put(group, element, NOTHING)
             heappush(self._heap, (element, group))
@@ -71,13 +71,13 @@ class HeapTimerQueue:
                 self.reload()
 
     def remove(self, group: int, element: bytes) -> None:
-        """Take a timer out."""
+        """Remove a timer."""
         if self.table.get(group, element) is not None:
             self.table.remove(group, element)
             self._count -= 1
 
     def peek(self) -> tuple[int, bytes] | None:
-        """The least that the table still has."""
+        """Return the first timer that the table still has."""
         heap = self._heap
         while heap:
             element, group = heap[0]
@@ -91,16 +91,16 @@ class OrderedTable(ValueTable, Protocol):
     """A table whose keys are in order."""
 
     def first_keys(self, group: int, count: int) -> list[bytes]:
-        """The least keys of a key group."""
+        """Return the first keys of a key group, in order."""
 
 
 class OrderedTimerQueue:
-    """The least timers of each key group in memory, the rest in a table that is in order.
+    """A queue of the first timers of each key group in memory, and the rest in an ordered table.
 
     Args:
-        table: Holds all timers.
-        key_groups: Those of this subtask.
-        cached: How many of a key group are held in memory.
+        table: The table of all timers.
+        key_groups: The key groups of this subtask.
+        cached: The number of timers of a key group to keep in memory.
     """
 
     def __init__(
@@ -109,73 +109,76 @@ class OrderedTimerQueue:
         self.table = table
         self.key_groups = key_groups
         self.cached = cached
-        self._least: list[list[bytes]] = []
+        self._first_timers: list[list[bytes]] = []
         self._whole: list[bool] = []
         self._heads: list[tuple[bytes, int]] = []
         self.reload()
 
     def reload(self) -> None:
-        """Begin anew with what the table has."""
+        """Begin anew with the content of the table."""
         count = len(self.key_groups)
-        self._least, self._whole, self._heads = [[] for _ in range(count)], [False] * count, []
+        self._first_timers, self._whole = [[] for _ in range(count)], [False] * count
+        self._heads = []
         for index in range(count):
             self._fill(index)
 
     def add(self, group: int, element: bytes) -> None:
-        """Put a timer in."""
+        """Add a timer."""
         self.table.put(group, element, NOTHING)
         index = group - self.key_groups.first
-        held = self._least[index]
-        if held and element > held[-1] and not self._whole[index]:
+        cached = self._first_timers[index]
+        if cached and element > cached[-1] and not self._whole[index]:
             return
-        at = bisect_left(held, element)
-        if at < len(held) and held[at] == element:
+        at = bisect_left(cached, element)
+        if at < len(cached) and cached[at] == element:
             return
-        held.insert(at, element)
-        if len(held) > self.cached:
-            held.pop()
+        cached.insert(at, element)
+        if len(cached) > self.cached:
+            cached.pop()
             self._whole[index] = False
         if at == 0:
             self._push(element, group)
 
     def remove(self, group: int, element: bytes) -> None:
-        """Take a timer out."""
+        """Remove a timer."""
         self.table.remove(group, element)
         index = group - self.key_groups.first
-        held = self._least[index]
-        at = bisect_left(held, element)
-        if at == len(held) or held[at] != element:
+        cached = self._first_timers[index]
+        at = bisect_left(cached, element)
+        if at == len(cached) or cached[at] != element:
             return
-        del held[at]
-        if not held:
+        del cached[at]
+        if not cached:
             self._fill(index)
         elif at == 0:
-            self._push(held[0], group)
+            self._push(cached[0], group)
 
     def peek(self) -> tuple[int, bytes] | None:
-        """The least of the least."""
+        """Return the first of the key groups' first timers."""
         heads = self._heads
         while heads:
             element, group = heads[0]
-            held = self._least[group - self.key_groups.first]
-            if held and held[0] == element:
+            cached = self._first_timers[group - self.key_groups.first]
+            if cached and cached[0] == element:
                 return group, element
             heappop(heads)
         return None
 
     def _fill(self, index: int) -> None:
-        """Read a key group's least timers."""
+        """Read the first timers of a key group."""
         if self._whole[index]:
             return
         group = self.key_groups.first + index
-        held = self._least[index] = self.table.first_keys(group, self.cached)
-        self._whole[index] = len(held) < self.cached
-        if held:
-            self._push(held[0], group)
+        cached = self._first_timers[index] = self.table.first_keys(group, self.cached)
+        self._whole[index] = len(cached) < self.cached
+        if cached:
+            self._push(cached[0], group)
 
     def _push(self, element: bytes, group: int) -> None:
         heappush(self._heads, (element, group))
-        if len(self._heads) > 2 * len(self._least) + SLACK:
+        if len(self._heads) > 2 * len(self._first_timers) + SLACK:
             first = self.key_groups.first
-            self._heads = [(held[0], first + i) for i, held in enumerate(self._least) if held]
+            self._heads = [
+                (cached[0], first + i) for i, cached in enumerate(self._first_timers) if cached
+            ]
             heapify(self._heads)

@@ -27,7 +27,7 @@ NO_WATERMARK = -(1 << 63)
 
 @dataclass(frozen=True)
 class Timer:
-    """A time, and for whom."""
+    """A timer: its time, key and namespace."""
 
     timestamp: int
     key: Any
@@ -35,13 +35,13 @@ class Timer:
 
 
 class InternalTimerQueue:
-    """A queue of timers, of any key of the subtask.
+    """A queue of timers, of all keys of the subtask.
 
     Args:
-        context: Knows keys and their groups.
-        layout: Of the timers.
-        table: Holds them.
-        elements: The queue over their bytes.
+        context: The current key, and the key groups.
+        layout: The layout of timers.
+        table: The table of timers.
+        elements: The queue of their bytes.
     """
 
     def __init__(
@@ -57,36 +57,36 @@ class InternalTimerQueue:
         self._serializer = TimerSerializer(layout.key, layout.namespace)
 
     def add(self, timer: Timer) -> None:
-        """Put a timer in; the same again is nothing."""
+        """Add a timer, unless it is there already."""
         self.elements.add(*self._located(timer))
 
     def remove(self, timer: Timer) -> None:
-        """Take a timer out, if it is there."""
+        """Remove a timer, if it is there."""
         self.elements.remove(*self._located(timer))
 
     def peek(self) -> Timer | None:
-        """The least timer."""
-        found = self.elements.peek()
-        return None if found is None else self._read(found[1])
+        """Return the first timer; None if there is none."""
+        first = self.elements.peek()
+        return None if first is None else self._read(first[1])
 
     def poll(self) -> Timer | None:
-        """Take the least timer out."""
-        found = self.elements.peek()
-        if found is None:
+        """Remove and return the first timer; None if there is none."""
+        first = self.elements.peek()
+        if first is None:
             return None
-        self.elements.remove(*found)
-        return self._read(found[1])
+        self.elements.remove(*first)
+        return self._read(first[1])
 
     def poll_until(self, timestamp: int) -> Timer | None:
-        """Take the least timer out, if it is not later than that."""
-        found = self.elements.peek()
-        if found is None or int.from_bytes(found[1][:8], "big") + NO_WATERMARK > timestamp:
+        """Remove and return the first timer, if it is not later than that."""
+        first = self.elements.peek()
+        if first is None or int.from_bytes(first[1][:8], "big") + NO_WATERMARK > timestamp:
             return None
-        self.elements.remove(*found)
-        return self._read(found[1])
+        self.elements.remove(*first)
+        return self._read(first[1])
 
     def of_key_group(self, group: int) -> list[Timer]:
-        """The timers of a key group, in no order."""
+        """Return the timers of a key group, in no order."""
         return [self._read(element) for element in self.table.keys(group)]
 
     def __iter__(self) -> Iterator[Timer]:
@@ -108,18 +108,18 @@ class InternalTimerQueue:
         return group, out.to_bytes()
 
     def _read(self, element: bytes) -> Timer:
-        held = self._serializer.read(DataInput(element, "timer"))
-        return Timer(held["timestamp"], held["key"], held["namespace"])
+        timer = self._serializer.read(DataInput(element, "timer"))
+        return Timer(timer["timestamp"], timer["key"], timer["namespace"])
 
 
 class InternalTimerService:
-    """Timers of one name, in event and in processing time.
+    """The timers of one service, in event and in processing time.
 
     Args:
         context: The current key, which is set before a timer fires.
         event: The queue of event time.
         processing: The queue of processing time.
-        clock: Says the processing time.
+        clock: Returns the processing time.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class InternalTimerService:
         self.current_watermark = NO_WATERMARK
 
     def current_processing_time(self) -> int:
-        """The clock's time."""
+        """Return the time of the clock."""
         return self.clock()
 
     def register_event_time_timer(self, timestamp: int, namespace: Any = None) -> None:
@@ -144,7 +144,7 @@ class InternalTimerService:
         self.event.add(self._timer(timestamp, namespace))
 
     def delete_event_time_timer(self, timestamp: int, namespace: Any = None) -> None:
-        """Do not."""
+        """Delete the timer of event time of the current key at that time."""
         self.event.remove(self._timer(timestamp, namespace))
 
     def register_processing_time_timer(self, timestamp: int, namespace: Any = None) -> None:
@@ -152,11 +152,11 @@ class InternalTimerService:
         self.processing.add(self._timer(timestamp, namespace))
 
     def delete_processing_time_timer(self, timestamp: int, namespace: Any = None) -> None:
-        """Do not."""
+        """Delete the timer of processing time of the current key at that time."""
         self.processing.remove(self._timer(timestamp, namespace))
 
     def advance_watermark(self, timestamp: int) -> Iterator[Timer]:
-        """The timers of event time that are due, each with its key made the current one.
+        """Yield the timers of event time that are due, each with its key as the current one.
 
         Timers that are registered meanwhile and are due fire too.
         """
@@ -164,11 +164,11 @@ class InternalTimerService:
         return self._due(self.event, timestamp)
 
     def advance_processing_time(self, timestamp: int) -> Iterator[Timer]:
-        """The timers of processing time that are due, likewise."""
+        """Yield the timers of processing time that are due, each with its key as current."""
         return self._due(self.processing, timestamp)
 
     def next_processing_time(self) -> int | None:
-        """When the next timer of processing time is due."""
+        """Return when the next timer of processing time is due; None if there is none."""
         timer = self.processing.peek()
         return None if timer is None else timer.timestamp
 
@@ -179,5 +179,5 @@ class InternalTimerService:
 
     def _timer(self, timestamp: int, namespace: Any) -> Timer:
         if self.context.group < 0:
-            raise KeyGroupError("a timer, and no key is set")
+            raise KeyGroupError("a timer needs a current key")
         return Timer(timestamp, self.context.key, namespace)

@@ -1,7 +1,7 @@
-"""Time to live: each value, list element or map entry carries the time of its last access.
+"""Time to live: each value, list element or map entry has the time of its last access.
 
-Around a state of such pairs stands one that looks at the times: what has expired is not seen (or
-once more, if its visibility says so), and is removed where it is met. The clock is the backend's.
+A state of such pairs is wrapped by one that checks the times: an expired value is not returned (or
+once more, if its visibility allows), and is removed when it is read. The clock is the backend's.
 
 Source: `TtlValueState` and its siblings, `TtlReduceFunction`, `TtlAggregateFunction` in
 `org.apache.flink.runtime.state.ttl`.
@@ -40,11 +40,11 @@ TtlValue: TypeAlias = "dict[str, Any]"
 
 
 class LastAccess:
-    """Looks at times, and makes them.
+    """Checks and sets the times of last access.
 
     Args:
-        ttl: How long values live.
-        clock: Says the time.
+        ttl: The time to live.
+        clock: Returns the time.
     """
 
     def __init__(self, ttl: TimeToLive, clock: Callable[[], int]) -> None:
@@ -52,42 +52,42 @@ class LastAccess:
         self.clock = clock
 
     def wrap(self, value: Any) -> TtlValue:
-        """A value with the time that it is now."""
+        """Return a value with the current time."""
         return {"ttl": self.clock(), "value": value}
 
-    def expired(self, held: TtlValue) -> bool:
-        """Whether it is dead."""
-        return self.ttl.expired(held["ttl"], self.clock())
+    def expired(self, stored: TtlValue) -> bool:
+        """Return whether a value has expired."""
+        return self.ttl.expired(stored["ttl"], self.clock())
 
-    def unexpired(self, held: TtlValue | None) -> Any:
-        """The value, as far as it may be seen."""
-        if held is None or (not self.ttl.return_expired and self.expired(held)):
+    def unexpired(self, stored: TtlValue | None) -> Any:
+        """Return the value; None if it has expired and may not be returned."""
+        if stored is None or (not self.ttl.return_expired and self.expired(stored)):
             return None
-        return held["value"]
+        return stored["value"]
 
     def read(
         self,
-        held: TtlValue | None,
+        stored: TtlValue | None,
         renew: Callable[[TtlValue], None],
         remove: Callable[[], None],
     ) -> TtlValue | None:
-        """What was read, as far as it may be seen; renewed or removed as its time says."""
-        if held is None:
+        """Return a value that was read unless it has expired, and renew or remove it."""
+        if stored is None:
             return None
-        if self.expired(held):
+        if self.expired(stored):
             remove()
-            return held if self.ttl.return_expired else None
+            return stored if self.ttl.return_expired else None
         if self.ttl.on_read:
-            renew(self.wrap(held["value"]))
-        return held
+            renew(self.wrap(stored["value"]))
+        return stored
 
 
 class _Ttl(Generic[Original]):
-    """What stands around a state.
+    """A wrapper of a state that checks the times of its values.
 
     Args:
         original: The state of values with their times.
-        access: Looks at times.
+        access: Checks and sets times.
     """
 
     def __init__(self, original: Original, access: LastAccess) -> None:
@@ -96,89 +96,89 @@ class _Ttl(Generic[Original]):
 
     @property
     def name(self) -> str:
-        """The state's."""
+        """The name of the state."""
         return self.original.name
 
     def set_current_namespace(self, namespace: Any) -> None:
-        """Scope the state."""
+        """Set the namespace of the state."""
         self.original.set_current_namespace(namespace)
 
 
 class TtlValueState(_Ttl[ValueState]):
-    """One value."""
+    """A value state."""
 
     def value(self) -> Any:
-        """The value; None if there is none that lives."""
+        """Return the value; None if there is none, or it has expired."""
         state = self.original
-        held = self.access.read(state.value(), state.update, state.clear)
-        return None if held is None else held["value"]
+        stored = self.access.read(state.value(), state.update, state.clear)
+        return None if stored is None else stored["value"]
 
     def update(self, value: Any) -> None:
         """Set the value; None removes it."""
         self.original.update(None if value is None else self.access.wrap(value))
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove the state of the current key."""
         self.original.clear()
 
 
 class TtlReducingState(_Ttl[ReducingState]):
-    """One value, into which a function puts each that is added."""
+    """A reducing state: a function combines the stored value with each added one."""
 
     def get(self) -> Any:
-        """The value; None if there is none that lives."""
+        """Return the value; None if there is none, or it has expired."""
         state = self.original
-        held = self.access.read(state.get_internal(), state.update_internal, state.clear)
-        return None if held is None else held["value"]
+        stored = self.access.read(state.get_internal(), state.update_internal, state.clear)
+        return None if stored is None else stored["value"]
 
     def add(self, value: Any) -> None:
-        """Put a value in; None clears."""
+        """Add a value; None clears the state."""
         self.original.add(None if value is None else self.access.wrap(value))
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove the state of the current key."""
         self.original.clear()
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        """Let the target namespace have what the sources have too, and them nothing."""
+        """Merge the values of the source namespaces into the target, and remove the sources."""
         self.original.merge_namespaces(target, sources)
 
 
 class TtlAggregatingState(_Ttl[AggregatingState]):
-    """An accumulator, into which a function puts each value that is added."""
+    """An aggregating state: a function adds each value to the stored accumulator."""
 
     def get(self) -> Any:
-        """The result; None if there is no accumulator that lives."""
+        """Return the result; None if there is no accumulator, or it has expired."""
         state = self.original
-        held = self.access.read(state.get_internal(), state.update_internal, state.clear)
-        return None if held is None else state.aggregate.get_result(held)
+        stored = self.access.read(state.get_internal(), state.update_internal, state.clear)
+        return None if stored is None else state.aggregate.get_result(stored)
 
     def add(self, value: Any) -> None:
-        """Put a value in; None clears."""
+        """Add a value; None clears the state."""
         self.original.add(value)
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove the state of the current key."""
         self.original.clear()
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        """Let the target namespace have what the sources have too, and them nothing."""
+        """Merge the values of the source namespaces into the target, and remove the sources."""
         self.original.merge_namespaces(target, sources)
 
 
 class TtlListState(_Ttl[ListState]):
-    """A list, each of whose elements has its own time."""
+    """A list state, each of whose elements has its own time."""
 
     def get(self) -> list[Any]:
-        """The elements that live."""
-        held = self.original.get()
-        living = [one for one in held if not self.access.expired(one)]
-        if held and not living:
+        """Return the elements that have not expired."""
+        elements = self.original.get()
+        living = [one for one in elements if not self.access.expired(one)]
+        if elements and not living:
             self.original.clear()
         elif living and self.access.ttl.on_read:
-            held = living = [self.access.wrap(one["value"]) for one in living]
+            elements = living = [self.access.wrap(one["value"]) for one in living]
             self.original.update(living)
-        shown = held if self.access.ttl.return_expired else living
+        shown = elements if self.access.ttl.return_expired else living
         return [one["value"] for one in shown]
 
     def add(self, value: Any) -> None:
@@ -194,11 +194,11 @@ class TtlListState(_Ttl[ListState]):
         self.original.update([self._wrapped(one) for one in values])
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove the state of the current key."""
         self.original.clear()
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        """Append what the sources have to what the target has, and let them have nothing."""
+        """Append the elements of the source namespaces to the target, and remove the sources."""
         self.original.merge_namespaces(target, sources)
 
     def _wrapped(self, value: Any) -> TtlValue:
@@ -208,15 +208,15 @@ class TtlListState(_Ttl[ListState]):
 
 
 class TtlMapState(_Ttl[MapState]):
-    """A map, each of whose entries has its own time."""
+    """A map state, each of whose entries has its own time."""
 
     def get(self, user_key: Any) -> Any:
-        """A key's value; None if it has none that lives."""
-        held = self._read(user_key, self.original.get(user_key))
-        return None if held is None else held["value"]
+        """Return the value of a key; None if there is none, or it has expired."""
+        stored = self._read(user_key, self.original.get(user_key))
+        return None if stored is None else stored["value"]
 
     def put(self, user_key: Any, value: Any) -> None:
-        """Set a key's value."""
+        """Set the value of a key."""
         self.original.put(user_key, self.access.wrap(value))
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
@@ -226,43 +226,43 @@ class TtlMapState(_Ttl[MapState]):
             self.put(user_key, value)
 
     def remove(self, user_key: Any) -> None:
-        """Let a key have nothing."""
+        """Remove a key."""
         self.original.remove(user_key)
 
     def contains(self, user_key: Any) -> bool:
-        """Whether the key has a value that lives."""
+        """Return whether the key has a value that has not expired."""
         return self._read(user_key, self.original.get(user_key)) is not None
 
     def entries(self) -> Iterator[tuple[Any, Any]]:
-        """All keys and values that live, each looked at when it comes."""
-        read = ((key, self._read(key, held)) for key, held in self.original.entries())
-        return ((key, held["value"]) for key, held in read if held is not None)
+        """Yield all keys and values that have not expired when they are reached."""
+        read = ((key, self._read(key, stored)) for key, stored in self.original.entries())
+        return ((key, stored["value"]) for key, stored in read if stored is not None)
 
     def keys(self) -> Iterator[Any]:
-        """All keys whose values live."""
+        """Yield all keys whose values have not expired."""
         return (user_key for user_key, _ in self.entries())
 
     def values(self) -> Iterator[Any]:
-        """All values that live."""
+        """Yield all values that have not expired."""
         return (value for _, value in self.entries())
 
     def is_empty(self) -> bool:
-        """Whether there is no entry, dead ones that nobody has met among them."""
+        """Return whether there is no entry; expired ones count until they are removed."""
         return self.original.is_empty()
 
     def clear(self) -> None:
-        """Let there be nothing."""
+        """Remove the state of the current key."""
         self.original.clear()
 
-    def _read(self, user_key: Any, held: TtlValue | None) -> TtlValue | None:
+    def _read(self, user_key: Any, stored: TtlValue | None) -> TtlValue | None:
         state = self.original
         return self.access.read(
-            held, lambda new: state.put(user_key, new), lambda: state.remove(user_key)
+            stored, lambda new: state.put(user_key, new), lambda: state.remove(user_key)
         )
 
 
 def ttl_reduce(reduce: Callable[[Any, Any], Any], access: LastAccess) -> Callable[[Any, Any], Any]:
-    """The function over values with their times: the dead count for nothing."""
+    """Return the function over values with their times, which ignores expired ones."""
 
     def reduced(one: TtlValue, two: TtlValue) -> TtlValue | None:
         living = [access.unexpired(one), access.unexpired(two)]
@@ -275,11 +275,11 @@ def ttl_reduce(reduce: Callable[[Any, Any], Any], access: LastAccess) -> Callabl
 
 
 class TtlAggregateFunction:
-    """The function over accumulators with their times: a dead one begins anew.
+    """An aggregate function over accumulators with times: an expired one is replaced by a new one.
 
     Args:
-        original: The user's.
-        access: Looks at times.
+        original: The user's function.
+        access: Checks and sets times.
     """
 
     def __init__(self, original: AggregateFunction, access: LastAccess) -> None:
@@ -287,22 +287,22 @@ class TtlAggregateFunction:
         self.access = access
 
     def create_accumulator(self) -> TtlValue:
-        """A new accumulator."""
+        """Return a new accumulator."""
         return self.access.wrap(self.original.create_accumulator())
 
     def add(self, value: Any, accumulator: TtlValue) -> TtlValue:
-        """The accumulator with one more value in it."""
+        """Return the accumulator with one more value in it."""
         living = self.access.unexpired(accumulator)
         if living is None:
             living = self.original.create_accumulator()
         return self.access.wrap(self.original.add(value, living))
 
     def get_result(self, accumulator: TtlValue) -> Any:
-        """What the state says when it is read."""
+        """Return the result that reading the state gives."""
         return self.original.get_result(accumulator["value"])
 
     def merge(self, a: TtlValue, b: TtlValue) -> TtlValue | None:
-        """Two accumulators as one; the dead count for nothing."""
+        """Return two accumulators combined into one, without expired ones."""
         living = [one for one in map(self.access.unexpired, (a, b)) if one is not None]
         if not living:
             return None

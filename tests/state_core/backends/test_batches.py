@@ -111,17 +111,17 @@ def test_times_are_looked_at(
 def test_what_can_not_be(backend: KeyedStateBackend, make_backend: MakeBackend) -> None:
     """Null keys, other types, lengths that differ, maps, other subtasks' keys: refused."""
     value = backend.state(descriptor("value"))
-    with pytest.raises(EncodeError, match="null key"):
+    with pytest.raises(EncodeError, match="a key is null"):
         encode_keys(backend, value, pa.array(["a", None]))
-    with pytest.raises(EncodeError, match="string belongs"):
+    with pytest.raises(EncodeError, match=r"the column is list.*, not string"):
         encode_keys(backend, value, pa.array([[1]]))
     columns = encode_keys(backend, value, pa.array(["a"]))
     with pytest.raises(EncodeError, match="2 values for 1"):
         put_many(columns, pa.array([1, 2]))
-    with pytest.raises(EncodeError, match="by the column"):
+    with pytest.raises(EncodeError, match="as a column"):
         encode_keys(backend, backend.state(descriptor("map")), pa.array(["a"]))
     items = encode_keys(backend, backend.state(descriptor("list")), pa.array(["a"]))
-    with pytest.raises(EncodeError, match="null element"):
+    with pytest.raises(EncodeError, match="an element is null"):
         put_many(items, pa.array([["x", None]]))
     other = make_backend(BackendConfiguration("Long", KeyGroupRange(0, 3), 128))
     with other, pytest.raises(KeyGroupError, match="this subtask has 0-3"):

@@ -159,7 +159,7 @@ def test_a_restore_comes_first(
     handle = backend.snapshot(SnapshotTarget(1, where), savepoint=True).run()
     with make_backend(BackendConfiguration("String", ALL, 128)) as again:
         again.state(descriptor("list", name="value"))
-        with pytest.raises(IncompatibleError, match="first use"):
+        with pytest.raises(IncompatibleError, match="used before the restore"):
             restore_backend(again, [handle], where)
 
 
@@ -181,5 +181,5 @@ def test_declared_states_are_asked_for_as_they_are_declared(backend: KeyedStateB
     entries.put("u", 3)
     assert entries.get("u") == 3
     shared = StateDeclarations.map_state_builder("b", "String", "Long").broadcast().build()
-    with pytest.raises(DeclarationError, match="no keyed state"):
+    with pytest.raises(DeclarationError, match="not keyed state"):
         StateDescriptor.from_declaration(shared)

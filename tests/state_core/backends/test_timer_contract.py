@@ -72,7 +72,7 @@ def test_timers_registered_while_firing_fire_too(backend: KeyedStateBackend) -> 
 
 def test_timers_need_a_key(backend: KeyedStateBackend) -> None:
     """Without one, registering is refused."""
-    with pytest.raises(KeyGroupError, match="no key"):
+    with pytest.raises(KeyGroupError, match="needs a current key"):
         backend.timer_service().register_event_time_timer(1)
 
 
