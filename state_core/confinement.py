@@ -253,6 +253,24 @@ class ConfinedTree:
             entries = self._below(path)
         return sorted((name, at.st_size) for name, at in entries if stat.S_ISREG(at.st_mode))
 
+    def refuse_links(self, path: str = "") -> None:
+        """Look for links in a directory, not in those below it; nothing happens if it is not there.
+
+        Raises:
+            UnsafePathError: There is one, or one on the way.
+        """
+        try:
+            folder = self._folder(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        try:
+            with os.scandir(folder) as entries:
+                links = sorted(one.name for one in entries if one.is_symlink())
+            if links:
+                raise self._link(folder, links[0], f"{path}/{links[0]}" if path else links[0])
+        finally:
+            os.close(folder)
+
     def remove(self, path: str) -> None:
         """Remove a regular file; nothing happens if there is none."""
         with (

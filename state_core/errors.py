@@ -26,6 +26,7 @@
     │   └── RestoreInterruptedError   a restore that was told to end
     ├── NotFoundError                 no such operator, state, job or snapshot
     └── LakeError                     the lake can't do that
+        ├── DamagedLakeError          a row, a note or a log of the lake's that can't be true
         ├── NotALakeError             no `snapshots` table there
         ├── ConflictError             someone else changed it meanwhile
         └── UnreadableTableError      a Delta feature that the direct reader does not speak
@@ -46,6 +47,7 @@ __all__ = [
     "CommitOrderError",
     "ConflictError",
     "CorruptSnapshotError",
+    "DamagedLakeError",
     "DeclarationError",
     "DeletedBlobError",
     "EncodeError",
@@ -206,6 +208,12 @@ class NotFoundError(StateError):
 
 class LakeError(StateError):
     """The lake can't do that."""
+
+
+class DamagedLakeError(LakeError):
+    """What a lake says of itself breaks its own rules: statelake did not write that."""
+
+    usual_remedy = "restore it from a backup of the lake, and see who else may write there"
 
 
 class NotALakeError(LakeError):

@@ -337,6 +337,15 @@ class ConfinedDirectory(Directory):
         made.root = posixpath.join(self.root, self._checked(path))
         return made
 
+    def refuse_links(self, path: str = "") -> None:
+        """Look for links in a directory, for a library that opens what is in it by its path.
+
+        As with `checked_path` that is so now: who can write there may put one there afterwards.
+
+        Raises:
+            UnsafePathError: There is one.
+        """
+
     def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
         """A file as a byte source, through links if they stay here or lead into one of the others.
 
@@ -371,6 +380,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
     def checked_path(self, path: str = "") -> str:
         self.tree.status(self.below(path))
         return self.full(path)
+
+    def refuse_links(self, path: str = "") -> None:
+        self._tree.refuse_links(self._below(path))
 
     def exists(self, path: str = "") -> bool:
         return self.tree.status(self.below(path)) is not None

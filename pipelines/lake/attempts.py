@@ -3,30 +3,68 @@
 An attempt writes its files under its own token and says in a note which tables it is about to
 touch. The note goes when the attempt ends, well or badly. A note whose process is gone is a crash:
 the next run takes back versions that no snapshot names, and deletes the files.
+
+Anyone who can write into the lake can leave a note. One that can't be ours is refused by name,
+before anything is written or removed: who knows whose work it stands for? Snapshots are exported,
+compared and queried all the same. One that could be ours names tables of its own job alone, and
+nothing goes but files of its own token that no snapshot names.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from typing_extensions import Self
 
 from pipelines.lake.catalog import Lake
+from pipelines.lake.names import is_table_of, is_token, token_of
+from pipelines.lake.record_rules import Rule, broken_rule
 from pipelines.lake.tables import DATA_DIRECTORY, StateTable, files_of
-from state_core.errors import StateError
+from state_core.errors import DamagedLakeError, MissingFileError, StateError
+from state_core.filesystem import Directory
 
-__all__ = ["DROP", "UNDO", "Attempt", "attempt_tokens", "is_alive", "leaned_on", "recover_attempts"]
+__all__ = [
+    "DROP",
+    "UNDO",
+    "Attempt",
+    "attempt_tokens",
+    "is_alive",
+    "leaned_on",
+    "read_note",
+    "recover_attempts",
+]
 
 NOTES = "_statelake/attempts"
 PRESUMED_DEAD_SECONDS = 24 * 3600
+LONGEST_NOTE = 16 << 20
 UNDO, DROP = "undo-", "drop"  # what versions say that take others back
+LOG = logging.getLogger(__name__)
+
+_TEXT = Rule(lambda value: isinstance(value, str), "text")
+_TEXTS = Rule(
+    lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value), "texts"
+)
+_PROCESS: Mapping[str, Rule] = {
+    "host": _TEXT,
+    "process": Rule(lambda value: type(value) is int and 0 < value < 1 << 31, "a process's number"),
+    "started": Rule(
+        lambda value: (
+            isinstance(value, int | float) and 0 <= value <= time.time() + PRESUMED_DEAD_SECONDS
+        ),
+        "a time that was",
+    ),
+}
+_NOTE: Mapping[str, Rule] = {
+    "job": _TEXT, "snapshot_id": _TEXT, "tables": _TEXTS, "leans_on": _TEXTS,
+}  # fmt: skip
 
 
 class Attempt:
@@ -75,17 +113,22 @@ class Attempt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is not None:
-            _undo(self.lake, self.token, self.note)
+        if kind is not None and not _undone(self.lake, self.token, self.note):
+            return  # the note stays, for whoever comes next
         self.lake.directory.delete(self._path)
 
 
 def recover_attempts(lake: Lake, job: str) -> list[str]:
-    """Undo what crashed attempts on a job's tables left, and say which snapshots they were for."""
+    """Undo what crashed attempts on a job's tables left, and say which snapshots they were for.
+
+    What can't be undone is logged, and left to the next.
+
+    Raises:
+        DamagedLakeError: There is a note that no attempt wrote.
+    """
     undone = []
-    for token, note in _notes(lake):
-        if note["job"] == job and not is_alive(note):
-            _undo(lake, token, note)
+    for token, note in _notes(lake, job):
+        if not is_alive(note) and _undone(lake, token, note):
             lake.directory.delete(f"{NOTES}/{token}.json")
             undone.append(note["snapshot_id"])
     return undone
@@ -98,20 +141,59 @@ def attempt_tokens(lake: Lake) -> set[str]:
 
 def leaned_on(lake: Lake, job: str) -> set[str]:
     """The snapshots of a job whose files attempts that have not ended may share."""
-    notes = [note for _, note in _notes(lake) if note["job"] == job]
-    return {str(one) for note in notes for one in note["leans_on"]}
+    return {one for _, note in _notes(lake, job) for one in note["leans_on"]}
 
 
-def _notes(lake: Lake) -> list[tuple[str, dict[str, Any]]]:
-    """Token and note of every attempt that has not ended."""
+def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
+    """Token and note of every attempt on a job's tables that has not ended."""
     found = []
     for name in lake.directory.names(NOTES):
+        token, path = name.removesuffix(".json"), f"{NOTES}/{name}"
+        if not is_token(token) or name == token:
+            raise _foreign("no attempt is called like that", f"{lake.directory.full()}/{path}")
         try:
-            note = json.loads(lake.directory.read(f"{NOTES}/{name}"))
-        except (ValueError, StateError):
+            note = read_note(lake.directory, path, _NOTE)
+        except MissingFileError:
             continue  # its process removes it at this moment
-        found.append((name.removesuffix(".json"), note))
+        others = [one for one in note["tables"] if not is_table_of(note["job"], one)]
+        if note["job"] == job and others:
+            problem = f"{others[0]!r:.200} is no table of job {job!r}"
+            raise _foreign(problem, lake.directory.full(path))
+        if note["job"] == job:
+            found.append((token, note))
     return found
+
+
+def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """What a process says of itself and of what it is about to do.
+
+    Args:
+        directory: Where the note is.
+        path: The note.
+        rules: What it says beside its process.
+
+    Raises:
+        MissingFileError: It is gone.
+        DamagedLakeError: No process of ours wrote that.
+    """
+    if directory.size(path) > LONGEST_NOTE:
+        raise _foreign("no note is that long", directory.full(path))
+    try:
+        note = json.loads(directory.read(path))
+        if isinstance(note.get("leans_on", ""), str):  # as it was once: one snapshot, or none
+            note["leans_on"] = [note["leans_on"]] if note.get("leans_on") else []
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise _foreign(f"no note of ours ({error})", directory.full(path)) from error
+    fault = broken_rule(note, {**_PROCESS, **rules})
+    if fault is not None:
+        raise _foreign(f"{fault[0]}: {fault[1]}", directory.full(path))
+    return dict(note)
+
+
+def _foreign(problem: str, place: str) -> DamagedLakeError:
+    return DamagedLakeError(
+        problem, place=place, remedy="statelake did not write that note: remove the file"
+    )
 
 
 def is_alive(note: dict[str, Any]) -> bool:
@@ -129,14 +211,27 @@ def is_alive(note: dict[str, Any]) -> bool:
     return True
 
 
+def _undone(lake: Lake, token: str, note: dict[str, Any]) -> bool:
+    """Take an attempt back; whether that was done. What stands against it is told."""
+    try:
+        _undo(lake, token, note)
+    except StateError as error:
+        LOG.warning("attempt %s can't be taken back yet: %s", token, error)
+        return False
+    return True
+
+
 def _undo(lake: Lake, token: str, note: dict[str, Any]) -> None:
-    """Take back the attempt's versions and files, unless its snapshot exists after all."""
-    job = note["job"]
-    known = [one.snapshot_id for one in lake.summaries(job)] if lake.exists() else []
-    tables = [t for one in known for op in lake.snapshot(job, one).operators for t in op.tables]
-    if note["snapshot_id"] in known and any(
-        token in unit.path for table in tables for unit in table.units
-    ):
+    """Take back the attempt's versions and files, unless its snapshot exists after all.
+
+    Raises:
+        DamagedLakeError: A row of the job can't be believed: who knows which files it needs?
+    """
+    records, bad = lake.records(note["job"]) if lake.exists() else ([], [])
+    if bad:
+        raise bad[0].error
+    tables = [table for one in records for op in one.operators for table in op.tables]
+    if any(token_of(unit.path) == token for table in tables for unit in table.units):
         return
     for path in note["tables"]:
         table = lake.table(path)
@@ -145,7 +240,9 @@ def _undo(lake: Lake, token: str, note: dict[str, Any]) -> None:
         named = [] if latest is None else [file.path for file in files_of(latest)]
         # What someone committed on top of the attempt's version needs its files.
         if not any(one.startswith(f"{DATA_DIRECTORY}/{token}/") for one in named):
-            table.directory.delete_tree(f"{DATA_DIRECTORY}/{token}")
+            for name, _ in table.directory.files_below(f"{DATA_DIRECTORY}/{token}"):
+                if token_of(name) == token:
+                    table.directory.delete(name)
 
 
 def _take_back(table: StateTable, token: str, registered: set[int]) -> None:
@@ -155,10 +252,12 @@ def _take_back(table: StateTable, token: str, registered: set[int]) -> None:
     attempts may be taken back, too.
     """
     latest = table.open()
-    if latest is None or table.maker(latest.version()) != token:
+    if latest is None or table.maker(latest.version()) != token or latest.version() in registered:
         return
     shown = None
-    for version in range(latest.version() - 1, -1, -1):
+    for version in table.versions_after(-1):
+        if version >= latest.version():
+            continue
         if version in registered or table.maker(version) in ("", DROP):
             shown = table.require(version)
             break

@@ -2,21 +2,25 @@
 
 Raw state, coordinator state, master states and in-flight buffers are opaque. Their handles stay in
 a `_metadata` without the rest, which lies in the catalog; their files are kept in the lake once
-each, under a name that is their digest.
+each, under a name that is their digest. By that they are told from what anybody else put there.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
-from pipelines.lake.records import CarriedFile
+from pipelines.lake.records import CarriedFile, SnapshotRecord
+from state_core.errors import DamagedLakeError
 from state_core.filesystem import ByteSource, Directory
 from state_core.formats.metadata import (
     CheckpointMetadata,
     OperatorState,
+    read_metadata,
     write_metadata,
 )
 from state_core.formats.state_files import StateFiles
@@ -29,7 +33,14 @@ from state_core.handles import (
     StreamHandle,
 )
 
-__all__ = ["CARRIED_DIRECTORY", "carry_state", "without_tables"]
+__all__ = [
+    "CARRIED_DIRECTORY",
+    "blocks_of",
+    "carried_metadata",
+    "carry_state",
+    "digest_of",
+    "without_tables",
+]
 
 CARRIED_DIRECTORY = "_statelake/carried"
 FIRST_WRITABLE_VERSION = 3
@@ -74,21 +85,95 @@ def without_tables(metadata: CheckpointMetadata) -> CheckpointMetadata:
     return replace(metadata, operators=[strip(one) for one in metadata.operators])
 
 
+def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:
+    """What a snapshot carries, as its row has it.
+
+    Raises:
+        DamagedLakeError: It has the state of tables, files that are not carried, or operators that
+            are not those of the row.
+        SnapshotError: It is no `_metadata`.
+    """
+    metadata = read_metadata(record.metadata, "carried _metadata")
+    problem = _contradiction(metadata, record)
+    if problem:
+        raise DamagedLakeError(
+            problem,
+            place=f"the carried _metadata of job {record.job!r}, snapshot {record.snapshot_id!r}",
+        )
+    return metadata
+
+
+def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
+    """What of a carried `_metadata` is not what the row says; empty if all of it is."""
+    sizes = {one.blob: one.size for one in record.carried}
+    foreign: list[StreamHandle] = []
+
+    def look(handle: StreamHandle) -> StreamHandle:
+        if isinstance(handle, RelativeHandle):
+            known = sizes.get(handle.path) == handle.size
+        else:
+            known = isinstance(handle, InlineHandle | EmptySegmentHandle | NestedKeyGroupsHandle)
+        if not known:
+            foreign.append(handle)
+        return handle
+
+    if without_tables(metadata) != metadata:
+        return "it has the handles of state that has tables"
+    map_streams(metadata, look)
+    if foreign:
+        return f"{foreign[0]!r:.200} is no file that is carried"
+    shapes = {one.operator_id: (one.parallelism, one.max_parallelism) for one in metadata.operators}
+    for operator in record.operators:
+        if shapes.get(operator.operator_id) != (operator.parallelism, operator.max_parallelism):
+            return f"operator {operator.label!r} is not as the row has it"
+    return ""
+
+
+def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
+    """The bytes of a file that is carried.
+
+    Args:
+        carried: Its name in the lake.
+        lake: The lake's directory.
+
+    Raises:
+        MissingFileError: It is not there.
+        DamagedLakeError: At the end: these were not the bytes that were carried.
+    """
+    path, digest = f"{CARRIED_DIRECTORY}/{carried}", hashlib.sha256()
+    for block in _blocks(lake.source(path)):
+        digest.update(block.data)
+        yield block.tobytes()
+    if digest.hexdigest() != carried:
+        raise DamagedLakeError(
+            "it is not what was carried: its bytes are not of the digest that is its name",
+            place=lake.full(path),
+        )
+
+
 def _keep(source: ByteSource, lake: Directory) -> str:
     """Copy a file into the lake under its digest, if it is not there yet."""
-    digest = hashlib.sha256()
-    block = np.empty(min(BLOCK_BYTES, max(1, source.size)), np.uint8)
-    pieces = [
-        (at, block[: min(len(block), source.size - at)]) for at in range(0, source.size, len(block))
-    ]
-    for at, piece in pieces:
-        source.read_into(at, piece)
-        digest.update(piece.data)
-    blob = digest.hexdigest()
+    blob = digest_of(source)
     path = f"{CARRIED_DIRECTORY}/{blob}"
-    if not lake.is_file(path):
+    if not lake.is_file(path) or digest_of(lake.source(path)) != blob:
         with lake.open_output(path) as file:
-            for at, piece in pieces:
-                source.read_into(at, piece)
-                file.write(piece.data)
+            for block in _blocks(source):
+                file.write(block.data)
     return blob
+
+
+def digest_of(source: ByteSource) -> str:
+    """The SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    for block in _blocks(source):
+        digest.update(block.data)
+    return digest.hexdigest()
+
+
+def _blocks(source: ByteSource) -> Iterator[npt.NDArray[np.uint8]]:
+    """A file's bytes, in pieces of which each is valid until the next."""
+    block = np.empty(min(BLOCK_BYTES, max(1, source.size)), np.uint8)
+    for at in range(0, source.size, len(block)):
+        piece = block[: min(len(block), source.size - at)]
+        source.read_into(at, piece)
+        yield piece

@@ -2,13 +2,18 @@
 
 A snapshot exists when its row is in `snapshots`; the row is written last, by a commit that only
 one writer can make for a given job and id.
+
+Who can write into the lake can write a row, too. So a row is held against `record_rules` when it is
+read. One that breaks them is no snapshot: asked for by name it is an error that says what is wrong,
+and the others can be used as if it were not there.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import suppress
-from urllib.parse import unquote
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,13 +21,20 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pipelines.lake.names import SNAPSHOTS
+from pipelines.lake.record_rules import record_fault
 from pipelines.lake.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from pipelines.lake.storage import storage_options
-from pipelines.lake.tables import CONFIGURATION, StateTable
-from state_core.errors import ConflictError, NotALakeError, NotFoundError
+from pipelines.lake.tables import CONFIGURATION, StateTable, log_path
+from state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    NotALakeError,
+    NotFoundError,
+    UnsafePathError,
+)
 from state_core.filesystem import Directory
 
-__all__ = ["Lake"]
+__all__ = ["BadRow", "Lake"]
 
 ATTEMPTS = 20
 MANY_FILES = 64
@@ -31,12 +43,30 @@ UNLESS_CHANGED = CommitProperties(max_commit_retries=0)
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
 
 
+@dataclass(frozen=True)
+class BadRow:
+    """A row of the catalog that is no snapshot, or a file of rows that can't be read.
+
+    Attributes:
+        job: Its job.
+        snapshot_id: Its id, as far as it says one.
+        error: What is wrong with it, and what to do.
+    """
+
+    job: str
+    snapshot_id: str
+    error: DamagedLakeError | UnsafePathError
+
+
 class Lake:
-    """A lake at a path or URI. Nothing is created before the first snapshot."""
+    """A lake at a path or URI. Nothing is created before the first snapshot.
+
+    Nothing that is in the lake leads out of it: its directory is confined.
+    """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
         self.location = os.fspath(location)
-        self.directory = Directory(self.location)
+        self.directory = Directory(self.location).confined()
         self._catalog = StateTable(self.directory, SNAPSHOTS)
 
     def table(self, path: str) -> StateTable:
@@ -64,22 +94,45 @@ class Lake:
     def summaries(self, job: str | None = None) -> list[SnapshotRecord]:
         """All snapshots, or one job's, the oldest first, without their operators.
 
+        Rows that can't be believed are left out: `bad_rows` has them, as far as that can be told
+        without operators.
+
         Raises:
             NotALakeError: There is no lake.
         """
-        columns = [name for name in SNAPSHOT_SCHEMA.names if name not in _HEAVY_COLUMNS]
-        records = self._read(columns, job)
-        return sorted(records, key=lambda one: (one.job, one.imported_at, one.snapshot_id))
+        return self._summaries(job)[0]
+
+    def bad_rows(self, job: str | None = None) -> list[BadRow]:
+        """What `summaries` leaves out."""
+        return self._summaries(job)[1]
+
+    def has(self, job: str, snapshot_id: str) -> bool:
+        """Whether an id is taken, be it by a row that can't be believed."""
+        summaries, bad = self._summaries(job)
+        taken = {one.snapshot_id for one in summaries} | {one.snapshot_id for one in bad}
+        return snapshot_id in taken
+
+    def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
+        """All snapshots, or one job's, with all that is known of them, and the rows that are none.
+
+        Raises:
+            NotALakeError: There is no lake.
+        """
+        records, bad = self._read(SNAPSHOT_SCHEMA.names, job)
+        return sorted(records, key=_by_age), bad
 
     def snapshot(self, job: str, snapshot_id: str) -> SnapshotRecord:
         """One snapshot with all that is known of it.
 
         Raises:
             NotFoundError: There is no such job or snapshot.
+            DamagedLakeError: Its row can't be believed.
         """
-        found = self._read(SNAPSHOT_SCHEMA.names, job, snapshot_id)
+        found, bad = self._read(SNAPSHOT_SCHEMA.names, job, snapshot_id)
         if found:
             return found[0]
+        if bad:
+            raise bad[0].error
         known = [record.snapshot_id for record in self.summaries(job)]
         if not known:
             jobs = ", ".join(self.jobs()) or "none"
@@ -90,35 +143,99 @@ class Lake:
         )
 
     def latest(self, job: str) -> SnapshotRecord | None:
-        """The job's newest snapshot, if it has one."""
-        summaries = self.summaries(job) if self.exists() else []
+        """The job's newest snapshot, if it has one.
+
+        Raises:
+            DamagedLakeError: A row can't be believed, so that nobody knows which is the newest.
+        """
+        summaries, bad = self._summaries(job) if self.exists() else ([], [])
+        if bad:
+            raise bad[0].error
         return self.snapshot(job, summaries[-1].snapshot_id) if summaries else None
+
+    def _summaries(self, job: str | None) -> tuple[list[SnapshotRecord], list[BadRow]]:
+        columns = [name for name in SNAPSHOT_SCHEMA.names if name not in _HEAVY_COLUMNS]
+        records, bad = self._read(columns, job)
+        by_name = {(one.job, one.snapshot_id): one for one in records}
+        return sorted(by_name.values(), key=_by_age), bad
 
     def _read(
         self, columns: list[str], job: str | None, snapshot_id: str | None = None
-    ) -> list[SnapshotRecord]:
+    ) -> tuple[list[SnapshotRecord], list[BadRow]]:
         """Rows of the catalog, read from its own files: no engine has to wake up for it."""
         actions = pa.table(self._open_catalog().get_add_actions(flatten=True))
         paths, jobs = (
             actions.column("path").to_pylist(),
             actions.column("partition.job").to_pylist(),
         )
+        whole = columns == SNAPSHOT_SCHEMA.names
         stored = [name for name in columns if name != "job"]
-        records = []
+        records: list[SnapshotRecord] = []
+        bad: list[BadRow] = []
         for path, held in zip(paths, jobs, strict=True):
             if job is not None and held != job:
                 continue
-            target = self._catalog.directory.full(unquote(path))
             filters = None if snapshot_id is None else [("snapshot_id", "=", snapshot_id)]
-            rows = pq.read_table(
-                target,
-                columns=stored,
-                filters=filters,
-                filesystem=self.directory.filesystem,
-                partitioning=None,
-            )
-            records += [SnapshotRecord.from_row(row | {"job": held}) for row in rows.to_pylist()]
-        return records
+            try:
+                with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
+                    rows = pq.read_table(
+                        file, columns=stored, filters=filters, partitioning=None
+                    ).to_pylist()
+            except UnsafePathError as error:
+                bad.append(BadRow(str(held or ""), "", error))
+                continue
+            except (OSError, OverflowError, ValueError, pa.ArrowException) as error:
+                bad.append(BadRow(str(held or ""), "", self._unreadable(path, error)))
+                continue
+            for row in rows:
+                found = self._record(row | {"job": held}, whole=whole)
+                if isinstance(found, SnapshotRecord):
+                    records.append(found)
+                else:
+                    bad.append(found)
+        return (
+            self._told_apart(records, bad) if columns == SNAPSHOT_SCHEMA.names else (records, bad)
+        )
+
+    def _record(self, row: dict[str, object], *, whole: bool) -> SnapshotRecord | BadRow:
+        """A row, if it keeps the rules."""
+        try:
+            record = SnapshotRecord.from_row(row)
+            problem = record_fault(record, whole=whole)
+        except DamagedLakeError as error:
+            problem = error.problem
+        return self._bad(row, problem) if problem else record
+
+    def _told_apart(
+        self, records: list[SnapshotRecord], bad: list[BadRow]
+    ) -> tuple[list[SnapshotRecord], list[BadRow]]:
+        """Of two rows of one snapshot nobody knows which is true."""
+        counts = Counter((one.job, one.snapshot_id) for one in records)
+        alone = [one for one in records if counts[one.job, one.snapshot_id] == 1]
+        twins = [
+            self._bad({"job": job, "snapshot_id": name}, f"{count} rows of this snapshot")
+            for (job, name), count in counts.items()
+            if count > 1
+        ]
+        return alone, bad + twins
+
+    def _bad(self, row: dict[str, object], problem: str) -> BadRow:
+        job, name = str(row.get("job") or ""), str(row.get("snapshot_id") or "")
+        error = DamagedLakeError(
+            problem,
+            place=f"{self._catalog.uri}, job {job!r}, snapshot {name!r}",
+            remedy="statelake did not write this row: restore the table from a backup or an older"
+            f" version, or take the row out with `statelake drop --job {job!r} --snapshot"
+            f" {name!r}`",
+        )
+        return BadRow(job, name, error)
+
+    def _unreadable(self, path: str, error: Exception) -> DamagedLakeError:
+        return DamagedLakeError(
+            f"a file of the catalog can't be read ({' '.join(str(error).split())})",
+            place=f"{self._catalog.uri}/{path}",
+            remedy="restore it, or an older version of the table, from a backup of the lake",
+        )
 
     def append(self, record: SnapshotRecord) -> None:
         """Make a snapshot exist.
@@ -140,7 +257,7 @@ class Lake:
         name, times = f"{record.job}/{record.snapshot_id}", 0
         if table is not None:
             times = table.transaction_version(name) or 0
-            if any(one.snapshot_id == record.snapshot_id for one in self.summaries(record.job)):
+            if self.has(record.job, record.snapshot_id):
                 raise _taken(record)
         try:
             write_deltalake(
@@ -172,8 +289,10 @@ class Lake:
         jobs = pa.table(table.get_add_actions(flatten=True)).column("partition.job").to_pylist()
         if jobs.count(job) < MANY_FILES:
             return
-        rows = table.to_pyarrow_table(filters=[("job", "=", job)])
-        with suppress(CommitFailedError):  # another was quicker; the next does it
+        # left to the next, where another was quicker or a file is not as it must be
+        with suppress(DeltaError, UnsafePathError, pa.ArrowException, OSError):
+            self._catalog.checked_uri()
+            rows = table.to_pyarrow_table(filters=[("job", "=", job)])
             write_deltalake(
                 table,
                 rows,
@@ -183,20 +302,30 @@ class Lake:
             )
 
     def remove(self, job: str, snapshot_ids: list[str]) -> None:
-        """Make snapshots not exist any more.
+        """Make snapshots, and rows that are none, not exist any more.
 
         Raises:
             ConflictError: Others kept committing.
+            DamagedLakeError: The catalog's files can't be written again.
         """
         names = ", ".join(_quoted(one) for one in snapshot_ids)
+        self._catalog.checked_uri()
         for _ in range(ATTEMPTS):
-            with suppress(CommitFailedError):
+            try:
                 self._open_catalog().delete(
-                    f"job = {_quoted(job)} AND snapshot_id IN ({names})",
+                    f"job = {_quoted(job)} AND coalesce(snapshot_id, '') IN ({names})",
                     commit_properties=UNLESS_CHANGED,
                 )
-                return
+            except CommitFailedError:
+                continue
+            except DeltaError as error:
+                raise self._unreadable("", error) from error
+            return
         raise _busy(self._catalog.uri)
+
+
+def _by_age(record: SnapshotRecord) -> tuple[object, ...]:
+    return record.job, record.imported_at, record.snapshot_id
 
 
 def _quoted(text: str) -> str:

@@ -195,7 +195,8 @@ class _DeltaChangelog:
         """Files that were written and never committed, unless someone may be about to."""
         directory, known = self._table.directory, {one.file.path for one in self._segments}
         for path, _ in directory.files_below(self._files.directory):
-            if path not in known and directory.modified(path) < time.time() - ORPHANED_SECONDS:
+            ours = _FILE.fullmatch(posixpath.basename(path)) is not None and path not in known
+            if ours and directory.modified(path) < time.time() - ORPHANED_SECONDS:
                 directory.delete(path)
 
 

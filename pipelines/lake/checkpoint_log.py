@@ -15,11 +15,10 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipelines.lake.names import checkpoint_log_table
-from pipelines.lake.storage import storage_options
-from pipelines.lake.tables import create_table
+from pipelines.lake.names import checkpoint_log_table, is_edited_file
+from pipelines.lake.tables import check_files, create_table, open_table
 from state_core.commit import LogRecord
 from state_core.commit.clocks import now_millis
 from state_core.errors import CheckpointRecordError, ConflictError
@@ -52,7 +51,7 @@ class DeltaCheckpointLog:
     def __init__(
         self, directory: Directory, clock: Callable[[], int] = now_millis, keep: int = 200
     ) -> None:
-        self.directory = directory
+        self.directory = directory.confined()
         self.clock = clock
         self.keep = keep
         self._lock = Lock()
@@ -60,7 +59,7 @@ class DeltaCheckpointLog:
     @classmethod
     def of_job(cls, lake: Directory, job: str) -> DeltaCheckpointLog:
         """The log of a job, at its place in the lake."""
-        return cls(lake.child(checkpoint_log_table(job)))
+        return cls(lake.confined().child(checkpoint_log_table(job)))
 
     def append(self, key: bytes, message: bytes) -> None:
         """Add a record.
@@ -120,9 +119,12 @@ class DeltaCheckpointLog:
             if not self._write(table, kept, _end(table), replace=True):
                 return None
             # what is no longer named, and what lost against another writer
-            table.vacuum(
-                READERS_MAY_TAKE_HOURS, dry_run=False, enforce_retention_duration=False, full=True
+            names = table.vacuum(
+                READERS_MAY_TAKE_HOURS, dry_run=True, enforce_retention_duration=False, full=True
             )
+            for name in names:
+                if is_edited_file(name):
+                    self.directory.delete(name)
         return len(records) - len(kept)
 
     def _write(
@@ -152,9 +154,12 @@ class DeltaCheckpointLog:
 
     def _records(self, table: DeltaTable, after: int) -> Iterator[LogRecord]:
         try:
+            check_files(table, self.directory)
             dataset = table.to_pyarrow_dataset(schema=SCHEMA)
             rows = dataset.to_table(filter=ds.field("offset") > after).sort_by("offset")
-        except (pa.ArrowException, OSError) as error:
+            if any(column.null_count for column in rows.columns):
+                raise pa.ArrowInvalid("a record without offset, key, message or time")
+        except (DeltaError, pa.ArrowException, OSError) as error:
             raise CheckpointRecordError(
                 f"the log can't be read: {error}",
                 place=self.directory.uri,
@@ -167,10 +172,7 @@ class DeltaCheckpointLog:
 
     def _open(self) -> DeltaTable | None:
         # always anew: what is behind a table that was opened long ago may be cleaned up
-        try:
-            return DeltaTable(self.directory.uri, storage_options=storage_options(self.directory))
-        except TableNotFoundError:
-            return None
+        return open_table(self.directory)
 
     def _create(self) -> DeltaTable:
         kept = {"delta.logRetentionDuration": "interval 1 days"}

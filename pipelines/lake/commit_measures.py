@@ -12,13 +12,13 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from pipelines.lake.names import commits_table
-from pipelines.lake.storage import storage_options
-from pipelines.lake.tables import create_table
+from pipelines.lake.tables import check_files, create_table, open_table
 from state_core.commit import CommitMeasures
 from state_core.commit.clocks import now_millis
+from state_core.errors import DamagedLakeError
 from state_core.filesystem import Directory
 
 __all__ = ["COUNTED", "CommitReport", "CommitReports", "total"]
@@ -62,7 +62,7 @@ class CommitReports:
     """
 
     def __init__(self, lake: Directory, job: str, clock: Callable[[], int] = now_millis) -> None:
-        self.directory = lake.child(commits_table(job))
+        self.directory = lake.confined().child(commits_table(job))
         self.clock = clock
         self._told: dict[str, dict[str, int]] = {}
         self._lock = Lock()
@@ -84,7 +84,7 @@ class CommitReports:
                     reports.append(CommitReport(task, now, since))
                     self._told[task] = counts
             if reports:
-                self._write(self._table(), reports)
+                self._write(open_table(self.directory), reports)
 
     def append_counts(self, counts: Mapping[str, Mapping[str, int]], version: int) -> None:
         """Add a row for every task of a run, once however often this is called.
@@ -93,7 +93,7 @@ class CommitReports:
             counts: Of each task, by the names that `CommitMeasures` has.
             version: The run's number; what is not above the last one was told before.
         """
-        table = self._table()
+        table = open_table(self.directory)
         told = None if table is None else table.transaction_version(RUNS)
         if not counts or (told is not None and version <= told):
             return
@@ -109,12 +109,20 @@ class CommitReports:
 
     def read(self, since: int = 0) -> list[CommitReport]:
         """The reports from a time on, in milliseconds since 1970, in their order."""
-        table = self._table()
+        table = open_table(self.directory)
         if table is None:
             return []
         begin = pa.scalar(since * 1000, pa.timestamp("us", "UTC"))
         wanted = ds.field("reported_at") >= begin
-        rows = table.to_pyarrow_dataset(schema=SCHEMA).to_table(filter=wanted)
+        try:
+            check_files(table, self.directory)
+            rows = table.to_pyarrow_dataset(schema=SCHEMA).to_table(filter=wanted)
+            if any(column.null_count for column in rows.columns):
+                raise pa.ArrowInvalid("a report with a count that is missing")
+        except (DeltaError, pa.ArrowException, OSError) as error:
+            raise DamagedLakeError(
+                f"the reports can't be read: {error}", place=self.directory.uri
+            ) from error
         rows = rows.sort_by([("reported_at", "ascending"), ("task", "ascending")])
         times = rows.column("reported_at").cast(pa.int64()).to_pylist()
         counts = rows.select(COUNTED).to_pylist()
@@ -123,12 +131,6 @@ class CommitReports:
             CommitReport(task, at // 1000, found)
             for task, at, found in zip(tasks, times, counts, strict=True)
         ]
-
-    def _table(self) -> DeltaTable | None:
-        try:
-            return DeltaTable(self.directory.uri, storage_options=storage_options(self.directory))
-        except TableNotFoundError:
-            return None
 
     def _write(
         self,

@@ -31,11 +31,10 @@ from pipelines.lake.records import (
     key_group_records,
 )
 from pipelines.lake.table_rows import TableRows, parse_recorded, table_rows
-from pipelines.lake.tables import TableFile
+from pipelines.lake.tables import TableFile, table_directory
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import ConflictError, EncodeError, KeyGroupError, LakeError, StateError
-from state_core.filesystem import Directory
 from state_core.formats.operator_reader import parse_operator_state
 from state_core.formats.rehash import check_key_groups
 from state_core.formats.unified_encode import StateRows, encode_rows
@@ -88,7 +87,7 @@ def commit_snapshot(
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
-    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
+    if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already",
             remedy="choose another id with --snapshot",
@@ -288,7 +287,7 @@ def _commit_partition(task: _Task) -> _Result:
     names = [rows.parse(meta)[0].name for _, meta in rows.states]
     measure = Measure(names, key_groups)
     partitioning = Partitioning(rows.max_parallelism)
-    writer = UnitWriter(Directory(rows.lake).child(rows.path), task.attempt, partitioning)
+    writer = UnitWriter(table_directory(rows.lake, rows.path), task.attempt, partitioning)
     for one in by_state:
         try:
             _check_rows(one, rows.max_parallelism)

@@ -3,11 +3,19 @@
 First their rows leave `snapshots`, which makes them not exist; then whatever no kept snapshot, no
 table's current version and no running attempt names is deleted. What is left behind by a crash in
 between is taken by the next drop.
+
+Only files go that are called as statelake or a Delta engine calls them, below the job's own tables,
+one by one. A row that can't be believed can be dropped by its name: what it says counts for
+nothing. But while one stays nobody knows which files are needed, and nothing is dropped at all.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from deltalake import DeltaTable
 
 from pipelines.lake.attempts import (
     DROP,
@@ -18,7 +26,7 @@ from pipelines.lake.attempts import (
 )
 from pipelines.lake.carrying import CARRIED_DIRECTORY
 from pipelines.lake.catalog import Lake
-from pipelines.lake.names import areas_of
+from pipelines.lake.names import areas_of, is_digest, is_edited_file, is_table_of, token_of
 from pipelines.lake.records import SnapshotRecord, TableRecord
 from pipelines.lake.tables import (
     DATA_DIRECTORY,
@@ -26,9 +34,11 @@ from pipelines.lake.tables import (
     TableFile,
     files_of,
 )
-from state_core.errors import NotFoundError
+from state_core.errors import DamagedLakeError, NotFoundError, UnsafePathError
 
 __all__ = ["DropResult", "drop_snapshots"]
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,26 +64,33 @@ def drop_snapshots(
 
     Raises:
         NotFoundError: There is no such snapshot.
+        DamagedLakeError: A row of the job can't be believed, and is not dropped by its name.
+        UnsafePathError: A table of the job leads elsewhere.
     """
-    known = [one.snapshot_id for one in lake.summaries(job)]
-    if not known:
+    records, bad = lake.records(job)
+    known = [one.snapshot_id for one in records]
+    rows = {*known, *(one.snapshot_id for one in bad)}
+    if not rows:
         jobs = ", ".join(lake.jobs()) or "none"
         raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
     dropped = (
         snapshot_ids if snapshot_ids is not None else known[: max(0, len(known) - (keep or 0))]
     )
-    missing = sorted(set(dropped) - set(known))
+    missing = sorted(set(dropped) - rows)
     if missing:
         raise NotFoundError(
             f"job {job!r} has no snapshot {missing[0]!r}", remedy=f"it has: {', '.join(known)}"
         )
+    for row in bad:
+        if row.snapshot_id not in (snapshot_ids or ()):
+            raise row.error
     recover_attempts(lake, job)
-    going = [lake.snapshot(job, one) for one in dropped]
+    tables = _tables(lake, job, records)
     if dropped:
         lake.remove(job, dropped)
-    work = _Drop(lake, job, going)
+    work = _Drop(lake, job, [one for one in records if one.snapshot_id in dropped])
     files, freed = 0, 0
-    for path in work.tables():
+    for path in tables:
         work.show_newest(path)
         count, size = work.sweep(path)
         files, freed = files + count, freed + size
@@ -97,23 +114,12 @@ class _Drop:
     def _kept(self) -> list[SnapshotRecord]:
         """The job's snapshots, the oldest first."""
         names = [one.snapshot_id for one in self.lake.summaries(self.job)]
-        for name in names:
-            if name not in self.read:
-                self.read[name] = self.lake.snapshot(self.job, name)
-        return [self.read[name] for name in names]
-
-    def tables(self) -> list[str]:
-        """The job's tables: of its snapshots, and those that a drop before this one left."""
-        records = self.going + self._kept()
-        found = {table.path for one in records for op in one.operators for table in op.tables}
-        keyed, timers, non_keyed = areas_of(self.job)
-        for operator in (*self._below(keyed), *self._below(non_keyed)):
-            found |= set(self._below(operator))
-        return sorted(found | set(self._below(timers)))
-
-    def _below(self, path: str) -> list[str]:
-        """What lies in a directory."""
-        return [f"{path}/{name}" for name in self.lake.directory.names(path)]
+        if not self.read.keys() >= set(names):
+            records, bad = self.lake.records(self.job)
+            if bad:
+                raise bad[0].error
+            self.read = {one.snapshot_id: one for one in records} | self.read
+        return [self.read[name] for name in names if name in self.read]
 
     def show_newest(self, path: str) -> None:
         """If the table shows a snapshot that is no more, let it show the newest there is."""
@@ -152,12 +158,48 @@ class _Drop:
         unneeded = [
             (name, size)
             for name, size in present
-            if name not in named and name.split("/")[1] not in running
+            if name not in named and (token := token_of(name)) and token not in running
         ]
-        unneeded += _edit_leftovers(table)
+        unneeded += _edit_leftovers(table, latest)
         for name, _ in unneeded:
             table.directory.delete(name)
         return len(unneeded), sum(size for _, size in unneeded)
+
+
+def _tables(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[str]:
+    """A job's tables: of its snapshots, and those that a drop before this one left.
+
+    Raises:
+        DamagedLakeError: A table of a snapshot can't be opened.
+        UnsafePathError: It leads elsewhere.
+    """
+    named = {table.path for one in records for op in one.operators for table in op.tables}
+    found = []
+    for path in sorted(named.union(_directories(lake, job))):
+        try:
+            lake.table(path).open()
+        except (DamagedLakeError, UnsafePathError) as error:  # noqa: PERF203 - each has its own
+            if path in named:
+                raise
+            LOG.warning("left alone, as no snapshot has it: %s", error)
+        else:
+            found.append(path)
+    return found
+
+
+def _directories(lake: Lake, job: str) -> Iterator[str]:
+    """What may be a job's tables, in its areas."""
+    keyed, timers, operator = areas_of(job)
+    for area in (keyed, timers, operator):
+        for name in lake.directory.names(area):
+            above = f"{area}/{name}"
+            try:
+                names = [""] if area == timers else lake.directory.names(above)
+            except UnsafePathError as error:
+                LOG.warning("left alone: %s", error)
+                continue
+            paths = [f"{above}/{one}" if one else above for one in names]
+            yield from (path for path in paths if is_table_of(job, path))
 
 
 def _tables_at(records: list[SnapshotRecord], path: str) -> list[TableRecord]:
@@ -166,12 +208,11 @@ def _tables_at(records: list[SnapshotRecord], path: str) -> list[TableRecord]:
             if table.path == path]  # fmt: skip
 
 
-def _edit_leftovers(table: StateTable) -> list[tuple[str, int]]:
+def _edit_leftovers(table: StateTable, latest: DeltaTable | None) -> list[tuple[str, int]]:
     """Files that an edit with Spark wrote and that are in the table no more.
 
     No snapshot needs them: a commit writes edited partitions again as files of our own.
     """
-    latest = table.open()
     if latest is None:
         return []
     names = latest.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
@@ -179,7 +220,8 @@ def _edit_leftovers(table: StateTable) -> list[tuple[str, int]]:
     for name in names:
         folder, _, file = name.rpartition("/")
         checksum = f"{folder}/.{file}.crc".lstrip("/")
-        present = [one for one in (name, checksum) if table.directory.is_file(one)]
+        ours = [one for one in (name, checksum) if is_edited_file(one)]
+        present = [one for one in ours if table.directory.is_file(one)]
         found += [(one, table.directory.size(one)) for one in present]
     return found
 
@@ -189,14 +231,18 @@ def _sweep_carried(lake: Lake) -> tuple[int, int]:
     present = lake.directory.files_below(CARRIED_DIRECTORY)
     if not present or attempt_tokens(lake):
         return 0, 0
-    named = {
-        carried.blob
-        for one in lake.summaries()
-        for carried in lake.snapshot(one.job, one.snapshot_id).carried
-    }
+    bad, named = lake.bad_rows(), set()
+    for job in lake.jobs():
+        records, unbelieved = lake.records(job)
+        bad += unbelieved
+        named |= {carried.blob for one in records for carried in one.carried}
+    if bad:
+        LOG.warning("carried files stay, as nobody knows which are needed: %s", bad[0].error)
+        return 0, 0
     files = freed = 0
     for name, size in present:
-        if name.rpartition("/")[2] not in named:
+        blob = name.removeprefix(f"{CARRIED_DIRECTORY}/")
+        if is_digest(blob) and blob not in named:
             lake.directory.delete(name)
             files, freed = files + 1, freed + size
     return files, freed

@@ -14,13 +14,14 @@ from datetime import datetime, timedelta
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.attempts import Attempt, recover_attempts
+from pipelines.lake.carrying import carried_metadata
 from pipelines.lake.catalog import Lake
 from pipelines.lake.merging import merge_operators, merged_tables, union_of_operators
 from pipelines.lake.names import check_names
 from pipelines.lake.purging import Purge, Staging, purge_table
 from pipelines.lake.records import OperatorRecord, SnapshotRecord
 from state_core.errors import ConflictError, NotFoundError
-from state_core.formats.metadata import read_metadata, write_metadata
+from state_core.formats.metadata import write_metadata
 from state_core.operator_ids import operator_id_of_uid
 
 __all__ = ["EditResult", "SnapshotEdit", "StateChange", "edit_snapshot"]
@@ -111,7 +112,7 @@ def edit_snapshot(
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
-    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
+    if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already", remedy="choose another id"
         )
@@ -145,7 +146,7 @@ class _Edit:
         self.attempt = attempt
         self.engine = engine
         self.progress = progress
-        self.metadata = read_metadata(record.metadata, "carried _metadata")
+        self.metadata = carried_metadata(record)
         self.operators = list(record.operators)
         self.carried = list(record.carried)
         self.before: dict[tuple[str, str], tuple[int, int]] = {}
@@ -182,7 +183,7 @@ class _Edit:
     def _merge(self) -> None:
         for job, snapshot_id in self.edit.merge:
             other = self.lake.snapshot(job, snapshot_id)
-            theirs = read_metadata(other.metadata, "carried _metadata").operators
+            theirs = carried_metadata(other).operators
             self.metadata.operators = union_of_operators(
                 (self.metadata.operators, {one.operator_id for one in self.operators}),
                 (theirs, {one.operator_id for one in other.operators}),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.carrying import CARRIED_DIRECTORY
+from pipelines.lake.carrying import blocks_of, carried_metadata
 from pipelines.lake.catalog import Lake
 from pipelines.lake.export_slice import (
     AssembleTask,
@@ -32,7 +32,7 @@ from state_core.formats.meta_info import (
     parse_state_meta_info,
     write_keyed_header,
 )
-from state_core.formats.metadata import OperatorState, SubtaskState, read_metadata
+from state_core.formats.metadata import OperatorState, SubtaskState
 from state_core.formats.stream_map import map_streams
 from state_core.formats.writer import KeyedPart, SavepointDirectory, keyed_handle
 from state_core.handles import KeyGroupRange, RelativeHandle, StreamHandle
@@ -100,6 +100,7 @@ def export_snapshot(
         NotFoundError: There is no such snapshot.
         KeyGroupError: The parallelism is out of range, or keys can't be given new key groups.
         UnsupportedFormatError: It holds state that can't be redistributed.
+        DamagedLakeError: What the lake says of it contradicts itself.
         SnapshotError: The target can't be written.
     """
     record = lake.snapshot(job, snapshot_id)
@@ -138,7 +139,7 @@ class _Export:
 
     def run(self, version: int | None, progress: Progress | None) -> ExportResult:
         """Write state files, carry the rest, and commit."""
-        metadata = read_metadata(self.record.metadata, "carried _metadata")
+        metadata = carried_metadata(self.record)
         metadata.version = version or self._default_version()
         known = {one.operator_id: one for one in self.record.operators}
         metadata.operators = [
@@ -318,9 +319,9 @@ class _Export:
         if not isinstance(handle, RelativeHandle):
             return handle
         if not self.target.directory.is_file(handle.path):
-            data = self.lake.directory.read(f"{CARRIED_DIRECTORY}/{handle.path}")
             with self.target.directory.open_output(handle.path) as file:
-                file.write(data)
+                for block in blocks_of(handle.path, self.lake.directory):
+                    file.write(block)
+                    self.size += len(block)
             self.files += 1
-            self.size += len(data)
         return handle

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pipelines.lake.records import KeyGroupRecord, UnitRecord, key_group_records
+from pipelines.lake.tables import table_directory
 from pipelines.lake.unit_writer import UnitWriter, table_batch
 from pipelines.lake.units import Partitioning, Unit, units_of
-from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.handles import KeyGroupRange
 from state_core.measure import Measure
@@ -111,7 +111,7 @@ class _Slice:
                 self.measure.add(entries)
         writers = {
             target.path: UnitWriter(
-                Directory(task.lake).child(target.path),
+                table_directory(task.lake, target.path),
                 task.attempt,
                 self.partitioning,
                 self._unchanged(target),

@@ -53,7 +53,7 @@ from pipelines.lake.records import (
 from pipelines.lake.tables import TableFile
 from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import Partitioning, plan_unit_slices
-from state_core.errors import ConflictError
+from state_core.errors import ConflictError, DamagedLakeError
 from state_core.formats import open_snapshot
 from state_core.formats.reader import METADATA_FILE, snapshot_directory, without_raw_timers
 from state_core.formats.state_files import StateFiles
@@ -151,7 +151,7 @@ class _Import:
         recover_attempts(self.lake, self.job)
         size = sum(operator.total_bytes for operator in self.snapshot.operators)
         engine = choose_engine(wanted, size) if isinstance(wanted, str) else wanted
-        previous = self.lake.latest(self.job)
+        previous = self._previous()
         tables = {one.label: table_targets(self.lake, self.job, one) for one in self._operators()}
         self.operator_tables = operator_table_paths(self.job, self._operators())
         paths = [target.path for targets in tables.values() for target in targets]
@@ -168,6 +168,13 @@ class _Import:
         units = [u for op in record.operators for t in op.tables for u in t.units]
         written = sum(attempt.token in unit.path for unit in units)
         return ImportResult(record, True, len(units) - written, written, engine.name)
+
+    def _previous(self) -> SnapshotRecord | None:
+        """The snapshot whose files this one may share; none where it is not known which is that."""
+        try:
+            return self.lake.latest(self.job)
+        except DamagedLakeError:
+            return None
 
     def _operators(self) -> list[Operator]:
         """The operators that have tables."""
@@ -191,6 +198,9 @@ class _Import:
         """The same snapshot, if it was imported before under that id."""
         if not self.lake.exists():
             return None
+        for row in self.lake.bad_rows(self.job):
+            if row.snapshot_id == name:
+                raise row.error
         for record in self.lake.summaries(self.job):
             if record.snapshot_id == name:
                 if record.digest != self.digest:

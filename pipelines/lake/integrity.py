@@ -6,7 +6,6 @@ key hashed to its key group.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from pipelines.lake.carrying import CARRIED_DIRECTORY
+from pipelines.lake.carrying import CARRIED_DIRECTORY, digest_of
 from pipelines.lake.catalog import Lake
 from pipelines.lake.records import (
     CarriedFile,
@@ -38,7 +37,6 @@ from state_core.snapshot import Operator, Snapshot
 __all__ = ["count_faults", "stored_faults"]
 
 READERS = 8
-BLOCK_BYTES = 8 << 20
 Progress = Callable[[int, int], None]
 
 
@@ -122,9 +120,8 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
     """What is wrong with a file, by its own footer; empty if nothing is."""
     name = f"{table.path}/{unit.path}"
     try:
-        footer = pq.read_metadata(
-            table.directory.full(unit.path), filesystem=table.directory.filesystem
-        )
+        with table.directory.open_input(unit.path) as file:
+            footer = pq.read_metadata(file)
     except FileNotFoundError:
         return f"{name} is not there"
     except (OSError, pa.ArrowException) as error:
@@ -226,10 +223,6 @@ def _carried_fault(lake: Lake, carried: CarriedFile) -> str:
     path = f"{CARRIED_DIRECTORY}/{carried.blob}"
     if not lake.directory.is_file(path):
         return f"{path}, carried for {carried.handle}, is not there"
-    digest, source = hashlib.sha256(), lake.directory.source(path)
-    for at in range(0, source.size, BLOCK_BYTES):
-        block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
-        source.read_into(at, block)
-        digest.update(block.data)
-    same = (source.size, digest.hexdigest()) == (carried.size, carried.blob)
+    source = lake.directory.source(path)
+    same = (source.size, digest_of(source)) == (carried.size, carried.blob)
     return "" if same else f"{path}, carried for {carried.handle}, is not what was carried"

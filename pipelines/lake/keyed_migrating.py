@@ -18,10 +18,10 @@ from pipelines.lake.records import (
 )
 from pipelines.lake.rewriting import RewrittenUnit, TableRewriting, ValueStaging
 from pipelines.lake.table_rows import TableRows, table_rows
+from pipelines.lake.tables import table_directory
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import ConflictError, IncompatibleError, StateError
-from state_core.filesystem import Directory
 from state_core.formats.keyed_layout import RAW_VALUE, VALUE, KeyedLayout
 from state_core.formats.keyed_states import parse_keyed_state, with_value
 from state_core.formats.meta_info import StateMetaInfo, parse_state_meta_info, write_state_meta_info
@@ -147,7 +147,7 @@ def _migrate_unit(task: _Task, held: UnitRecord, staged: tuple[UnitRecord, ...])
     partitioning = Partitioning(old.max_parallelism)
     state, layout = task.parsed()
     measure = Measure([state.name], unit.key_groups)
-    writer = UnitWriter(Directory(old.lake).child(old.path), task.attempt, partitioning)
+    writer = UnitWriter(table_directory(old.lake, old.path), task.attempt, partitioning)
     source = old
     if staged:
         source = replace(old, units=staged, states=((0, task.meta_info),))

@@ -88,7 +88,7 @@ def migrate_snapshot(
     if result.verdict is Verdict.COMPATIBLE_AS_IS and not change.expressions:
         return MigrationResult(record, result, 0)
     refuse_disagreeing(operator, state)
-    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
+    if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already", remedy="choose another id"
         )

@@ -17,12 +17,18 @@ __all__ = [
     "checkpoint_log_table",
     "commits_table",
     "default_snapshot_id",
+    "is_digest",
+    "is_edited_file",
+    "is_table_of",
+    "is_token",
+    "is_unit_path",
     "keyed_table",
     "operator_table",
     "path_segment",
     "queue_table",
     "store_table",
     "timers_table",
+    "token_of",
 ]
 
 SNAPSHOTS, KEYED, TIMERS, OPERATOR = "snapshots", "keyed", "timers", "operator"
@@ -32,6 +38,17 @@ LONGEST = 110  # two of them, and what tells a table from an older one, are a na
 LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-encoded
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 FLINK_CHECKPOINT = re.compile(r"chk-\d+")
+_TOKEN, _DIGEST = re.compile("[0-9a-f]{16}"), re.compile("[0-9a-f]{64}")
+_UNIT = re.compile(r"_data/([0-9a-f]{16})/(\d+/)?(key-group|subtask)-\d{5}\.parquet", re.ASCII)
+# what Spark and delta-rs write into a table, and what Hadoop keeps of each file beside it
+_ENGINES_FILE = r"(\.?part-[\w.-]+\.parquet(\.crc)?|\.?_SUCCESS(\.crc)?)"
+_STAGED = re.compile(
+    r"_data/([0-9a-f]{16})/staged/([\w=.-]+/)*[\w.-]*(\.parquet|_SUCCESS)(\.crc)?", re.ASCII
+)
+_EDITED = re.compile(rf"([a-z_]+=[\w-]+/)?{_ENGINES_FILE}", re.ASCII)
+_PATH_SEGMENT = re.compile(r"[A-Za-z0-9~-][A-Za-z0-9_.~-]{0,254}")
+# behind the name of a table where another of that name is partitioned otherwise
+_OTHERWISE = re.compile(r"(~(key_group|key_group_bucket|whole))*")
 _PLAIN = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9_.-]*")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -140,3 +157,56 @@ def checkpoint_log_table(job: str) -> str:
 def commits_table(job: str) -> str:
     """The path of what a job's commits cost."""
     return f"{_job_directory(job)}/{COMMITS}"
+
+
+def is_token(text: str) -> bool:
+    """Whether an attempt is called like that."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def is_digest(text: str) -> bool:
+    """Whether a file that is carried is called like that: by its SHA-256."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def is_unit_path(path: str) -> bool:
+    """Whether a file of ours that a snapshot names is at such a path below its table."""
+    return _UNIT.fullmatch(path) is not None
+
+
+def token_of(path: str) -> str:
+    """The attempt that wrote a file of ours, by its path below its table; empty if none did."""
+    found = _UNIT.fullmatch(path) or _STAGED.fullmatch(path)
+    return "" if found is None else found[1]
+
+
+def is_edited_file(path: str) -> bool:
+    """Whether an edit with Spark or delta-rs leaves a file at such a path below its table."""
+    return _EDITED.fullmatch(path) is not None
+
+
+def is_table_of(job: str, path: str, state: str | None = None, *, area: str = "") -> bool:
+    """Whether a table of a job is at such a path below the lake.
+
+    The operator may be called anything, as it may have been renamed since.
+
+    Args:
+        job: The job.
+        path: The path.
+        state: The state whose table it is to be; any by default.
+        area: `keyed`, `timers` or `operator`; any by default.
+    """
+    within, _, rest = path.partition("/")
+    found, *names = rest.split("/")
+    if within != _job_directory(job) or found not in (KEYED, TIMERS, OPERATOR):
+        return False
+    if area not in ("", found) or len(names) != (1 if found == TIMERS else 2):
+        return False
+    if not all(map(_PATH_SEGMENT.fullmatch, names)):
+        return False
+    if state is None or found == TIMERS:
+        return True
+    wanted = path_segment(state)
+    return names[-1].startswith(wanted) and bool(
+        _OTHERWISE.fullmatch(names[-1].removeprefix(wanted))
+    )

@@ -24,8 +24,8 @@ from pipelines.lake.records import (
     UnitRecord,
 )
 from pipelines.lake.rewriting import RewrittenUnit, TableRewriting, ValueStaging
+from pipelines.lake.tables import table_directory
 from state_core.errors import ConflictError, IncompatibleError, StateError
-from state_core.filesystem import Directory
 from state_core.formats.operator_migration import (
     element_layout,
     exact_elements,
@@ -156,7 +156,7 @@ def _migrate_unit(task: _Task, held: UnitRecord, staged: tuple[UnitRecord, ...])
         raise error.within(place) from error
     if len(rows) != held.rows:
         raise ConflictError(f"{held.rows} rows became {len(rows)}", place=place)
-    directory = Directory(task.lake).child(task.state.table)
+    directory = table_directory(task.lake, task.state.table)
     path, size = write_operator_unit(
         directory, f"{task.attempt}/subtask-{held.first:05d}", layout.schema, [rows]
     )

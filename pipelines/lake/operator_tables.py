@@ -8,7 +8,6 @@ previous snapshot's is not written again.
 from __future__ import annotations
 
 import hashlib
-import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +21,7 @@ from pipelines.lake.records import (
     SubtaskRecord,
     UnitRecord,
 )
-from pipelines.lake.tables import DATA_DIRECTORY
+from pipelines.lake.tables import DATA_DIRECTORY, table_directory
 from state_core.errors import LakeError
 from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
@@ -191,7 +190,7 @@ def _import_piece(task: OperatorTask, piece: Piece, operator: Operator) -> Piece
     rows = sum(map(len, batches))
     path, written = "", 0
     if rows and mark != piece.known:
-        directory = Directory(task.lake).child(piece.table)
+        directory = table_directory(task.lake, piece.table)
         name = f"{task.attempt}/subtask-{piece.first:05d}"
         path, written = write_operator_unit(directory, name, state.schema, batches)
     subtasks = [
@@ -223,16 +222,12 @@ def write_operator_unit(
 ) -> tuple[str, int]:
     """Write one file of a table: its path below the table, and its bytes."""
     path = f"{DATA_DIRECTORY}/{name}.parquet"
-    target = directory.full(path)
-    directory.filesystem.create_dir(posixpath.dirname(target), recursive=True)
-    with pq.ParquetWriter(
-        target,
-        schema,
-        filesystem=directory.filesystem,
-        compression="zstd",
-        compression_level=ZSTD_LEVEL,
-        use_dictionary=False,
-    ) as file:
+    with (
+        directory.open_output(path) as output,
+        pq.ParquetWriter(
+            output, schema, compression="zstd", compression_level=ZSTD_LEVEL, use_dictionary=False
+        ) as file,
+    ):
         for batch in batches:
             file.write_batch(batch, row_group_size=ROW_GROUP)
     return path, directory.size(path)
@@ -248,20 +243,25 @@ def read_operator_rows(
     """
     described, _ = parse_operator_state(state.meta_info)
     schema = described.schema
-    directory = Directory(lake).child(state.table)
+    directory = table_directory(lake, state.table)
     tables = [schema.empty_table()]
     for unit in units:
         place = directory.full(unit.path)
         try:
-            found = pq.ParquetFile(directory.filesystem.open_input_file(place)).read(
-                columns=schema.names
-            )
+            with directory.open_input(unit.path) as file:
+                found = pq.ParquetFile(file).read(columns=schema.names)
         except (OSError, pa.ArrowException) as error:
             raise LakeError(
                 f"a file of the table can't be read ({error})",
                 place=place,
                 remedy="only `statelake drop` may remove files: restore it from a backup",
             ) from error
+        if unit.rows not in (-1, len(found)):
+            raise LakeError(
+                f"{len(found)} rows, and the catalog says {unit.rows}",
+                place=place,
+                remedy="restore the file from a backup of the lake",
+            )
         missing = sorted(set(schema.names) - set(found.schema.names))
         if missing:
             raise LakeError(f"column {missing[0]!r} is missing", place=place)

@@ -6,6 +6,7 @@ that they replace. Other writers' commits are no conflict, another one's in the 
 
 from __future__ import annotations
 
+import posixpath
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +27,7 @@ from pipelines.lake.tables import (
     StateTable,
     create_table,
 )
-from state_core.errors import CommitError, ConflictError
+from state_core.errors import CommitError, ConflictError, DamagedLakeError
 
 __all__ = ["PartitionFile", "PartitionFiles"]
 
@@ -67,13 +68,26 @@ class PartitionFiles:
         return f"{DATA_DIRECTORY}/{path_segment(self.value)}"
 
     def of(self, table: DeltaTable) -> list[PartitionFile]:
-        """The files that a version has of it."""
+        """The files that a version has of it; what lies elsewhere is none of them.
+
+        Raises:
+            DamagedLakeError: The log says something of them that can't be.
+        """
         actions = pa.table(table.get_add_actions(flatten=True))
         if not actions.num_rows:
             return []
         names = ("path", "size_bytes", "num_records", f"partition.{self.column}")
-        rows = zip(*(actions.column(name).to_pylist() for name in names), strict=True)
-        return [PartitionFile(p, int(s), int(n)) for p, s, n, value in rows if value == self.value]
+        try:
+            rows = zip(*(actions.column(name).to_pylist() for name in names), strict=True)
+            return [
+                PartitionFile(path, int(size), int(count))
+                for path, size, count, value in rows
+                if value == self.value and posixpath.dirname(path) == self.directory
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedLakeError(
+                f"the log has no file of ours ({error})", place=self.table.uri
+            ) from error
 
     def batches(
         self, file: PartitionFile, columns: pa.Schema, rows: int
@@ -85,7 +99,7 @@ class PartitionFiles:
         """
         count, directory = 0, self.table.directory
         try:
-            with directory.filesystem.open_input_file(directory.full(file.path)) as source:
+            with directory.open_input(file.path) as source:
                 parquet = pq.ParquetFile(source, page_checksum_verification=True)
                 for batch in parquet.iter_batches(rows, columns=columns.names):
                     count += batch.num_rows

@@ -25,11 +25,10 @@ from pipelines.lake.records import (
 )
 from pipelines.lake.rewriting import TableRewriting, slices_of, staged_files
 from pipelines.lake.table_rows import TableRows, parse_recorded, table_rows
-from pipelines.lake.tables import TableFile
+from pipelines.lake.tables import TableFile, table_directory
 from pipelines.lake.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.units import Partitioning, Unit
 from state_core.errors import EncodeError, StateError
-from state_core.filesystem import Directory
 from state_core.formats.unified_encode import StateRows, encode_rows
 from state_core.key_groups import prefix_bytes
 from state_core.measure import Measure
@@ -212,7 +211,7 @@ def _purge_unit(task: _Task, held: UnitRecord, stays: tuple[UnitRecord, ...] | N
     rows = replace(task.rows, units=(held,) if stays is None else stays)
     parsed = {index: rows.parse(meta_info)[0] for index, meta_info in rows.states}
     measure = Measure([one.name for one in parsed.values()], unit.key_groups)
-    directory = Directory(rows.lake).child(rows.path)
+    directory = table_directory(rows.lake, rows.path)
     writer = UnitWriter(directory, task.attempt, partitioning)
     left, count = False, 0
     for one in rows.read(unit.key_groups):

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timezone
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
 
+from state_core.errors import DamagedLakeError
 from state_core.measure import Measure
 
 __all__ = [
@@ -291,7 +293,11 @@ class SnapshotRecord:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> SnapshotRecord:
-        """The reverse of `to_row`; columns that this version does not know are left out."""
+        """The reverse of `to_row`; columns that this version does not know are left out.
+
+        Raises:
+            DamagedLakeError: A value is not of its type.
+        """
         made: SnapshotRecord = _from_dict(cls, row)
         return made
 
@@ -314,6 +320,9 @@ _SCALARS = {
 }
 
 
+_EMPTY: dict[Any, Any] = {str: "", int: 0, bool: False, bytes: b""}
+
+
 def _arrow_type(hint: Any) -> pa.DataType:
     if hint in _SCALARS:
         return _SCALARS[hint]
@@ -327,18 +336,39 @@ def _arrow_fields(cls: Any) -> list[pa.Field]:
     return [pa.field(one.name, _arrow_type(hints[one.name])) for one in fields(cls)]
 
 
-def _from_dict(cls: Any, row: dict[str, Any]) -> Any:
+@cache
+def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
+    """The name of each field, its type, and the type of a list's elements."""
     hints = get_type_hints(cls)
+    items = {name: get_args(hint)[0] if get_origin(hint) is list else None
+             for name, hint in hints.items()}  # fmt: skip
+    return [(one.name, hints[one.name], items[one.name]) for one in fields(cls)]
+
+
+def _from_dict(cls: Any, row: Any, where: str = "") -> Any:
+    if not isinstance(row, dict):
+        raise _mistyped(where, row)
     values = {}
-    for one in fields(cls):
-        hint, value = hints[one.name], row.get(one.name)
-        if get_origin(hint) is list:
-            (item,) = get_args(hint)
-            value = [v if item in _SCALARS else _from_dict(item, v) for v in value or []]
+    for name, hint, item in _fields(cls):
+        value = row.get(name)
+        if item is not None:
+            value = [] if value is None else value
+            if not isinstance(value, list):
+                raise _mistyped(where + name, value)
+            if item not in _SCALARS:
+                value = [_from_dict(item, v, f"{where}{name}[{i}].") for i, v in enumerate(value)]
+            elif any(type(v) is not item for v in value):
+                raise _mistyped(where + name, value)
         elif value is None:
-            value = {str: "", int: 0, bool: False, bytes: b""}.get(hint)
-        values[one.name] = value
+            value = _EMPTY.get(hint)
+        elif type(value) is not hint:
+            raise _mistyped(where + name, value)
+        values[name] = value
     return cls(**values)
+
+
+def _mistyped(where: str, value: object) -> DamagedLakeError:
+    return DamagedLakeError(f"{where}: {value!r:.200}, which is not of its type")
 
 
 SNAPSHOT_SCHEMA = pa.schema(_arrow_fields(SnapshotRecord))

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Transaction
-from deltalake.exceptions import DeltaError
 
 from pipelines.lake.names import store_table
 from pipelines.lake.partition_files import PartitionFile, PartitionFiles
@@ -45,7 +44,7 @@ from state_core.commit import (
 )
 from state_core.commit.futures import all_of, done, mapped, then
 from state_core.commit.records import LAKE_FACTORY
-from state_core.errors import CommitError
+from state_core.errors import CommitError, DamagedLakeError
 from state_core.filesystem import Directory
 
 __all__ = ["LakeBackend", "StoreFile", "TaskPart", "superseded"]
@@ -175,7 +174,7 @@ class TaskPart:
         """
         try:
             table = self.table.open(int(marker))
-        except (DeltaError, ValueError, OverflowError) as error:
+        except (DamagedLakeError, ValueError) as error:
             raise self.partition.lost(f"version {marker} can't be read: {error}") from error
         if table is None:
             raise self.partition.lost("there is no table")

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.lake.records import OperatorRecord, StateRecord, TableRecord, UnitRecord
+from pipelines.lake.tables import table_directory
 from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import KEY_GROUP, Partitioning
 from state_core.errors import LakeError
-from state_core.filesystem import Directory
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import parse_keyed_state
 from state_core.formats.unified_encode import StateRows
@@ -90,18 +90,23 @@ def read_unit(
     Raises:
         LakeError: The file is missing, or its columns are not the state's.
     """
-    directory = Directory(lake).child(path)
+    directory = table_directory(lake, path)
     names = partitioning.file_schema(columns).names
     try:
-        table = pq.ParquetFile(
-            directory.filesystem.open_input_file(directory.full(unit.path))
-        ).read(columns=names)
+        with directory.open_input(unit.path) as file:
+            table = pq.ParquetFile(file).read(columns=names)
     except (OSError, pa.ArrowException) as error:
         raise LakeError(
             f"a file of the table can't be read ({error})",
             place=directory.full(unit.path),
             remedy="only `statelake drop` may remove files: restore it from a backup of the lake",
         ) from error
+    if unit.rows not in (-1, len(table)):
+        raise LakeError(
+            f"{len(table)} rows, and the catalog says {unit.rows}",
+            place=directory.full(unit.path),
+            remedy="restore the file from a backup of the lake",
+        )
     missing = set(names) - set(table.schema.names)
     if missing:
         raise LakeError(f"column {min(missing)!r} is missing", place=directory.full(unit.path))

@@ -9,10 +9,12 @@ bytes. The log is written through delta-rs, which costs milliseconds where Spark
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -20,7 +22,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from pipelines.lake.storage import storage_options
-from state_core.errors import ConflictError, NotALakeError, UnreadableTableError
+from state_core.confinement import relative_path
+from state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    NotALakeError,
+    UnreadableTableError,
+)
 from state_core.filesystem import Directory
 
 __all__ = [
@@ -29,11 +37,16 @@ __all__ = [
     "DATA_DIRECTORY",
     "StateTable",
     "TableFile",
+    "check_files",
     "create_table",
     "files_of",
+    "log_path",
+    "open_table",
+    "table_directory",
 ]
 
 DATA_DIRECTORY = "_data"
+LOG_DIRECTORY = "_delta_log"
 ATTEMPTS = 20
 FOREVER = "interval 36500 days"
 CONFIGURATION: Mapping[str, str | None] = {
@@ -43,6 +56,7 @@ CONFIGURATION: Mapping[str, str | None] = {
 }
 READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 ATTEMPT_KEY = "statelake.attempt"
+_LOG_ENTRY = re.compile(r"\d{20}\.json", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,7 @@ class StateTable:
 
     def __init__(self, directory: Directory, path: str) -> None:
         self.path = path
-        self.directory = directory.child(path)
+        self.directory = directory.confined().child(path)
 
     @property
     def uri(self) -> str:
@@ -80,11 +94,21 @@ class StateTable:
         return self.directory.uri
 
     def open(self, version: int | None = None) -> DeltaTable | None:
-        """The table at a version, the latest by default; None if there is no table."""
-        try:
-            return DeltaTable(self.uri, version, storage_options=storage_options(self.directory))
-        except TableNotFoundError:
-            return None
+        """The table at a version, the latest by default; None if there is no table.
+
+        Raises:
+            DamagedLakeError: Its log can't be read, or has no such version.
+        """
+        return open_table(self.directory, version)
+
+    def checked_uri(self, version: int | None = None) -> str:
+        """Where it is, for an engine that reads and writes it by its path.
+
+        Raises:
+            UnsafePathError: A file of that version, or the way to it, is a link.
+        """
+        check_files(self.require(version), self.directory)
+        return self.uri
 
     def require(self, version: int | None = None) -> DeltaTable:
         """The table at a version.
@@ -119,12 +143,27 @@ class StateTable:
         """What the log says of how a version came to be; nothing if it is forgotten.
 
         Read from the log itself: delta-rs numbers the history of any but the latest version wrong.
+
+        Raises:
+            DamagedLakeError: The log says nothing that could be.
         """
-        path = f"_delta_log/{version:020d}.json"
+        path = f"{LOG_DIRECTORY}/{version:020d}.json"
         if not self.directory.is_file(path):
             return {}
-        actions = map(json.loads, self.directory.read(path).splitlines())
-        return next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+        try:
+            actions = [json.loads(line) for line in self.directory.read(path).splitlines()]
+            return next((dict(one["commitInfo"]) for one in actions if "commitInfo" in one), {})
+        except (ValueError, TypeError, RecursionError) as error:
+            raise _unreadable(f"no log of Delta's ({error})", self.directory.full(path)) from error
+
+    def versions_after(self, version: int) -> list[int]:
+        """The versions behind one that the log has an entry of, the latest first.
+
+        Of those that are there, not counted up: what the latest one is called, anyone may have set.
+        """
+        names = self.directory.names(LOG_DIRECTORY)
+        found = [int(one[:20]) for one in names if _LOG_ENTRY.fullmatch(one)]
+        return sorted((one for one in found if one > version), reverse=True)
 
     def maker(self, version: int) -> str:
         """The attempt of statelake that made a version; empty if someone else did."""
@@ -234,6 +273,60 @@ class StateTable:
         return None
 
 
+def table_directory(lake: str, path: str) -> Directory:
+    """The directory of a table, for a task that knows where the lake is: it travels as text."""
+    return Directory(lake).confined().child(path)
+
+
+def open_table(directory: Directory, version: int | None = None) -> DeltaTable | None:
+    """A table at a version, the latest by default; None if there is no table.
+
+    delta-rs opens it by its path and follows links. So there must be none in it and in its log, as
+    far as that can be told before: who can write there while it works can still put one in its way.
+
+    Args:
+        directory: The table's.
+        version: The version.
+
+    Raises:
+        DamagedLakeError: Its log can't be read, or has no such version.
+        UnsafePathError: There is a link.
+    """
+    for folder in ("", LOG_DIRECTORY):
+        directory.confined().refuse_links(folder)
+    try:
+        return DeltaTable(directory.uri, version, storage_options=storage_options(directory))
+    except TableNotFoundError:
+        return None
+    except (DeltaError, ValueError, OverflowError) as error:
+        raise _unreadable(f"the table can't be opened ({error})", directory.uri) from error
+
+
+def log_path(path: str, place: str) -> str:
+    """The path of a file as a table's log has it, as it is called on a disk.
+
+    Args:
+        path: Percent-encoded.
+        place: Where the table is.
+
+    Raises:
+        UnsafePathError: It leads out of the table, decoded or as it is.
+    """
+    for one in (path, unquote(path)):
+        relative_path(one, what="a file of the table", place=place, inside="it")
+    return unquote(path)
+
+
+def check_files(table: DeltaTable, directory: Directory) -> None:
+    """Look where the files of an opened version are, before an engine reads them by their paths.
+
+    Raises:
+        UnsafePathError: One is elsewhere, or it, or the way to it, is a link.
+    """
+    for path in pa.table(table.get_add_actions()).column("path").to_pylist():
+        directory.confined().checked_path(log_path(path, directory.uri))
+
+
 def create_table(
     directory: Directory,
     schema: pa.Schema,
@@ -260,22 +353,36 @@ def create_table(
 
 
 def files_of(table: DeltaTable) -> list[TableFile]:
-    """The files of an opened version."""
+    """The files of an opened version.
+
+    Raises:
+        UnsafePathError: The log has files elsewhere.
+        DamagedLakeError: It says something of them that can't be.
+    """
     actions = pa.table(table.get_add_actions(flatten=True))
     columns = set(actions.schema.names)
     paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
     rows = actions.column("num_records").to_pylist() if "num_records" in columns else []
     names = [name for name in actions.schema.names if name.startswith("partition.")]
     values = actions.column(names[0]).to_pylist() if names else []
-    return [
-        TableFile(
-            path,
-            int(size),
-            -1 if not rows or rows[i] is None else int(rows[i]),
-            -1 if not values or values[i] is None else int(values[i]),
-        )
-        for i, (path, size) in enumerate(zip(paths, sizes, strict=True))
-    ]
+    for path in paths:
+        log_path(path, table.table_uri)
+    try:
+        return [
+            TableFile(
+                path,
+                int(size),
+                -1 if not rows or rows[i] is None else int(rows[i]),
+                -1 if not values or values[i] is None else int(values[i]),
+            )
+            for i, (path, size) in enumerate(zip(paths, sizes, strict=True))
+        ]
+    except (TypeError, ValueError) as error:
+        raise _unreadable(f"no file of ours ({error})", table.table_uri) from error
+
+
+def _unreadable(problem: str, place: str) -> DamagedLakeError:
+    return DamagedLakeError(" ".join(problem.split()), place=place)
 
 
 def _properties(attempt: str) -> CommitProperties:

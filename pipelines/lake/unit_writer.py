@@ -5,7 +5,6 @@ zstd without a dictionary: as fast here as Snappy, and a third smaller.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Collection
 
 import numpy as np
@@ -49,6 +48,7 @@ class UnitWriter:
         self.held = 0
         self.path = ""
         self.file: pq.ParquetWriter | None = None
+        self.output: pa.NativeFile | None = None
 
     def wanted(self, entries: Entries) -> Entries:
         """The entries that are to be written."""
@@ -66,10 +66,11 @@ class UnitWriter:
     def close(self, unit: Unit) -> tuple[str, int]:
         """Finish the unit's file: its path below the table and its bytes; empty if it has none."""
         self._flush(unit)
-        if self.file is None:
+        if self.file is None or self.output is None:
             return "", 0
         self.file.close()
-        self.file = None
+        self.output.close()
+        self.file = self.output = None
         return self.path, self.directory.size(self.path)
 
     def _flush(self, unit: Unit) -> None:
@@ -94,12 +95,10 @@ class UnitWriter:
 
     def _create(self, unit: Unit, schema: pa.Schema) -> pq.ParquetWriter:
         self.path = f"{self.prefix}/key-group-{unit.first:05d}.parquet"
-        target = self.directory.full(self.path)
-        self.directory.filesystem.create_dir(posixpath.dirname(target), recursive=True)
+        self.output = self.directory.open_output(self.path)
         return pq.ParquetWriter(
-            target,
+            self.output,
             schema,
-            filesystem=self.directory.filesystem,
             compression="zstd",
             compression_level=ZSTD_LEVEL,
             use_dictionary=False,

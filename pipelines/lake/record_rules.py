@@ -1,0 +1,245 @@
+"""What must be true of a record before it is believed: who can write into a lake wrote it, too.
+
+The rules of single values are a table; those of a whole record are the functions behind it. A
+record that breaks one is refused by name, and nothing that it says is read, written or removed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.lake.names import KEYED, OPERATOR, TIMERS, is_digest, is_table_of, is_unit_path
+from pipelines.lake.records import (
+    CarriedFile,
+    KeyGroupRecord,
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    StateRecord,
+    SubtaskRecord,
+    TableRecord,
+    UnitRecord,
+)
+from pipelines.lake.units import BUCKET, KEY_GROUP, Partitioning
+from state_core.formats.metadata import METADATA_VERSIONS
+from state_core.handles import DistributionMode
+from state_core.key_groups import MAX_PARALLELISM_LIMIT
+from state_core.snapshot import StateKind
+
+__all__ = ["COUNT", "NAME", "Rule", "between", "broken_rule", "record_fault"]
+
+Fault = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value must be.
+
+    Attributes:
+        kept: Whether a value is that.
+        wanted: The same in words.
+    """
+
+    kept: Callable[[Any], bool]
+    wanted: str
+
+
+def between(low: float, high: float = math.inf) -> Rule:
+    """A number in a range, its ends included."""
+    wanted = f"{low} to {high}" if high < math.inf else f"{low} or more"
+    return Rule(lambda value: low <= value <= high, wanted)
+
+
+def _one_of(values: Iterable[str]) -> Rule:
+    known = frozenset(values)
+    return Rule(known.__contains__, f"one of {', '.join(sorted(map(repr, known)))}")
+
+
+COUNT = between(0)
+NAME = Rule(bool, "a name")
+_GROUPS = between(1, MAX_PARALLELISM_LIMIT)
+_TIME = Rule(lambda value: value is not None and value.tzinfo is not None, "a time with its zone")
+
+RULES: Mapping[type, Mapping[str, Rule]] = {
+    SnapshotRecord: {
+        "job": NAME,
+        "snapshot_id": NAME,
+        "compression": _one_of(("snappy", "none")),
+        "metadata_version": between(METADATA_VERSIONS[0], METADATA_VERSIONS[-1]),
+        "taken_at": _TIME,
+        "imported_at": _TIME,
+        "entries": COUNT,
+        "state_bytes": COUNT,
+        "written_bytes": COUNT,
+    },
+    CarriedFile: {"blob": Rule(is_digest, "64 digits of a SHA-256"), "size": COUNT},
+    OperatorRecord: {
+        "operator_id": Rule(lambda value: len(value) == 32 and _is_hex(value), "32 hex digits"),
+        "parallelism": _GROUPS,
+        "max_parallelism": _GROUPS,
+        "operator_state_version": COUNT,
+    },
+    StateRecord: {
+        "kind": _one_of(kind.value for kind in StateKind),
+        "entries": COUNT,
+        "state_bytes": COUNT,
+    },
+    KeyGroupRecord: {"key_group": COUNT, "entries": COUNT, "state_bytes": COUNT},
+    OperatorStateRecord: {
+        "mode": _one_of(mode.name for mode in DistributionMode),
+        "elements": COUNT,
+        "state_bytes": COUNT,
+    },
+    SubtaskRecord: {"subtask": COUNT, "elements": COUNT, "state_bytes": COUNT},
+    TableRecord: {"version": COUNT, "partition_by": _one_of(("", KEY_GROUP, BUCKET))},
+    UnitRecord: {
+        "path": Rule(is_unit_path, "`_data/`, an attempt's token, and a file of ours"),
+        "first": COUNT,
+        "rows": COUNT,
+        "size": COUNT,
+    },
+}
+
+
+def broken_rule(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> Fault | None:
+    """The first value that is not as it must be: its name, and what is wrong; None if all are."""
+    for name, rule in rules.items():
+        value = values.get(name)
+        if not rule.kept(value):
+            return name, f"{value!r:.200}, which is not {rule.wanted}"
+    return None
+
+
+def record_fault(record: SnapshotRecord, *, whole: bool) -> str:
+    """What is wrong with a row of the catalog, the first thing; empty if nothing is.
+
+    Args:
+        record: The row.
+        whole: Whether its operators were read.
+    """
+    found = next(_faults(record, whole=whole), None)
+    return "" if found is None else f"{found[0]}: {found[1]}"
+
+
+def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
+    yield from _broken(record, "")
+    entries = sum(one.entries for one in record.operators)
+    if whole and (record.entries, record.state_bytes) != (
+        entries,
+        sum(one.state_bytes for one in record.operators),
+    ):
+        yield "entries", "they, or their bytes, are not those of its operators"
+    yield from _repeated("operators", (one.operator_id for one in record.operators))
+    yield from _repeated("carried", (one.blob for one in record.carried))
+    tables = [table.path for one in record.operators for table in one.tables]
+    yield from _repeated("tables", tables)
+    for index, operator in enumerate(record.operators):
+        for where, problem in _operator_faults(record.job, operator):
+            yield f"operators[{index}] ({operator.label}), {where}", problem
+
+
+def _broken(value: Any, where: str) -> Iterator[Fault]:
+    """Values that break their rule, those of what is within too."""
+    found = broken_rule(vars(value), RULES[type(value)])
+    if found is not None:
+        yield where + found[0], found[1]
+    for name, inner in vars(value).items():
+        if isinstance(inner, list) and inner and type(inner[0]) in RULES:
+            for index, one in enumerate(inner):
+                yield from _broken(one, f"{where}{name}[{index}].")
+
+
+def _repeated(what: str, names: Iterable[object]) -> Iterator[Fault]:
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield what, f"{name!r:.200} is there {count} times"
+
+
+def _operator_faults(job: str, operator: OperatorRecord) -> Iterator[Fault]:
+    """What is wrong between an operator's states, their tables, and the files of these."""
+    if operator.parallelism > operator.max_parallelism:
+        yield "parallelism", f"{operator.parallelism}, above max_parallelism"
+    yield from _repeated("states", (state.name for state in operator.states))
+    yield from _repeated("operator_states", (state.name for state in operator.operator_states))
+    owners = [
+        (state.name, state.table, TIMERS if state.kind == TIMERS else KEYED)
+        for state in operator.states
+    ]
+    owners += [(state.name, state.table, OPERATOR) for state in operator.operator_states]
+    tables = {table.path: table for table in operator.tables}
+    for name, path, area in owners:
+        if path not in tables:
+            yield f"state {name!r}", f"its table {path!r:.200} is not among the operator's tables"
+        if not is_table_of(job, path, name, area=area):
+            yield f"state {name!r}", f"{path!r:.200} is no table of that state of job {job!r}"
+    yield from _repeated("tables", (path for _, path, area in owners if area != TIMERS))
+    for path in tables.keys() - {path for _, path, _ in owners}:
+        yield "tables", f"{path!r:.200} is the table of no state"
+    entries: Counter[str] = Counter()
+    states: list[StateRecord | OperatorStateRecord] = [*operator.states, *operator.operator_states]
+    for state in states:
+        entries[state.table] += state.entries
+    others = {state.table for state in operator.operator_states}
+    for path, table in tables.items():
+        yield from _table_faults(table, operator, keyed=path not in others)
+        rows = sum(unit.rows for unit in table.units)
+        if rows != entries[path]:
+            yield f"table {path!r}", f"{rows} rows, and {entries[path]} entries"
+    for keyed in operator.states:
+        yield from _keyed_faults(keyed, operator)
+    for other in operator.operator_states:
+        yield from _operator_state_faults(other, operator)
+
+
+def _keyed_faults(state: StateRecord, operator: OperatorRecord) -> Iterator[Fault]:
+    where, groups = f"state {state.name!r}", state.key_groups
+    yield from _repeated(f"{where}, key groups", (one.key_group for one in groups))
+    last = max((one.key_group for one in groups), default=0)
+    if last >= operator.max_parallelism:
+        yield where, f"key group {last}, beyond max_parallelism"
+    counted = sum(one.entries for one in groups), sum(one.state_bytes for one in groups)
+    if (state.entries, state.state_bytes) != counted:
+        yield where, "its entries and bytes are not those of its key groups"
+
+
+def _operator_state_faults(state: OperatorStateRecord, operator: OperatorRecord) -> Iterator[Fault]:
+    where, subtasks = f"state {state.name!r}", state.subtasks
+    yield from _repeated(f"{where}, subtasks", (one.subtask for one in subtasks))
+    indexes = [0, *(one.subtask for one in subtasks), *state.disagreeing]
+    if min(indexes) < 0 or max(indexes) >= operator.parallelism:
+        yield where, "a subtask that the operator has not"
+    if state.mode == DistributionMode.BROADCAST.name:
+        subtasks = subtasks[:1]  # every one has a copy, and the table has one
+    counted = sum(one.elements for one in subtasks), sum(one.state_bytes for one in subtasks)
+    if (state.elements, state.state_bytes) != counted:
+        yield where, "its elements and bytes are not those of its subtasks"
+
+
+def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) -> Iterator[Fault]:
+    """A table's files: of key groups or subtasks that there are, none of them twice."""
+    partitioning = Partitioning(operator.max_parallelism)
+    where = f"table {table.path!r}"
+    if table.partition_by != (partitioning.column if keyed else ""):
+        yield where, f"partitioned by {table.partition_by!r}"
+    end = operator.max_parallelism if keyed else operator.parallelism
+    reached = -1
+    for unit in sorted(table.units, key=lambda one: one.first):
+        if not unit.first <= unit.last < end:
+            yield where, f"{unit.path} of {unit.first} to {unit.last}, and there are {end}"
+        if unit.first <= reached:
+            yield where, f"two files of {unit.first}"
+        reached = unit.last
+        partition = partitioning.partition_of(unit.first) if keyed else -1
+        if unit.partition != partition or (
+            keyed and partitioning.partition_of(unit.last) != partition
+        ):
+            yield where, f"{unit.path} in partition {unit.partition}"
+    yield from _repeated(where, (unit.path for unit in table.units))
+
+
+def _is_hex(text: str) -> bool:
+    return not set(text) - set("0123456789abcdef")
