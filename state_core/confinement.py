@@ -259,17 +259,8 @@ class ConfinedTree:
         Raises:
             UnsafePathError: There is one, or one on the way.
         """
-        try:
-            folder = self._folder(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        try:
-            with os.scandir(folder) as entries:
-                links = sorted(one.name for one in entries if one.is_symlink())
-            if links:
-                raise self._link(folder, links[0], f"{path}/{links[0]}" if path else links[0])
-        finally:
-            os.close(folder)
+        for name in self.names(path):
+            self.status(f"{path}/{name}" if path else name)
 
     def remove(self, path: str) -> None:
         """Remove a regular file; nothing happens if there is none."""

@@ -111,9 +111,15 @@ class Directory:
         made.root = posixpath.normpath(posixpath.join(self.root, path))
         return made
 
-    def confined(self) -> ConfinedDirectory:
-        """This directory for paths that came from data: nothing leads out of it."""
-        return _ConfinedLocalDirectory(self) if self.local else ConfinedDirectory(self)
+    def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
+        """This directory for paths that came from data: nothing leads out of it.
+
+        Args:
+            follow_links: Whether links in it are its user's own, as in directories of sources, and
+                paths alone are data.
+        """
+        strict = self.local and not follow_links
+        return _ConfinedLocalDirectory(self) if strict else ConfinedDirectory(self)
 
     def checked_path(self, path: str = "") -> str:
         """The whole path of a file or directory, for another library to open.
@@ -301,10 +307,10 @@ class Directory:
 class ConfinedDirectory(Directory):
     """A directory, or one below it, whose paths come from data: `relative_path` holds for each.
 
-    In an object store that is all, as keys lead nowhere. On a local file system no link is followed
-    below the directory that was confined first, of which `child` makes others; and only regular
-    files are read, replaced and removed. Whatever takes a path raises `UnsafePathError` for one
-    that leads elsewhere.
+    In an object store that is all, as keys lead nowhere, and where links are their user's own. Else
+    no link is followed below the directory that was confined first, of which `child` makes others;
+    and only regular files are read, replaced and removed. Whatever takes a path raises
+    `UnsafePathError` for one that leads elsewhere.
 
     Args:
         directory: Which; it may itself be reached through links.
@@ -313,7 +319,11 @@ class ConfinedDirectory(Directory):
     def __init__(self, directory: Directory) -> None:
         vars(self).update(vars(directory))
 
-    def confined(self) -> ConfinedDirectory:
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes as who opens it anew knows it, and as confined as it is."""
+        return (_confined, (self.location, "", self.local))
+
+    def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
         """Itself: what is confined stays so."""
         return self
 
@@ -358,6 +368,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         super().__init__(directory)
         self.tree = ConfinedTree(self.root)
         self._start = ""  # the path from there
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_confined, (self.tree.anchor, self._start, False))
 
     def child(self, path: str) -> ConfinedDirectory:
         made = super().child(path)
@@ -450,6 +463,11 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def _opened(self, path: str) -> int:
         return self.tree.open(self.below(path))
+
+
+def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirectory:
+    made = Directory(location).confined(follow_links=follow_links)
+    return made.child(below) if below else made
 
 
 def _not_written(error: OSError, target: str) -> SnapshotError:
