@@ -25,7 +25,7 @@ from typing import Any
 from typing_extensions import Self
 
 from pipelines.lake.catalog import Lake
-from pipelines.lake.names import is_table_of, is_token, token_of
+from pipelines.lake.names import SNAPSHOTS, is_table_of, is_token, token_of
 from pipelines.lake.record_rules import Rule, broken_rule
 from pipelines.lake.tables import DATA_DIRECTORY, StateTable, files_of
 from state_core.errors import DamagedLakeError, MissingFileError, StateError
@@ -104,6 +104,7 @@ class Attempt:
         return f"{NOTES}/{self.token}.json"
 
     def __enter__(self) -> Self:
+        self.lake.check_tables([SNAPSHOTS])
         self.lake.directory.write(self._path, json.dumps(self.note).encode())
         return self
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from pipelines.lake.names import SNAPSHOTS
 from pipelines.lake.record_rules import record_fault
 from pipelines.lake.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from pipelines.lake.storage import storage_options
-from pipelines.lake.tables import CONFIGURATION, StateTable, log_path
+from pipelines.lake.tables import CONFIGURATION, StateTable, log_path, open_table
 from state_core.errors import (
     ConflictError,
     DamagedLakeError,
@@ -74,12 +75,22 @@ class Lake:
         """One of its tables."""
         return StateTable(self.directory, path)
 
+    def check_tables(self, paths: Iterable[str]) -> None:
+        """Open some of its tables, those that there are, before anything is written.
+
+        Raises:
+            DamagedLakeError: One can't be opened.
+            UnsafePathError: One leads elsewhere.
+        """
+        for path in paths:
+            self.table(path).open()
+
     def exists(self) -> bool:
         """Whether there is a lake."""
-        return self._catalog.open() is not None
+        return open_table(self._catalog.directory) is not None
 
     def _open_catalog(self) -> DeltaTable:
-        table = self._catalog.open()
+        table = open_table(self._catalog.directory)
         if table is None or table.metadata().partition_columns != ["job"]:
             raise NotALakeError(
                 "this is no lake: there is no `snapshots` table of ours in it",
