@@ -7,7 +7,12 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from state_core.formats.metadata import CheckpointMetadata, OperatorState, write_metadata
+from state_core.formats.metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+    write_metadata,
+)
 from state_core.handles import KeyGroupsHandle, RelativeHandle
 from tests.damaged import Damaged, damaged
 from tests.lakes import golden
@@ -127,6 +132,12 @@ def _shifted(_: CheckpointMetadata, operator: OperatorState) -> None:
     _give(operator, 1, first=65)
 
 
+def _finished(_: CheckpointMetadata, operator: OperatorState) -> None:
+    """The subtasks' handles changed places, and one subtask had finished."""
+    assert operator.subtasks is not None
+    operator.subtasks = {0: operator.subtasks[1], 1: SubtaskState(finished=True)}
+
+
 def _raw_overlap(_: CheckpointMetadata, operator: OperatorState) -> None:
     assert operator.subtasks is not None
     for index in (0, 1):
@@ -203,6 +214,12 @@ CONTRADICTIONS = (
         "key groups that can not be",
         _shifted,
         ("operator counter, subtask 1", "key groups 65-128 claimed, and there are 128"),
+        "key groups",
+    ),
+    Contradiction(
+        "key groups of a subtask that had finished",
+        _finished,
+        ("operator counter, subtask 1, key groups 64-127", "their own had finished"),
         "key groups",
     ),
     Contradiction(

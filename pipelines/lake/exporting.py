@@ -7,7 +7,7 @@ task or several; `_metadata` comes last, so a crash leaves no savepoint.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipelines.engine import Engine, Progress, choose_engine
@@ -35,7 +35,13 @@ from state_core.formats.meta_info import (
 from state_core.formats.metadata import OperatorState, SubtaskState
 from state_core.formats.stream_map import map_streams
 from state_core.formats.writer import KeyedPart, SavepointDirectory, keyed_handle
-from state_core.handles import KeyGroupRange, RelativeHandle, StreamHandle
+from state_core.handles import (
+    DistributionMode,
+    KeyGroupRange,
+    KeyGroupsHandle,
+    RelativeHandle,
+    StreamHandle,
+)
 from state_core.key_groups import check_parallelism, key_group_ranges
 from state_core.wire import DataOutput
 
@@ -168,6 +174,7 @@ class _Export:
         subtasks = self._beside(state, record, parallelism)
         if record.states:
             self._keyed(subtasks, record, parallelism, max_parallelism, progress)
+        _refuse_finished(subtasks, state.uid or state.operator_id)
         return replace(
             state, parallelism=parallelism, max_parallelism=max_parallelism, subtasks=subtasks
         )
@@ -325,3 +332,25 @@ class _Export:
                     self.size += len(block)
             self.files += 1
         return handle
+
+
+def _refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:
+    """A subtask that had finished has no handle: what the lake holds of it would be lost.
+
+    Raises:
+        UnsupportedFormatError: It holds something.
+    """
+    for index, subtask in subtasks.items():
+        keyed, operator = subtask.managed_keyed, subtask.managed_operator
+        groups = isinstance(keyed, KeyGroupsHandle) and any(keyed.offsets)
+        # of a broadcast state the others have copies
+        elements = operator is not None and any(
+            one.offsets and one.mode is not DistributionMode.BROADCAST
+            for one in operator.states.values()
+        )
+        if subtask.finished and (groups or elements):
+            raise UnsupportedFormatError(
+                "the subtask had finished, and has state in the lake",
+                place=f"operator {label}, subtask {index}",
+                remedy="delete the rows of its key groups and its elements, and commit that",
+            )

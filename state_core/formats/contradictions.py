@@ -9,6 +9,7 @@ or that above 32768
 key groups at or above the max             a backend has the range of its subtask
 parallelism                                (`computeKeyGroupRangeForOperatorIndex`)
 key groups in two subtasks' handles        the same: ranges of subtasks are disjoint
+key groups of a subtask that had finished  it left nothing
 some key groups of a subtask in no handle  the same: a handle has all of its backend's range, also
                                            where nothing is in it
 a file twice in one RocksDB handle         it is a list of a directory
@@ -182,6 +183,11 @@ def _claims(
             yield Contradiction(KEY_GROUPS, label, index, both, _corrupt(problem))
         if groups.last > last:
             last, holder = groups.last, index
+    for index, subtask in sorted((state.subtasks or {}).items()):
+        own = key_groups_of(index, state.max_parallelism, state.parallelism)
+        if subtask.finished and claimed[own.first : own.last + 1].any():
+            problem = "in the handle of another subtask, and their own had finished"
+            yield Contradiction(KEY_GROUPS, label, index, own, _corrupt(problem))
     for index, handle in claims:
         groups = handle.key_groups
         owner = subtask_of(groups.first, state.max_parallelism, state.parallelism)

@@ -153,7 +153,9 @@ class _Salvage:
         }
         keyed, entries = salvage_keyed(one, self.target, self.found)
         for index, handle in keyed.items():
-            subtasks.setdefault(index, SubtaskState()).managed_keyed = handle
+            subtask = subtasks.setdefault(index, SubtaskState())
+            # what another subtask's handle had of its key groups is its state all the same
+            subtask.managed_keyed, subtask.finished = handle, False
         held, elements = salvage_operator_states(one, self.target, self.found)
         for index, operator_handle in held.items():
             subtasks.setdefault(index, SubtaskState()).managed_operator = operator_handle
