@@ -23,13 +23,16 @@ import pyarrow as pa
 
 from state_core.errors import MissingFileError, SnapshotError, UnsafePathError
 
-__all__ = ["ConfinedTree", "given_to_arrow", "relative_path", "shortened"]
+__all__ = ["PART", "ConfinedTree", "given_to_arrow", "relative_path", "shortened"]
 
 DEEPEST = 100
 """So many directories below one another are listed."""
 
 REMEMBERED = 4096
 """Of so many files it is known that they were reached."""
+
+PART = ".part"
+"""The end of a name that a file has until it is whole."""
 
 LONGEST_SHOWN = 120
 """So much of a path is shown."""
@@ -156,33 +159,51 @@ class ConfinedTree:
             )
         return handle
 
-    def write(self, path: str, chunks: Iterable[bytes]) -> None:
-        """Write a whole file, its directories made, so that it appears complete or not at all."""
+    def write(self, path: str, chunks: Iterable[bytes], *, for_good: bool = False) -> None:
+        """Write a whole file, its directories made, so that it appears complete or not at all.
+
+        Args:
+            path: The file's.
+            chunks: Its content.
+            for_good: Whether its directory is on the disk too when this returns.
+        """
         with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
             self._is_file(folder, name, path)
-            part = f"{name}.{uuid.uuid4().hex[:8]}.part"
+            part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
             try:
                 with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
                     file.writelines(chunks)
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+                if for_good:
+                    os.fsync(folder)
             except BaseException:
                 self._remove(folder, part, path)
                 raise
 
-    def link(self, source: ConfinedTree, path: str, new: str) -> None:
-        """Give a file of this or another tree a second path, its directories made."""
+    def link(self, source: ConfinedTree, path: str, new: str) -> bool:
+        """Give a file of this or another tree a second path, its directories made.
+
+        Returns:
+            Whether the system could: not from one file system to another.
+        """
         with (
             self._telling("linked", path),
             source._folder_of(path) as (above, name),
             self._folder_of(new, create=True) as (folder, last),
         ):
             source._is_file(above, name, path)
-            os.link(name, last, src_dir_fd=above, dst_dir_fd=folder, follow_symlinks=False)
+            try:
+                os.link(name, last, src_dir_fd=above, dst_dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                return False
             if not stat.S_ISREG(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode):
                 os.unlink(last, dir_fd=folder)  # it became a link just now
                 raise source._no_file(path)
+        return True
 
     def rename(self, path: str, new: str) -> None:
         """Move a directory to where nothing is, at once."""

@@ -29,6 +29,7 @@ RANKS = {
     "state_core.errors": 0,
     "state_core.wire": 1,
     "state_core.operator_ids": 1,
+    "state_core.byte_sources": 1,
     "state_core.confinement": 1,
     "state_core.filesystem": 2,
     "state_core.kernels": 1,

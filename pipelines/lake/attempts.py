@@ -4,10 +4,10 @@ An attempt writes its files under its own token and says in a note which tables 
 touch. The note goes when the attempt ends, well or badly. A note whose process is gone is a crash:
 the next run takes back versions that no snapshot names, and deletes the files.
 
-Anyone who can write into the lake can leave a note. It is believed as far as it could be ours: it
-can name tables of its own job alone, and nothing goes but files of its own token that no snapshot
-names. What is no such note is told and left where it is: the files of its token stay, and nobody's
-work is held up by it.
+Anyone who can write into the lake can leave a note. One that can't be ours is refused by name,
+before anything is written or removed: who knows whose work it stands for? Snapshots are exported,
+compared and queried all the same. One that could be ours names tables of its own job alone, and
+nothing goes but files of its own token that no snapshot names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -121,45 +121,47 @@ class Attempt:
 def recover_attempts(lake: Lake, job: str) -> list[str]:
     """Undo what crashed attempts on a job's tables left, and say which snapshots they were for.
 
-    What can't be undone is told, and left to the next.
+    What can't be undone is logged, and left to the next.
+
+    Raises:
+        DamagedLakeError: There is a note that no attempt wrote.
     """
     undone = []
-    for token, note in _notes(lake):
-        if note["job"] == job and not is_alive(note) and _undone(lake, token, note):
+    for token, note in _notes(lake, job):
+        if not is_alive(note) and _undone(lake, token, note):
             lake.directory.delete(f"{NOTES}/{token}.json")
             undone.append(note["snapshot_id"])
     return undone
 
 
 def attempt_tokens(lake: Lake) -> set[str]:
-    """The tokens of all attempts that have not ended, though their notes say nothing."""
-    found = {name.removesuffix(".json") for name in lake.directory.names(NOTES)}
-    return {one for one in found if is_token(one)}
+    """The tokens of all attempts that have not ended."""
+    return {name.removesuffix(".json") for name in lake.directory.names(NOTES)}
 
 
 def leaned_on(lake: Lake, job: str) -> set[str]:
     """The snapshots of a job whose files attempts that have not ended may share."""
-    return {one for _, note in _notes(lake) if note["job"] == job for one in note["leans_on"]}
+    return {one for _, note in _notes(lake, job) for one in note["leans_on"]}
 
 
-def _notes(lake: Lake) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Token and note of every attempt that has not ended."""
+def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
+    """Token and note of every attempt on a job's tables that has not ended."""
+    found = []
     for name in lake.directory.names(NOTES):
-        token, _, ending = name.partition(".")
+        token, path = name.removesuffix(".json"), f"{NOTES}/{name}"
+        if not is_token(token) or name == token:
+            raise _foreign("no attempt is called like that", f"{lake.directory.full()}/{path}")
         try:
-            if not is_token(token) or ending != "json":
-                raise _foreign(f"{name!r:.200} is no attempt", lake.directory.full(NOTES))
-            note = read_note(lake.directory, f"{NOTES}/{name}", _NOTE)
-            others = [one for one in note["tables"] if not is_table_of(note["job"], one)]
-            if others:
-                problem = f"{others[0]!r:.200} is no table of job {note['job']!r:.200}"
-                raise _foreign(problem, lake.directory.full(f"{NOTES}/{name}"))
+            note = read_note(lake.directory, path, _NOTE)
         except MissingFileError:
             continue  # its process removes it at this moment
-        except StateError as error:
-            LOG.warning("%s", error)
-        else:
-            yield token, note
+        others = [one for one in note["tables"] if not is_table_of(note["job"], one)]
+        if note["job"] == job and others:
+            problem = f"{others[0]!r:.200} is no table of job {job!r}"
+            raise _foreign(problem, lake.directory.full(path))
+        if note["job"] == job:
+            found.append((token, note))
+    return found
 
 
 def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dict[str, Any]:

@@ -109,7 +109,8 @@ class Lake:
     def has(self, job: str, snapshot_id: str) -> bool:
         """Whether an id is taken, be it by a row that can't be believed."""
         summaries, bad = self._summaries(job)
-        return any(one.snapshot_id == snapshot_id for one in (*summaries, *bad))
+        taken = {one.snapshot_id for one in summaries} | {one.snapshot_id for one in bad}
+        return snapshot_id in taken
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
         """All snapshots, or one job's, with all that is known of them, and the rows that are none.
@@ -167,6 +168,7 @@ class Lake:
             actions.column("path").to_pylist(),
             actions.column("partition.job").to_pylist(),
         )
+        whole = columns == SNAPSHOT_SCHEMA.names
         stored = [name for name in columns if name != "job"]
         records: list[SnapshotRecord] = []
         bad: list[BadRow] = []
@@ -186,17 +188,20 @@ class Lake:
                 bad.append(BadRow(str(held or ""), "", self._unreadable(path, error)))
                 continue
             for row in rows:
-                found = self._record(row | {"job": held})
-                (records if isinstance(found, SnapshotRecord) else bad).append(found)
+                found = self._record(row | {"job": held}, whole=whole)
+                if isinstance(found, SnapshotRecord):
+                    records.append(found)
+                else:
+                    bad.append(found)
         return (
             self._told_apart(records, bad) if columns == SNAPSHOT_SCHEMA.names else (records, bad)
         )
 
-    def _record(self, row: dict[str, object]) -> SnapshotRecord | BadRow:
+    def _record(self, row: dict[str, object], *, whole: bool) -> SnapshotRecord | BadRow:
         """A row, if it keeps the rules."""
         try:
             record = SnapshotRecord.from_row(row)
-            problem = record_fault(record)
+            problem = record_fault(record, whole=whole)
         except DamagedLakeError as error:
             problem = error.problem
         return self._bad(row, problem) if problem else record

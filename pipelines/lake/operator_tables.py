@@ -256,6 +256,12 @@ def read_operator_rows(
                 place=place,
                 remedy="only `statelake drop` may remove files: restore it from a backup",
             ) from error
+        if unit.rows not in (-1, len(found)):
+            raise LakeError(
+                f"{len(found)} rows, and the catalog says {unit.rows}",
+                place=place,
+                remedy="restore the file from a backup of the lake",
+            )
         missing = sorted(set(schema.names) - set(found.schema.names))
         if missing:
             raise LakeError(f"column {missing[0]!r} is missing", place=place)

@@ -68,6 +68,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     SnapshotRecord: {
         "job": NAME,
         "snapshot_id": NAME,
+        "compression": _one_of(("snappy", "none")),
         "metadata_version": between(METADATA_VERSIONS[0], METADATA_VERSIONS[-1]),
         "taken_at": _TIME,
         "imported_at": _TIME,
@@ -113,18 +114,25 @@ def broken_rule(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> Fault |
     return None
 
 
-def record_fault(record: SnapshotRecord) -> str:
+def record_fault(record: SnapshotRecord, *, whole: bool) -> str:
     """What is wrong with a row of the catalog, the first thing; empty if nothing is.
 
     Args:
-        record: The row, with its operators or without.
+        record: The row.
+        whole: Whether its operators were read.
     """
-    found = next(_faults(record), None)
+    found = next(_faults(record, whole=whole), None)
     return "" if found is None else f"{found[0]}: {found[1]}"
 
 
-def _faults(record: SnapshotRecord) -> Iterator[Fault]:
+def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
     yield from _broken(record, "")
+    entries = sum(one.entries for one in record.operators)
+    if whole and (record.entries, record.state_bytes) != (
+        entries,
+        sum(one.state_bytes for one in record.operators),
+    ):
+        yield "entries", "they, or their bytes, are not those of its operators"
     yield from _repeated("operators", (one.operator_id for one in record.operators))
     yield from _repeated("carried", (one.blob for one in record.carried))
     tables = [table.path for one in record.operators for table in one.tables]
@@ -171,21 +179,44 @@ def _operator_faults(job: str, operator: OperatorRecord) -> Iterator[Fault]:
     yield from _repeated("tables", (path for _, path, area in owners if area != TIMERS))
     for path in tables.keys() - {path for _, path, _ in owners}:
         yield "tables", f"{path!r:.200} is the table of no state"
-    areas = {path: area for _, path, area in owners}
+    entries: Counter[str] = Counter()
+    states: list[StateRecord | OperatorStateRecord] = [*operator.states, *operator.operator_states]
+    for state in states:
+        entries[state.table] += state.entries
+    others = {state.table for state in operator.operator_states}
     for path, table in tables.items():
-        keyed = areas.get(path) != OPERATOR
-        yield from _table_faults(table, operator, keyed=keyed)
-    for state in operator.states:
-        groups = [one.key_group for one in state.key_groups]
-        yield from _repeated(f"key groups of state {state.name!r}", groups)
-        if max(groups, default=0) >= operator.max_parallelism:
-            yield f"state {state.name!r}", f"key group {max(groups)}, beyond max_parallelism"
+        yield from _table_faults(table, operator, keyed=path not in others)
+        rows = sum(unit.rows for unit in table.units)
+        if rows != entries[path]:
+            yield f"table {path!r}", f"{rows} rows, and {entries[path]} entries"
+    for keyed in operator.states:
+        yield from _keyed_faults(keyed, operator)
     for other in operator.operator_states:
-        subtasks = [one.subtask for one in other.subtasks]
-        yield from _repeated(f"subtasks of state {other.name!r}", subtasks)
-        last = max([*subtasks, *other.disagreeing], default=0)
-        if last >= operator.parallelism or min(other.disagreeing, default=0) < 0:
-            yield f"state {other.name!r}", "a subtask that the operator has not"
+        yield from _operator_state_faults(other, operator)
+
+
+def _keyed_faults(state: StateRecord, operator: OperatorRecord) -> Iterator[Fault]:
+    where, groups = f"state {state.name!r}", state.key_groups
+    yield from _repeated(f"{where}, key groups", (one.key_group for one in groups))
+    last = max((one.key_group for one in groups), default=0)
+    if last >= operator.max_parallelism:
+        yield where, f"key group {last}, beyond max_parallelism"
+    counted = sum(one.entries for one in groups), sum(one.state_bytes for one in groups)
+    if (state.entries, state.state_bytes) != counted:
+        yield where, "its entries and bytes are not those of its key groups"
+
+
+def _operator_state_faults(state: OperatorStateRecord, operator: OperatorRecord) -> Iterator[Fault]:
+    where, subtasks = f"state {state.name!r}", state.subtasks
+    yield from _repeated(f"{where}, subtasks", (one.subtask for one in subtasks))
+    indexes = [0, *(one.subtask for one in subtasks), *state.disagreeing]
+    if min(indexes) < 0 or max(indexes) >= operator.parallelism:
+        yield where, "a subtask that the operator has not"
+    if state.mode == DistributionMode.BROADCAST.name:
+        subtasks = subtasks[:1]  # every one has a copy, and the table has one
+    counted = sum(one.elements for one in subtasks), sum(one.state_bytes for one in subtasks)
+    if (state.elements, state.state_bytes) != counted:
+        yield where, "its elements and bytes are not those of its subtasks"
 
 
 def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) -> Iterator[Fault]:

@@ -101,6 +101,12 @@ def read_unit(
             place=directory.full(unit.path),
             remedy="only `statelake drop` may remove files: restore it from a backup of the lake",
         ) from error
+    if unit.rows not in (-1, len(table)):
+        raise LakeError(
+            f"{len(table)} rows, and the catalog says {unit.rows}",
+            place=directory.full(unit.path),
+            remedy="restore the file from a backup of the lake",
+        )
     missing = set(names) - set(table.schema.names)
     if missing:
         raise LakeError(f"column {min(missing)!r} is missing", place=directory.full(unit.path))

@@ -29,15 +29,13 @@ from state_core.formats.metadata import (
     subtask_bytes,
 )
 from state_core.formats.operator_reader import open_non_keyed, open_operator_files
-from state_core.formats.state_files import StateFiles
+from state_core.formats.state_files import METADATA_FILE, StateFiles
 from state_core.handles import KeyGroupsHandle, KeyGroupsKind
 from state_core.operator_ids import operator_id_of_uid
 from state_core.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 from state_core.wire import check_names
 
 __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
-
-METADATA_FILE = "_metadata"
 
 
 def open_snapshot(
@@ -59,9 +57,8 @@ def open_snapshot(
             refused: no one could say which of two is right.
     """
     directory = snapshot_directory(location)
-    path = directory.full(METADATA_FILE)
-    metadata = read_metadata(directory.read(METADATA_FILE), path)
     files = StateFiles(directory, tuple(allow_external))
+    metadata = read_metadata(files.metadata(), files.metadata_path)
     known = {operator_id_of_uid(uid): uid for uid in uids}
     for contradiction in find_contradictions(metadata.operators, known):
         where = contradiction.place

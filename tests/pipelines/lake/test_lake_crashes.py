@@ -21,7 +21,8 @@ from pipelines.lake.committing import commit_snapshot
 from pipelines.lake.dropping import drop_snapshots
 from pipelines.lake.tables import StateTable
 from pipelines.lake.unit_writer import UnitWriter
-from state_core.filesystem import ConfinedDirectory, Directory
+from state_core.confinement import ConfinedTree
+from state_core.filesystem import Directory
 from tests.lakes import (
     LOCAL,
     WINDOWS,
@@ -242,7 +243,7 @@ def test_a_commit(
 DROP_STEPS: dict[str, Step] = {
     "rows are gone": (Lake, "remove", "after", 1),
     "a table is shown": (StateTable, "replace_files", "after", 1),
-    "a file is deleted": (ConfinedDirectory, "delete", "after", 1),
+    "a file is deleted": (ConfinedTree, "remove", "after", 1),
 }
 
 
