@@ -382,7 +382,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return self.full(path)
 
     def refuse_links(self, path: str = "") -> None:
-        self._tree.refuse_links(self._below(path))
+        self.tree.refuse_links(self.below(path))
 
     def exists(self, path: str = "") -> bool:
         return self.tree.status(self.below(path)) is not None
