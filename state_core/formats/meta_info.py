@@ -138,9 +138,7 @@ def read_keyed_header(source: DataInput) -> KeyedHeader:
         )
     compressed = source.read_boolean()
     key_serializer = read_serializer_entry(source, "the key")
-    count = source.read_short()
-    if count < 0 or count * LEAST_META_BYTES > source.remaining:
-        raise source.fault(f"{count} states declared, {source.remaining} bytes left")
+    count = source.read_short_count("states", LEAST_META_BYTES)
     states = tuple(read_state_meta_info(source) for _ in range(count))
     return KeyedHeader(compressed, key_serializer, states, source.position)
 
@@ -166,9 +164,10 @@ def read_state_meta_info(source: DataInput) -> StateMetaInfo:
     ordinal = source.read_int()
     if not 0 <= ordinal < len(BackendStateType):
         raise source.fault(f"state {name!r} of unknown kind {ordinal}")
-    options = {source.read_utf(): source.read_utf() for _ in range(source.read_count("options", 4))}
+    count = source.read_members("options", 4)
+    options = {source.read_utf(): source.read_utf() for _ in range(count)}
     serializers = {}
-    for _ in range(source.read_count("serializers", 12)):
+    for _ in range(source.read_members("serializers", 12)):
         role = source.read_utf()
         if source.unknown is not None and role not in ROLES:
             raise source.fault(f"a serializer of the role {role!r}")

@@ -15,6 +15,7 @@ import os
 import posixpath
 import re
 
+from state_core.bounds import SHARED_BYTES, Budget
 from state_core.errors import (
     CorruptSnapshotError,
     MissingFileError,
@@ -22,6 +23,7 @@ from state_core.errors import (
     UnsupportedFormatError,
 )
 from state_core.filesystem import ByteSource, Directory, FileSource, InlineSource
+from state_core.formats.headers import Heads
 from state_core.handles import (
     FileHandle,
     InlineHandle,
@@ -50,22 +52,27 @@ class StateFiles:
     def __init__(self, directory: Directory, allow_external: tuple[str, ...] = ()) -> None:
         self.directory = directory
         self.allowed = tuple(Directory(one) for one in allow_external)
+        self.heads = Heads()
+        self._extents = _Extents(self.heads.budget)
 
-    def open(self, handle: StreamHandle, *, whole: bool = True) -> ByteSource:
+    def open(self, handle: StreamHandle, *, whole: bool = True, shared: bool = False) -> ByteSource:
         """The bytes of a handle.
 
         Args:
             handle: What to open.
             whole: Whether a file that is shorter than the handle says is refused; if not, the
                 source has what is there.
+            shared: Whether any number of handles may lead to the same bytes, as those of
+                in-flight buffers do.
 
         Raises:
             MissingFileError: The file is not there.
             UnsafePathError: It lies outside the snapshot, and that was not allowed.
             CorruptSnapshotError: The file is shorter than the handle says, or no name is such.
+            OversizedError: Too many handles lead to the same bytes.
         """
         try:
-            return self._open(handle, whole)
+            source = self._open(handle, whole)
         except ValueError as error:
             raise CorruptSnapshotError(
                 f"a state file called {_named(handle)}, which no file can be",
@@ -79,6 +86,9 @@ class StateFiles:
                 place=self.directory.full("_metadata"),
                 remedy="copy the snapshot whole, to where it may be read",
             ) from error
+        if not shared:
+            self._extents.add(handle, source)
+        return source
 
     def _open(self, handle: StreamHandle, whole: bool) -> ByteSource:
         if isinstance(handle, InlineHandle):
@@ -191,6 +201,40 @@ class StateFiles:
         if _SCHEME.match(uri) and not uri.startswith("file:"):
             return not self.allowed
         return self.directory.local and os.path.exists(path)
+
+
+class _Extents:
+    """How much of each file handles lead to, and how often: the work is to be as the bytes are.
+
+    Args:
+        budget: What the snapshot may declare: more with every byte.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.seen: set[int] = set()
+        self.reached: dict[str, int] = {}
+        self.led: dict[str, int] = {}
+
+    def add(self, handle: StreamHandle, source: ByteSource) -> None:
+        """Take a handle into account, once.
+
+        Raises:
+            OversizedError: Too many handles lead to the same bytes.
+        """
+        if id(handle) in self.seen:
+            return
+        if isinstance(source, FileSource):
+            before = self.reached.get(source.name, 0)
+            reached = max(before, source.start + source.size)
+            led = self.led.get(source.name, 0) + source.size
+            if led > SHARED_BYTES.most * reached:
+                raise SHARED_BYTES.exceeded(-(-led // reached), source.name)
+            self.reached[source.name], self.led[source.name] = reached, led
+            self.budget.size += reached - before
+        else:
+            self.budget.size += source.size
+        self.seen.add(id(handle))
 
 
 def _named(handle: StreamHandle) -> str:

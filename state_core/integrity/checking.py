@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from state_core.bounds import Budget
 from state_core.errors import CorruptSnapshotError, StateError
 from state_core.filesystem import Directory
 from state_core.formats.metadata import (
@@ -153,7 +154,8 @@ def look(
 def _check_metadata(metadata: CheckpointMetadata, path: str, found: Findings) -> None:
     if metadata.version >= FIRST_WITH_PROPERTIES:
         try:
-            read_java_stream(DataInput(metadata.properties, "checkpoint properties"))
+            budget = Budget(len(metadata.properties))
+            read_java_stream(DataInput(metadata.properties, "checkpoint properties", budget=budget))
         except StateError as error:
             found.fault(FaultKind.METADATA, Place(), error.within(path))
     for operator_id, count in Counter(one.operator_id for one in metadata.operators).items():
