@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -172,7 +171,7 @@ def _describe_subtasks(
         when: {
             "parallelism": len(plan),
             "skew": round(skew_of([one.state_bytes for one in plan]), 3),
-            "subtasks": [asdict(one) for one in plan],
+            "subtasks": [dict(vars(one)) for one in plan],
         }
         for when, plan in plans.items()
     }

@@ -10,6 +10,7 @@ Source: `org.apache.flink.runtime.checkpoint.CheckpointProperties`, `SavepointTy
 
 from __future__ import annotations
 
+from state_core.bounds import Budget
 from state_core.errors import SnapshotError
 from state_core.java_stream import (
     JavaClass,
@@ -38,7 +39,8 @@ def describe_properties(data: bytes) -> tuple[str, str]:
         `("savepoint", "canonical" | "native")`, `("checkpoint", "checkpoint")` or `("", "")`.
     """
     try:
-        properties = read_java_stream(DataInput(data, "checkpoint properties"))
+        budget = Budget(len(data))
+        properties = read_java_stream(DataInput(data, "checkpoint properties", budget=budget))
     except SnapshotError:
         return "", ""
     kind = properties.values.get("checkpointType") if isinstance(properties, JavaObject) else None

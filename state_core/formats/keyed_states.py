@@ -32,6 +32,7 @@ from state_core.serializers.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.collections import ListSerializerSnapshot, MapSerializerSnapshot
 from state_core.serializers.decoders import undecoded
 from state_core.serializers.registry import changes
+from state_core.serializers.restored import restore_bounded
 from state_core.serializers.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.wrappers import TimerSerializer, TtlSerializerSnapshot
 from state_core.snapshot import KeyedState, StateKind
@@ -76,7 +77,7 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
             f"keyed state of unknown type {state.options[KEYED_STATE_TYPE]!r}",
             place=f"state {state.name!r}",
         )
-    namespace = _snapshot(state, NAMESPACE_SERIALIZER).restore_serializer()
+    namespace = restore_bounded(_snapshot(state, NAMESPACE_SERIALIZER))
     value, user_key = _parts(state, kind)
     with_ttl = isinstance(value, TtlSerializerSnapshot)
     if isinstance(value, TtlSerializerSnapshot):
@@ -85,8 +86,8 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
         kind,
         key,
         namespace,
-        value.restore_serializer(),
-        None if user_key is None else user_key.restore_serializer(),
+        restore_bounded(value),
+        None if user_key is None else restore_bounded(user_key),
         with_ttl,
     )
 
@@ -116,7 +117,7 @@ def _parse_keyed_state(
 ) -> tuple[KeyedState, KeyedLayout]:
     state = parse_state_meta_info(meta_info)
     key = parse_key_serializer(key_serializer)
-    layout = layout_of(state, key.snapshot.restore_serializer())
+    layout = layout_of(state, restore_bounded(key.snapshot))
     return describe_state(state, layout), layout
 
 

@@ -81,7 +81,7 @@ def open_operator_files(operator: OperatorState, files: StateFiles) -> dict[int,
         if handle is None or handle.stream is None or not handle.states:
             continue
         try:
-            found[index] = open_operator_file(files.open(handle.stream), handle)
+            found[index] = open_operator_file(files.open(handle.stream), handle, files.heads)
         except StateError as error:
             raise error.within(f"subtask {index}") from error
     return found

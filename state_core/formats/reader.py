@@ -31,6 +31,7 @@ from state_core.formats.metadata import (
 from state_core.formats.operator_reader import open_non_keyed, open_operator_files
 from state_core.formats.state_files import METADATA_FILE, StateFiles
 from state_core.handles import KeyGroupsHandle, KeyGroupsKind
+from state_core.key_groups import check_parallelism
 from state_core.operator_ids import operator_id_of_uid
 from state_core.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 from state_core.wire import check_names
@@ -119,6 +120,10 @@ def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
 def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str]) -> Operator:
     uid = state.uid or known.get(state.operator_id, "")
     label = label_of(state, known)
+    try:
+        check_parallelism(state.max_parallelism, state.parallelism)
+    except StateError as error:
+        raise error.within(f"operator {label}") from error
     keyed_files: list[KeyedFile] = []
     for index, subtask in sorted((state.subtasks or {}).items()):
         whose = f"operator {label}, subtask {index}"
@@ -224,14 +229,15 @@ def _merge_states(files: list[KeyedFile]) -> tuple[KeyedState, ...]:
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
     """
     found: dict[str, KeyedState] = {}
+    places: dict[str, list[tuple[KeyedFile, int]]] = {}
     for file in files:
         for index, state in enumerate(file.states):
             known = found.setdefault(state.name, state)
-            if replace(known, files=()) != state:
+            if known is not state and known != state:
                 raise UnsupportedFormatError(
                     f"state {state.name!r} has another type here than in another subtask",
                     place=file.name,
                     remedy="let the job take a new savepoint, which writes all subtasks alike",
                 )
-            found[state.name] = replace(known, files=(*known.files, (file, index)))
-    return tuple(found.values())
+            places.setdefault(state.name, []).append((file, index))
+    return tuple(replace(one, files=tuple(places[name])) for name, one in found.items())

@@ -76,7 +76,7 @@ def examine_operator_states(
             _lose(part, where, "its file can't be opened", found)
             continue
         try:
-            part.header = header_of(source, handle)
+            part.header = header_of(source, handle, files.heads)
         except UnknownSerializerError as error:
             part.unknown = True
             found.skip(where, f"operator state: {error.problem}")

@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from state_core.bounds import EMPTY_ELEMENTS
 from state_core.errors import EncodeError
 from state_core.serializers.avro_types import AvroString
 from state_core.serializers.base import TypeSerializer
-from state_core.wire import MOST_OF_NO_BYTES, DataInput, DataOutput
+from state_core.wire import DataInput, DataOutput
 
 __all__ = ["AvroArray", "AvroMap"]
 
@@ -91,6 +92,6 @@ def _block(source: DataInput, least: int) -> int:
             break
         if shift > 56:
             raise source.fault("a block's count that does not end")
-    if count * least > source.remaining or (not least and count > MOST_OF_NO_BYTES):
+    if count * least > source.remaining or (not least and count > EMPTY_ELEMENTS.most):
         raise source.fault(f"a block of {count} items in {source.remaining} bytes")
     return count
