@@ -232,6 +232,11 @@ class ConfinedTree:
             return found
         return None
 
+    def size(self, path: str) -> int | None:
+        """The bytes of a regular file, None if there is none."""
+        found = self.status(path)
+        return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else None
+
     def names(self, path: str = "") -> list[str]:
         """All names in a directory, links too, sorted; none if it is not there."""
         with self._telling("listed", path):
