@@ -143,7 +143,8 @@ def _check_places(case: Case, scene: Scene, before: dict[str, Tree]) -> None:
     assert not list(scene.temporary.iterdir()), "temporary files are left"
     if case.code != REFUSED:
         return
-    assert "out" not in appeared, "what was refused is half written"
+    written = files(tree(scene.out)) if "out" in appeared else {}
+    assert not written, f"what was refused is half written: {sorted(written)}"
     for name in () if case.changes else before:
         found = changed(files(before[name]), files(tree(scene.root / name)))
         assert not found, f"refused, and in {name} there changed {found}"
