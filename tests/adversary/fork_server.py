@@ -7,6 +7,7 @@ Arrow make their pools in the child.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -118,6 +119,7 @@ def in_child(entry: Any, call: dict[str, Any]) -> NoReturn:
             code = 0
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else int(left.code is not None)
+        atexit._run_exitfuncs()  # what a process does at its end: temporary directories go
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:
