@@ -28,9 +28,7 @@ def job(
     """A run of one of Dagster's jobs."""
     written = json.dumps(config, separators=(",", ":")).replace("{", "{{").replace("}", "}}")
     words = written.replace("<", "{").replace(">", "}")
-    return Case(
-        f"{job}/{name}", make, f"{job} {partition} {words} {PLACES}", entry=DAGSTER, **more
-    )
+    return Case(f"{job}/{name}", make, f"{job} {partition} {words} {PLACES}", entry=DAGSTER, **more)
 
 
 VERIFY = ("savepoint_and_verify", {"export_savepoint": LOCAL, "restore_elsewhere": LOCAL})

@@ -100,7 +100,9 @@ def imported(make: Maker) -> Maker:
 
     def made(scene: Scene) -> None:
         make(scene)
-        import_snapshot(Lake(scene.lake), str(scene.savepoint), "j", snapshot_id="s", engine="local")
+        import_snapshot(
+            Lake(scene.lake), str(scene.savepoint), "j", snapshot_id="s", engine="local"
+        )
 
     return made
 
@@ -228,4 +230,3 @@ ROCKSDB_CASES: list[Case] = [
         )
     ),
 ]  # fmt: skip
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -114,7 +113,7 @@ def play(case: Case, runner: Runner, scene: Scene) -> Ended:
 
 
 def _present(scene: Scene) -> list[str]:
-    return [name for name in sorted(os.listdir(scene.root)) if name != "work"]
+    return [name for name in sorted(one.name for one in scene.root.iterdir()) if name != "work"]
 
 
 def _check_output(ended: Ended) -> None:
