@@ -1,8 +1,8 @@
 """What is attacked: savepoints, a checkpoint, a lake, a job that commits, and a victim beside.
 
 Everything is made once a session, by the code that is tested, and copied for each case. The
-victim's secret is 48 bytes that no compression shortens, in all that it has: files called like ours, a
-savepoint and a lake whose values it is. Whoever reads one of them has it in what it writes.
+victim's secret is 48 bytes that no compression shortens, in all that it has: files called like
+ours, a savepoint and a lake whose values it is. Whoever reads one has it in what it writes.
 """
 
 from __future__ import annotations
