@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import stat
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
@@ -260,22 +259,12 @@ class Directory:
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file so that it appears complete or not at all."""
         target = self.full(path)
-        if not self.local:
-            file = self.open_output(path)
-            try:
-                file.write(data)
-                file.close()
-            except OSError as error:
-                raise _not_written(error, target) from error
+        if self.local:
+            ConfinedTree(posixpath.dirname(target)).write(posixpath.basename(target), [data])
             return
-        temporary = f"{target}.{os.getpid()}.part"
         try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with open(temporary, "wb") as file:
+            with self.open_output(path) as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
         except OSError as error:
             raise _not_written(error, target) from error
 
@@ -319,8 +308,13 @@ class ConfinedDirectory(Directory):
     def __init__(self, directory: Directory) -> None:
         vars(self).update(vars(directory))
 
+    def __copy__(self) -> ConfinedDirectory:
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes as who opens it anew knows it, and as confined as it is."""
+        """Travel between processes as it is opened anew, and as confined as it is."""
         return (_confined, (self.location, "", self.local))
 
     def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
@@ -336,6 +330,11 @@ class ConfinedDirectory(Directory):
         made = copy(self)
         made.root = posixpath.join(self.root, self._checked(path))
         return made
+
+    def checked_location(self, path: str) -> str:
+        """As `checked_path`, what makes a directory below this one again."""
+        self.checked_path(path)
+        return self.child(path).location
 
     def refuse_links(self, path: str = "") -> None:
         """Look for links in a directory, for a library that opens what is in it by its path.
@@ -388,18 +387,16 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return self.tree.status(self.below(path)) is not None
 
     def is_file(self, path: str) -> bool:
-        found = self.tree.status(self.below(path))
-        return found is not None and stat.S_ISREG(found.st_mode)
+        return self.tree.size(self.below(path)) is not None
 
     def size(self, path: str) -> int:
-        found = self.tree.status(self.below(path))
-        if found is None or not stat.S_ISREG(found.st_mode):
+        size = self.tree.size(self.below(path))
+        if size is None:
             raise MissingFileError("no such file", place=self.full(path))
-        return found.st_size
+        return size
 
     def modified(self, path: str) -> float:
-        found = self.tree.status(self.below(path))
-        return 0.0 if found is None else found.st_mtime
+        return getattr(self.tree.status(self.below(path)), "st_mtime", 0.0)
 
     def names(self, path: str = "") -> list[str]:
         return self.tree.names(self.below(path))

@@ -32,7 +32,7 @@ from state_core.commit import (
 )
 from state_core.commit.records import BLOB_STORE_FACTORY
 from state_core.errors import CommitError
-from state_core.filesystem import Directory
+from state_core.filesystem import ConfinedDirectory, Directory
 from state_core.formats.metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -83,7 +83,7 @@ class BackupSettings:
     @property
     def backend(self) -> BlobStoreBackend:
         """The state backend."""
-        return BlobStoreBackend(FileSystemBlobStore(Directory(self.blobs)), self.keep)
+        return BlobStoreBackend(FileSystemBlobStore(Directory(self.blobs).confined()), self.keep)
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class RestoreTask:
     settings: BackupSettings
     name: str
     checkpoint: CheckpointV2
-    directory: str
+    directory: ConfinedDirectory
 
 
 def restore_task(task: RestoreTask) -> OperatorState:
@@ -201,7 +201,7 @@ def restore_task(task: RestoreTask) -> OperatorState:
     Raises:
         CommitError: The blob store has it not.
     """
-    target = Directory(task.directory)
+    target = task.directory
     with _context(task.settings, task.name) as context:
         restore = task.settings.backend.restore_manager(context, [STORE])
         try:
@@ -251,6 +251,6 @@ def _files(operator: OperatorState) -> Iterator[str]:
 
 
 def _pieces(directory: Directory, path: str) -> Iterator[bytes]:
-    with directory.filesystem.open_input_stream(directory.full(path)) as file:
+    with directory.open_input(path) as file:
         while piece := file.read(PIECE_BYTES):
             yield bytes(piece)

@@ -17,19 +17,22 @@ even if the function would not do the same twice.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from state_core.commit import CheckpointId
 from state_core.errors import ConflictError, CorruptSnapshotError
-from state_core.filesystem import Directory
+from state_core.filesystem import ConfinedDirectory, Directory
 
 __all__ = ["Plan", "Prepared", "RunLog"]
 
 VERSION = 1
 KEPT_RUNS = 2
 LOCK = "running.json"
+_RUN = re.compile(r"[0-9]{8,18}")
+_ATTEMPT = re.compile(r"attempt-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,9 @@ class RunLog:
     """
 
     def __init__(self, lake: Directory, job: str) -> None:
-        self.directory = lake.child(f"{job}/_runs")
+        self.directory = lake.confined().child(f"{job}/_runs")
 
-    def run_directory(self, run: int) -> Directory:
+    def run_directory(self, run: int) -> ConfinedDirectory:
         """The directory of a run."""
         return self.directory.child(f"{run:08d}")
 
@@ -110,7 +113,7 @@ class RunLog:
         """The numbers of all runs whose directory is there, in order."""
         if not self.directory.exists():
             return []
-        return sorted(int(name) for name in self.directory.names() if name.isdecimal())
+        return sorted(int(name) for name in self.directory.names() if _RUN.fullmatch(name))
 
     def plan(self, run: int) -> Plan | None:
         """What a run is of; None if it was not planned."""
@@ -142,7 +145,7 @@ class RunLog:
         """Remove the attempts of a run but one."""
         directory = self.run_directory(run)
         for name in directory.names():
-            if name.startswith("attempt-") and not (keep and name.startswith(keep)):
+            if _ATTEMPT.fullmatch(name) and not (keep and name.startswith(keep)):
                 directory.delete_tree(name)
 
     def forget_before(self, run: int) -> None:

@@ -44,7 +44,7 @@ from pipelines.runtime.sources import latest_offset, splits_between
 from state_core.commit import CheckpointV2
 from state_core.commit.records import BLOB_STORE_FACTORY
 from state_core.errors import CommitError, LegalityError, NotFoundError, StateError
-from state_core.filesystem import Directory
+from state_core.filesystem import ConfinedDirectory
 from state_core.formats.metadata import OperatorState, write_metadata
 from state_core.legality import listed
 from state_core.process import Job
@@ -157,7 +157,7 @@ class _Run:
         self.options = options
         self.backup = BackupSettings(options.blobs, job.name) if options.blobs else None
         self.records = checkpoint_manager(log.directory)
-        self.reports = CommitReports(Directory(lake.location), job.name)
+        self.reports = CommitReports(lake.directory, job.name)
 
     def go(self) -> RunResult:
         """The run that was cut off, or the next."""
@@ -229,7 +229,7 @@ class _Run:
             self.options.backend, self.options.compressed, chosen, self.options.progress,
             self.backup, self._last_records(plan),
         )  # fmt: skip
-        attempt.restore(self._restore_location(plan, attempt, chosen))
+        attempt.restore(self._restore_directory(plan, attempt, chosen))
         self.options.observe("restored")
         attempt.process(splits)
         self.options.observe("processed")
@@ -250,22 +250,24 @@ class _Run:
                 f"the job can't restore it. {listed(faults)}", place=f"snapshot {plan.restore!r}"
             )
 
-    def _restore_location(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
+    def _restore_directory(
+        self, plan: Plan, attempt: Attempt, engine: Engine
+    ) -> ConfinedDirectory | None:
         """The savepoint that the last run left, whatever its parallelism was; or an export."""
         if not plan.restore:
-            return ""
+            return None
         if self.options.restore_from == "blob_store":
             found = self._from_blobs(plan, attempt, engine)
-            if found:
+            if found is not None:
                 return found
         left = self.log.prepared(plan.run - 1)
         if left is not None:
             directory = self.log.run_directory(plan.run - 1)
             if directory.is_file(f"{left.savepoint}/_metadata"):
-                return directory.child(left.savepoint).location
-        target = attempt.directory.child("restored").location
-        export_snapshot(self.lake, self.job.name, plan.restore, target, engine=engine)
-        return target
+                return directory.child(left.savepoint)
+        to = attempt.directory.checked_location("restored")
+        export_snapshot(self.lake, self.job.name, plan.restore, to, engine=engine)
+        return attempt.directory.child("restored")
 
     def _last_records(self, plan: Plan) -> dict[str, CheckpointV2]:
         """The last record of every task of the run before, as far as backups need it."""
@@ -280,12 +282,12 @@ class _Run:
                     found[task_name(uid, index)] = last
         return found
 
-    def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
+    def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> ConfinedDirectory | None:
         """A savepoint of what the blob store has; nothing if it has not all of it."""
         before = self.log.plan(plan.run - 1)
         if self.backup is None or before is None:
-            return ""
-        target = attempt.directory.child("restored").location
+            return None
+        target = attempt.directory.child("restored")
         tasks = [
             RestoreTask(self.backup, name, last, target)
             for name, last in attempt.last.items()
@@ -295,13 +297,13 @@ class _Run:
             restored = engine.map(restore_task, tasks)
         except CommitError as error:
             LOG.error("job %s: %s; the lake is restored from instead", self.job.name, error)  # noqa: TRY400
-            Directory(target).delete_tree()
-            return ""
+            target.delete_tree()
+            return None
         operators: dict[str, list[OperatorState]] = {}
         for one in restored:
             operators.setdefault(one.operator_id, []).append(one)
         metadata = merged(operators, before.run)
-        Directory(target).write("_metadata", write_metadata(metadata))
+        target.write("_metadata", write_metadata(metadata))
         return target
 
     # ------------------------------------------------------------------------- commit
@@ -318,7 +320,7 @@ class _Run:
             discard_attempts(sink.path, f"{run}-", f"{run}-{prepared.attempt}")
         self.options.observe("output committed")
         snapshot_id = snapshot_of_run(plan.run)
-        location = self.log.run_directory(plan.run).child(prepared.savepoint).location
+        location = self.log.run_directory(plan.run).checked_location(prepared.savepoint)
         import_snapshot(
             self.lake, location, self.job.name, snapshot_id=snapshot_id,
             engine=self.options.engine, note=f"run {plan.run}",

@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from pipelines.lake.storage import storage_options
+from state_core.confinement import relative_path
 from state_core.errors import ConflictError, IncompatibleError
 from state_core.filesystem import Directory
 
@@ -43,8 +44,11 @@ def commit_output(
     Raises:
         IncompatibleError: The table has other columns.
         ConflictError: Others kept committing.
+        UnsafePathError: A file is none of the output's.
     """
-    directory = Directory(location)
+    directory = Directory(location).confined()
+    for path, _, _ in files:
+        relative_path(path, what="a file of the output", place=location, inside="the table")
     options = storage_options(directory)
     for _ in range(ATTEMPTS):
         try:
@@ -133,7 +137,7 @@ def discard_attempts(location: str, prefix: str, keep: str) -> None:
         prefix: What the directories of the run's attempts begin with.
         keep: The one that stays.
     """
-    directory = Directory(location)
+    directory = Directory(location).confined()
     if not directory.exists(OUTPUT_DIRECTORY):
         return
     for name in directory.names(OUTPUT_DIRECTORY):

@@ -39,7 +39,7 @@ __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_
 
 
 def open_snapshot(
-    location: str | os.PathLike[str],
+    location: str | os.PathLike[str] | Directory,
     *,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
@@ -76,18 +76,19 @@ def open_snapshot(
     )
 
 
-def snapshot_directory(location: str | os.PathLike[str]) -> Directory:
+def snapshot_directory(location: str | os.PathLike[str] | Directory) -> Directory:
     """The directory of a snapshot, of which that or its `_metadata` file is given.
 
     Raises:
         NotASnapshotError: There is no snapshot there.
     """
-    directory = Directory(location)
+    directory = location if isinstance(location, Directory) else Directory(location)
     if directory.is_file(METADATA_FILE):
         return directory
-    name = posixpath.basename(directory.root)
-    if name == METADATA_FILE and directory.filesystem.get_file_info(directory.root).is_file:
-        return directory.child("..")
+    if posixpath.basename(directory.root) == METADATA_FILE:
+        above = directory.child("..")
+        if above.is_file(METADATA_FILE):
+            return above
     raise _no_snapshot(directory)
 
 
