@@ -24,6 +24,7 @@ from state_core.errors import (
     TruncatedError,
     UnsupportedFormatError,
 )
+from state_core.printable import is_text
 
 __all__ = [
     "DataInput",
@@ -31,7 +32,6 @@ __all__ = [
     "check_names",
     "decode_modified_utf8",
     "encode_modified_utf8",
-    "is_text",
 ]
 
 _SHORT = struct.Struct(">h")
@@ -362,11 +362,6 @@ class DataOutput:
         self.write_varint(len(units) + 1)
         for unit in units:
             self.write_varint(unit)
-
-
-def is_text(name: str) -> bool:
-    """Whether other than Java can hold a string: none has half a surrogate pair."""
-    return name.isascii() or not any("\ud800" <= unit <= "\udfff" for unit in name)
 
 
 def check_names(names: Iterable[str], what: str) -> None:

@@ -79,7 +79,7 @@ DAGSTER_CASES: list[Case] = [
     job("handle", savepoint_of(handle("../victim/keyed-0")), *ARCHIVE, "savepoint"),
     job("link", savepoint_of(savepoint_link("keyed-0", "{victim}/keyed-0")), *ARCHIVE, "savepoint",
         full=True),
-    job("note", savepoint_of(note(tables=["../victim"])), *MIGRATE, "good", code=0),
+    job("note", savepoint_of(note(tables=["../victim"])), *MIGRATE, "good"),
     job("row", table_at(f"../victim/lake/{TABLE}"), *MIGRATE, "bad"),
     job("handle", handle("{victim}/keyed-0"), *COMPRESS),
     job("prepared", prepared(savepoint="../../../../victim/savepoint"), *RUN, changes=True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -114,7 +113,7 @@ def play(case: Case, runner: Runner, scene: Scene) -> Ended:
 
 
 def _present(scene: Scene) -> list[str]:
-    return [name for name in sorted(os.listdir(scene.root)) if name != "work"]
+    return [name for name in sorted(one.name for one in scene.root.iterdir()) if name != "work"]
 
 
 def _check_output(ended: Ended) -> None:
@@ -143,7 +142,8 @@ def _check_places(case: Case, scene: Scene, before: dict[str, Tree]) -> None:
     assert not list(scene.temporary.iterdir()), "temporary files are left"
     if case.code != REFUSED:
         return
-    assert "out" not in appeared, "what was refused is half written"
+    written = files(tree(scene.out)) if "out" in appeared else {}
+    assert not written, f"what was refused is half written: {sorted(written)}"
     for name in () if case.changes else before:
         found = changed(files(before[name]), files(tree(scene.root / name)))
         assert not found, f"refused, and in {name} there changed {found}"
