@@ -362,9 +362,9 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
             made.schema_text = json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)
             AvroSerializer(made.schema_text)
         except StateError as error:
-            raise EncodeError(f"an Avro schema that is none ({error.problem})") from error
+            raise EncodeError(f"the Avro schema is no type ({error.problem})") from error
         except (ValueError, TypeError, RecursionError) as error:
-            raise EncodeError(f"an Avro schema that is none ({error})") from error
+            raise EncodeError(f"the Avro schema is no type ({error})") from error
         made.runtime_class = runtime_class
         return made
 
