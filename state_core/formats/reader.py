@@ -62,13 +62,8 @@ def open_snapshot(
     metadata = read_metadata(files.metadata(), files.metadata_path)
     known = {operator_id_of_uid(uid): uid for uid in uids}
     for contradiction in find_contradictions(metadata.operators, known):
-<<<<<<< HEAD
-        place, where = files.metadata_path, contradiction.place
-        raise contradiction.error.within(f"{place}, {where}" if where else place)
-=======
         where, path = contradiction.place, files.metadata_path
         raise contradiction.error.within(f"{path}, {where}" if where else path)
->>>>>>> w-adversary
     operators = tuple(_open_operator(one, files, known) for one in metadata.operators)
     kind, format_name = _describe(metadata)
     return Snapshot(
