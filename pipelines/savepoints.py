@@ -139,7 +139,7 @@ def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[
     Returns:
         The names that stay, and those that are gone.
     """
-    directory = Directory(exports).child(path_segment(job))
+    directory = Directory(exports).confined().child(path_segment(job))
     found = [name for name in directory.names() if _OURS.fullmatch(name)]
     marks = {one for one in found if one.endswith(VERIFIED) and directory.is_file(one)}
     verified = sorted(one.removesuffix(VERIFIED) for one in marks)

@@ -43,7 +43,7 @@ from pipelines.runtime.sinks import commit_output, discard_attempts
 from pipelines.runtime.sources import latest_offset, splits_between
 from state_core.commit import CheckpointV2
 from state_core.commit.records import BLOB_STORE_FACTORY
-from state_core.errors import CommitError, LegalityError, NotFoundError, StateError
+from state_core.errors import CommitError, LakeError, LegalityError, NotFoundError, StateError
 from state_core.formats.metadata import OperatorState, write_metadata
 from state_core.legality import listed
 from state_core.process import Job
@@ -171,6 +171,13 @@ class _Run:
                 return RunResult(0)
             self.log.write_plan(plan)
             self.options.observe("planned")
+        unplanned = sorted(self.job.sources.keys() - (plan.begins.keys() & plan.ends.keys()))
+        if unplanned:
+            raise LakeError(
+                f"run {number} was planned without source {unplanned[0]!r}",
+                place=f"job {self.job.name!r}",
+                remedy="complete it with the job that it was planned for, and add the source then",
+            )
         prepared = self.log.prepared(number) or self._prepare(plan)
         return self._commit(plan, prepared, resumed)
 
