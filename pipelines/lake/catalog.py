@@ -112,15 +112,15 @@ class Lake:
         Raises:
             NotALakeError: There is no lake.
         """
-        return self._summaries(job)[0]
+        return self.listed(job)[0]
 
     def bad_rows(self, job: str | None = None) -> list[BadRow]:
         """What `summaries` leaves out."""
-        return self._summaries(job)[1]
+        return self.listed(job)[1]
 
     def has(self, job: str, snapshot_id: str) -> bool:
         """Whether an id is taken, be it by a row that can't be believed."""
-        summaries, bad = self._summaries(job)
+        summaries, bad = self.listed(job)
         taken = {one.snapshot_id for one in summaries} | {one.snapshot_id for one in bad}
         return snapshot_id in taken
 
@@ -160,12 +160,13 @@ class Lake:
         Raises:
             DamagedLakeError: A row can't be believed, so that nobody knows which is the newest.
         """
-        summaries, bad = self._summaries(job) if self.exists() else ([], [])
+        summaries, bad = self.listed(job) if self.exists() else ([], [])
         if bad:
             raise bad[0].error
         return self.snapshot(job, summaries[-1].snapshot_id) if summaries else None
 
-    def _summaries(self, job: str | None) -> tuple[list[SnapshotRecord], list[BadRow]]:
+    def listed(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
+        """What `summaries` gives, and what it leaves out, of one look at the catalog."""
         columns = [name for name in SNAPSHOT_SCHEMA.names if name not in _HEAVY_COLUMNS]
         records, bad = self._read(columns, job)
         by_name = {(one.job, one.snapshot_id): one for one in records}

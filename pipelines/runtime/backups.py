@@ -32,7 +32,7 @@ from state_core.commit import (
 )
 from state_core.commit.records import BLOB_STORE_FACTORY
 from state_core.errors import CommitError
-from state_core.filesystem import ConfinedDirectory, Directory
+from state_core.filesystem import Directory
 from state_core.formats.metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -83,7 +83,7 @@ class BackupSettings:
     @property
     def backend(self) -> BlobStoreBackend:
         """The state backend."""
-        return BlobStoreBackend(FileSystemBlobStore(Directory(self.blobs).confined()), self.keep)
+        return BlobStoreBackend(FileSystemBlobStore(Directory(self.blobs)), self.keep)
 
 
 @dataclass(frozen=True)
@@ -186,13 +186,13 @@ class RestoreTask:
         settings: Where from.
         name: The task's.
         checkpoint: Its last record.
-        directory: Where its files go.
+        directory: Where its files go; confined to the lake.
     """
 
     settings: BackupSettings
     name: str
     checkpoint: CheckpointV2
-    directory: ConfinedDirectory
+    directory: Directory
 
 
 def restore_task(task: RestoreTask) -> OperatorState:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pipelines.runtime.sources import Split, batches_of
 from state_core.declarations.jobs import StreamKind
 from state_core.errors import KeyGroupError, LakeError, StateError
-from state_core.filesystem import ConfinedDirectory
+from state_core.filesystem import Directory
 from state_core.key_groups import key_group_ranges, key_groups_of_hashes
 from state_core.process.jobs import Input, OperatorNode
 from state_core.serializers.base import TypeSerializer
@@ -62,14 +62,14 @@ class ExchangeTask:
     """A split, and who reads it.
 
     Attributes:
-        directory: Where channels are.
+        directory: Where channels are; confined to the lake.
         number: The split's place among those of its source.
         split: What is read.
         channels: For whom.
         max_parallelism: The number of key groups.
     """
 
-    directory: ConfinedDirectory
+    directory: Directory
     number: int
     split: Split
     channels: tuple[Channel, ...]
@@ -214,7 +214,7 @@ def _keys(read: Input, batch: pa.RecordBatch, serializer: TypeSerializer) -> pa.
 
 
 def records_of(
-    directory: ConfinedDirectory, channel: Channel, subtask: int
+    directory: Directory, channel: Channel, subtask: int
 ) -> Iterator[tuple[pa.Array | None, npt.NDArray[np.int32] | None, pa.RecordBatch]]:
     """The records of a subtask's input, in the order of the source: keys, key groups, columns."""
     path = channel.path(subtask)

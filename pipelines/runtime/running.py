@@ -25,7 +25,7 @@ from pipelines.lake.commit_measures import CommitReports
 from pipelines.lake.exporting import export_snapshot
 from pipelines.lake.importing import import_snapshot
 from pipelines.lake.legality import check_declared, held_of_record
-from pipelines.runtime.attempt import Attempt, output_directory
+from pipelines.runtime.attempt import Attempt
 from pipelines.runtime.backups import (
     SNAPSHOT_FACTORY,
     STORE,
@@ -43,8 +43,7 @@ from pipelines.runtime.sinks import commit_output, discard_attempts
 from pipelines.runtime.sources import latest_offset, splits_between
 from state_core.commit import CheckpointV2
 from state_core.commit.records import BLOB_STORE_FACTORY
-from state_core.errors import CommitError, LegalityError, NotFoundError, StateError
-from state_core.filesystem import ConfinedDirectory
+from state_core.errors import CommitError, LakeError, LegalityError, NotFoundError, StateError
 from state_core.formats.metadata import OperatorState, write_metadata
 from state_core.legality import listed
 from state_core.process import Job
@@ -172,6 +171,13 @@ class _Run:
                 return RunResult(0)
             self.log.write_plan(plan)
             self.options.observe("planned")
+        unplanned = sorted(self.job.sources.keys() - (plan.begins.keys() & plan.ends.keys()))
+        if unplanned:
+            raise LakeError(
+                f"run {number} was planned without source {unplanned[0]!r}",
+                place=f"job {self.job.name!r}",
+                remedy="complete it with the job that it was planned for, and add the source then",
+            )
         prepared = self.log.prepared(number) or self._prepare(plan)
         return self._commit(plan, prepared, resumed)
 
@@ -229,7 +235,7 @@ class _Run:
             self.options.backend, self.options.compressed, chosen, self.options.progress,
             self.backup, self._last_records(plan),
         )  # fmt: skip
-        attempt.restore(self._restore_directory(plan, attempt, chosen))
+        attempt.restore(self._restore_location(plan, attempt, chosen))
         self.options.observe("restored")
         attempt.process(splits)
         self.options.observe("processed")
@@ -250,24 +256,22 @@ class _Run:
                 f"the job can't restore it. {listed(faults)}", place=f"snapshot {plan.restore!r}"
             )
 
-    def _restore_directory(
-        self, plan: Plan, attempt: Attempt, engine: Engine
-    ) -> ConfinedDirectory | None:
+    def _restore_location(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
         """The savepoint that the last run left, whatever its parallelism was; or an export."""
         if not plan.restore:
-            return None
+            return ""
         if self.options.restore_from == "blob_store":
             found = self._from_blobs(plan, attempt, engine)
-            if found is not None:
+            if found:
                 return found
         left = self.log.prepared(plan.run - 1)
         if left is not None:
-            directory = self.log.run_directory(plan.run - 1)
-            if directory.is_file(f"{left.savepoint}/_metadata"):
-                return directory.child(left.savepoint)
-        to = attempt.directory.checked_location("restored")
-        export_snapshot(self.lake, self.job.name, plan.restore, to, engine=engine)
-        return attempt.directory.child("restored")
+            directory = self.log.run_directory(plan.run - 1).child(left.savepoint)
+            if directory.is_file("_metadata"):
+                return directory.location
+        target = attempt.directory.child("restored").location
+        export_snapshot(self.lake, self.job.name, plan.restore, target, engine=engine)
+        return target
 
     def _last_records(self, plan: Plan) -> dict[str, CheckpointV2]:
         """The last record of every task of the run before, as far as backups need it."""
@@ -282,11 +286,11 @@ class _Run:
                     found[task_name(uid, index)] = last
         return found
 
-    def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> ConfinedDirectory | None:
+    def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
         """A savepoint of what the blob store has; nothing if it has not all of it."""
         before = self.log.plan(plan.run - 1)
         if self.backup is None or before is None:
-            return None
+            return ""
         target = attempt.directory.child("restored")
         tasks = [
             RestoreTask(self.backup, name, last, target)
@@ -298,13 +302,13 @@ class _Run:
         except CommitError as error:
             LOG.error("job %s: %s; the lake is restored from instead", self.job.name, error)  # noqa: TRY400
             target.delete_tree()
-            return None
+            return ""
         operators: dict[str, list[OperatorState]] = {}
         for one in restored:
             operators.setdefault(one.operator_id, []).append(one)
         metadata = merged(operators, before.run)
         target.write("_metadata", write_metadata(metadata))
-        return target
+        return target.location
 
     # ------------------------------------------------------------------------- commit
 
@@ -316,13 +320,13 @@ class _Run:
                 sink.path, f"{self.job.name}/{name}", plan.run, node.outputs[sink.input.output],
                 files,
             )  # fmt: skip
-            run = output_directory(self.job.name, plan.run)
-            discard_attempts(sink.path, f"{run}-", f"{run}-{prepared.attempt}")
+            discard_attempts(sink.path, self.job.name, plan.run, prepared.attempt)
         self.options.observe("output committed")
         snapshot_id = snapshot_of_run(plan.run)
-        location = self.log.run_directory(plan.run).checked_location(prepared.savepoint)
+        savepoint = self.log.run_directory(plan.run).child(prepared.savepoint)
+        savepoint.checked_path()  # it is opened by its path
         import_snapshot(
-            self.lake, location, self.job.name, snapshot_id=snapshot_id,
+            self.lake, savepoint.location, self.job.name, snapshot_id=snapshot_id,
             engine=self.options.engine, note=f"run {plan.run}",
         )  # fmt: skip
         self.options.observe("imported")

@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.lake.storage import storage_options
-from state_core.errors import LakeError, MissingFileError, NotALakeError, UnreadableTableError
-from state_core.filesystem import ConfinedDirectory, Directory
+from pipelines.lake.tables import log_path
+from state_core.confinement import relative_path
+from state_core.errors import LakeError, NotALakeError, UnreadableTableError
+from state_core.filesystem import Directory
 from state_core.process.jobs import SourceNode
 
 __all__ = ["Offset", "Split", "batches_of", "latest_offset", "splits_between"]
@@ -48,7 +50,7 @@ class Split:
     """
 
     source: SourceNode
-    directory: ConfinedDirectory
+    directory: str
     path: str
     row_group: int = -1
     start: int = 0
@@ -82,21 +84,16 @@ def batches_of(split: Split) -> Iterator[pa.RecordBatch]:
     Raises:
         LakeError: The file can't be read.
     """
-    directory = split.directory
+    directory = Directory(split.directory)
     try:
         if split.source.format == "json":
             yield from _json_batches(split, directory)
         else:
             yield from _parquet_batches(split, directory)
-    except (MissingFileError, pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise LakeError(
             f"the file can't be read ({' '.join(str(error).split())[:200]})", place=split.place
         ) from error
-
-
-def _paths_of(location: str) -> ConfinedDirectory:
-    """A source's directory: what is in it is its user's, and offsets and logs are data."""
-    return Directory(location).confined(follow_links=True)
 
 
 # ------------------------------------------------------------------------------- delta
@@ -113,6 +110,12 @@ def _delta(source: SourceNode, version: int | None = None) -> DeltaTable | None:
         return DeltaTable(directory.uri, version, storage_options=storage_options(directory))
     except TableNotFoundError:
         return None
+    except (DeltaError, OverflowError) as error:
+        raise LakeError(
+            f"the Delta table can't be read ({' '.join(str(error).split())[:200]})",
+            place=f"source {source.name!r}",
+            remedy="see whether its log is whole, and still has the version behind the last run",
+        ) from error
 
 
 def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Split]:
@@ -128,7 +131,7 @@ def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spl
             place=f"source {source.name!r}",
             remedy="ALTER TABLE ... DROP FEATURE it",
         )
-    directory = _paths_of(source.path)
+    directory = Directory(source.path)
     schema = pa.schema(table.schema().to_arrow())
     found = []
     if before:
@@ -137,11 +140,12 @@ def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spl
     else:
         found = _added_at(table)
     splits = []
-    for path, partition in found:
+    for stored, partition in found:
+        path = log_path(stored, f"source {source.name!r}")
         with directory.open_input(path) as file:
             groups = pq.ParquetFile(file).metadata.num_row_groups
         splits += [
-            Split(source, directory, path, group, partition=partition, schema=schema)
+            Split(source, source.path, path, group, partition=partition, schema=schema)
             for group in range(groups)
         ]
     return splits
@@ -159,12 +163,17 @@ def _added(
             remedy="run the job more often than the table's log expires",
         )  # fmt: skip
     added = []
-    for action in map(json.loads, directory.read(path).splitlines()):
-        if "remove" in action and action["remove"].get("dataChange", True):
-            raise LakeError("rows were removed or rewritten", place=place, remedy=APPEND_ONLY)
-        add = action.get("add")
-        if add is not None and add.get("dataChange", True):
-            added.append((add["path"], tuple(sorted(add.get("partitionValues", {}).items()))))
+    try:
+        for action in map(json.loads, directory.read(path).splitlines()):
+            if "remove" in action and action["remove"].get("dataChange", True):
+                raise LakeError("rows were removed or rewritten", place=place, remedy=APPEND_ONLY)
+            add = action.get("add")
+            if add is not None and add.get("dataChange", True):
+                added.append((add["path"], tuple(sorted(add.get("partitionValues", {}).items()))))
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise LakeError(
+            f"no log of Delta's ({error})", place=place, remedy="restore the table's log"
+        ) from error
     return added
 
 
@@ -191,7 +200,7 @@ def _added_at(table: DeltaTable) -> list[tuple[str, tuple[tuple[str, str | None]
 
 def _files_offset(source: SourceNode) -> Offset:
     location, found = _located(source)
-    directory = _paths_of(location)
+    directory = Directory(location)
     ending = (".parquet",) if source.format == "parquet" else (".json", ".jsonl", ".ndjson")
     sizes = {
         path: size
@@ -206,8 +215,8 @@ def _files_offset(source: SourceNode) -> Offset:
 def _located(source: SourceNode) -> tuple[str, list[tuple[str, int]]]:
     """A directory, and the files in it that may belong to the source."""
     directory = Directory(source.path)
-    parent, name = directory.child(".."), posixpath.basename(directory.root)
-    if name and parent.is_file(name):
+    if directory.filesystem.get_file_info(directory.root).is_file:
+        parent, name = directory.child(".."), posixpath.basename(directory.root)
         return parent.location, [(name, parent.size(name))]
     return source.path, directory.files_below() if directory.exists() else []
 
@@ -228,7 +237,7 @@ def _last_line(directory: Directory, path: str, size: int) -> int:
 
 def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Split]:
     location, _ = _located(source)
-    directory = _paths_of(location)
+    directory = Directory(location)
     old: Mapping[str, int] = before.get("files", {})
     new: Mapping[str, int] = until.get("files", {})
     for path, size in old.items():
@@ -239,16 +248,22 @@ def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spli
             )  # fmt: skip
     splits: list[Split] = []
     for path in sorted(new):
+        relative_path(path, what="a file", place=f"source {source.name!r}", inside="the source")
         start, end = old.get(path, 0), new[path]
         if start >= end:
             continue
+        if end > directory.size(path):
+            raise LakeError(
+                "the file is shorter than it was", place=f"source {source.name!r}, {path}",
+                remedy=APPEND_ONLY,
+            )  # fmt: skip
         if source.format == "json":
-            splits.append(Split(source, directory, path, -1, start, end, schema=source.schema))
+            splits.append(Split(source, location, path, -1, start, end, schema=source.schema))
             continue
         with directory.open_input(path) as file:
             groups = pq.ParquetFile(file).metadata.num_row_groups
         splits += [
-            Split(source, directory, path, group, schema=source.schema) for group in range(groups)
+            Split(source, location, path, group, schema=source.schema) for group in range(groups)
         ]
     return splits
 

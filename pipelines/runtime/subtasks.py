@@ -34,7 +34,7 @@ from state_core.backends.operator_state import AssignedElements
 from state_core.commit import CheckpointId, CheckpointV2
 from state_core.declarations.jobs import sides_of
 from state_core.errors import EncodeError, ProcessError, StateError
-from state_core.filesystem import ConfinedDirectory
+from state_core.filesystem import Directory
 from state_core.formats.metadata import OperatorState, SubtaskState
 from state_core.formats.state_files import StateFiles
 from state_core.handles import KeyedHandle, OperatorHandle
@@ -55,13 +55,13 @@ class Restored:
     """What a subtask begins with.
 
     Attributes:
-        directory: The savepoint's.
+        location: The savepoint's directory.
         keyed: Its handles, of all subtasks.
         operator: What this subtask gets of the operator state.
         raw_keyed: Handles of raw keyed state, of all subtasks, which may be timers.
     """
 
-    directory: ConfinedDirectory
+    location: str
     keyed: tuple[KeyedHandle, ...] = ()
     operator: tuple[AssignedElements, ...] = ()
     raw_keyed: tuple[KeyedHandle, ...] = ()
@@ -74,13 +74,13 @@ class OutputTarget:
     Attributes:
         output: Which.
         name: The sink's name; empty if other operators read it.
-        directory: The sink's table, or one of the run's.
+        location: A directory: the sink's table, or one of the run's.
         path: Below it.
     """
 
     output: int
     name: str
-    directory: ConfinedDirectory
+    location: str
     path: str
 
 
@@ -104,7 +104,7 @@ class SubtaskTask:
         parallelism: How many there are.
         max_parallelism: How many key groups.
         processing_time: Of the run.
-        records: The directory of the channels.
+        records: The directory of the channels; confined to the lake.
         state: The directory that the state is written to.
         backend: `heap` or `rocksdb`.
         restored: What it begins with; None at the beginning of all.
@@ -124,8 +124,8 @@ class SubtaskTask:
     parallelism: int
     max_parallelism: int
     processing_time: int
-    records: ConfinedDirectory
-    state: ConfinedDirectory
+    records: Directory
+    state: str
     backend: str = "heap"
     restored: Restored | None = None
     targets: tuple[OutputTarget, ...] = ()
@@ -188,12 +188,12 @@ def run_subtask(task: SubtaskTask) -> SubtaskResult:
 class _Subtask:
     def __init__(self, task: SubtaskTask) -> None:
         self.task = task
-        self.directory = task.state
+        self.directory = Directory(task.state)
         self.keyed = self._keyed_backend()
         self.states = OperatorStateBackend(compressed=task.compressed)
         restored = task.restored
         if restored is not None:
-            self.states.restore(restored.operator, StateFiles(restored.directory))
+            self.states.restore(restored.operator, StateFiles(Directory(restored.location)))
         # threads of one process have the same function; what it keeps is this subtask's alone
         self.function = copy.deepcopy(task.operator.function)
         runtime = RuntimeContext(
@@ -220,7 +220,7 @@ class _Subtask:
         )  # fmt: skip
         backend = BACKENDS[task.backend](configuration)
         if task.restored is not None:
-            held, directory = task.restored, task.restored.directory
+            held, directory = task.restored, Directory(task.restored.location)
             restore_backend(backend, held.keyed, directory, raw=held.raw_keyed)
         return backend
 
@@ -349,7 +349,10 @@ class _OutputWriter:
         if not self.rows:
             return []
         self.abandon()
-        return [OutputFile(one, one.directory.size(one.path), self.rows) for one in self.targets]
+        return [
+            OutputFile(one, Directory(one.location).confined().size(one.path), self.rows)
+            for one in self.targets
+        ]
 
     def abandon(self) -> None:
         """Close what is open."""
@@ -361,7 +364,7 @@ class _OutputWriter:
     def _opened(self) -> list[tuple[Any, pq.ParquetWriter]]:
         if not self.files:
             for one in self.targets:
-                file = one.directory.open_output(one.path)
+                file = Directory(one.location).confined().open_output(one.path)
                 writer = pq.ParquetWriter(file, self.schema, compression="zstd")
                 self.files.append((file, writer))
         return self.files

@@ -130,7 +130,8 @@ TABLES = [
     "orders/../../victim/lake/orders/keyed/counter/name", "%2e%2e/victim",
     "..%2fvictim", "orders/keyed/counter/name/", "orders//keyed/counter/name",
     "orders/./keyed/counter/name", "..\\victim", "orders/keyed/counter/name\0",
-    "clean/keyed/counter/name", "snapshots", "_statelake/attempts", "orders/keyed/counter", "orders/keyed/counter/total",
+    "clean/keyed/counter/name", "snapshots", "_statelake/attempts",
+    "orders/keyed/counter", "orders/keyed/counter/total",
     "orders/timers/counter", "orders/operator/counter/name", "orders/keyed/counter/.hidden",
 ]  # fmt: skip
 
@@ -346,7 +347,8 @@ def test_an_attempt_is_called_by_its_token(name: str, scene: Scene, good: Conten
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "5", "null", "{}", "[" * 100_000, '{"job": 1e999}', "\udcff", '{"a": NaN}'],
+    "text",
+    ["", "{", "[]", "5", "null", "{}", "[" * 100_000, '{"job": 1e999}', "\udcff", '{"a": NaN}'],
     ids=range(10),
 )  # fmt: skip
 def test_what_is_no_note(text: str, scene: Scene, good: Contents) -> None:
