@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import replace
 
+from state_core.bounds import COUNTED_CELLS, STATES
 from state_core.errors import (
     NotASnapshotError,
     StateError,
@@ -130,6 +131,10 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         non_keyed = open_non_keyed(operator_files)
     except StateError as error:
         raise error.within(f"operator {label}") from error
+    states = _merge_states(keyed_files)
+    budget = files.heads.budget
+    budget.spend(STATES, len(states) + len(non_keyed), f"operator {label}")
+    COUNTED_CELLS.check(len(states) * state.max_parallelism, f"operator {label}")
     coordinator = state.coordinator.size if state.coordinator is not None else 0
     return Operator(
         state.operator_id,
@@ -138,7 +143,7 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         state.parallelism,
         state.max_parallelism,
         tuple(keyed_files),
-        _merge_states(keyed_files),
+        states,
         non_keyed,
         max((file.header.version for file in operator_files.values()), default=0),
         any(file.header.compressed for file in operator_files.values()),
