@@ -128,7 +128,7 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         keyed_files += _keyed_files(subtask, files, state.max_parallelism, whose)
     try:
         operator_files = open_operator_files(state, files)
-        non_keyed = open_non_keyed(operator_files)
+        non_keyed = open_non_keyed(operator_files, files.heads)
     except StateError as error:
         raise error.within(f"operator {label}") from error
     states = _merge_states(keyed_files)
