@@ -146,7 +146,7 @@ SUBTASKS = Bound(
     bytes_each=16,
 )
 KEY_GROUPS = Bound("key groups", 1 << 15, "Flink's own limit of the max parallelism")
-STATES = Bound("states", 1 << 14, "each is a table in the lake")
+STATES = Bound("states", 1 << 13, "each is a table in the lake, and some files")
 COUNTED_CELLS = Bound(
     "states times key groups of one operator", 1 << 22, "entries are counted by both"
 )

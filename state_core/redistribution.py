@@ -86,10 +86,8 @@ def plan_key_groups(
     ranges = key_group_ranges(groups, parallelism)
     firsts = np.array([one.first for one in ranges])
     lasts = np.array([one.last for one in ranges])
-    owners = _owners(groups, ranges)
-    came_from = (
-        np.full(groups, -1) if before is None else _owners(groups, key_group_ranges(groups, before))
-    )
+    owners = _owners(ranges)
+    came_from = np.full(groups, -1) if before is None else _owners(key_group_ranges(groups, before))
     moved = np.where(came_from != owners, sizes, 0)
     columns = [
         np.concatenate(([0], np.cumsum(one, dtype=np.int64))) for one in (entries, sizes, moved)
@@ -98,7 +96,7 @@ def plan_key_groups(
     return list(map(SubtaskPlan, range(parallelism), firsts.tolist(), lasts.tolist(), *sums))
 
 
-def _owners(groups: int, ranges: Sequence[KeyGroupRange]) -> npt.NDArray[np.int64]:
+def _owners(ranges: Sequence[KeyGroupRange]) -> npt.NDArray[np.int64]:
     """The subtask of each key group."""
     return np.repeat(np.arange(len(ranges)), [len(one) for one in ranges])
 

@@ -964,3 +964,25 @@ def _(to: Path) -> None:
     stream = RelativeHandle("shared", len(data))
     handle = KeyGroupsHandle(KeyGroupsKind.SAVEPOINT, 0, (), stream)
     put(to, operator(1, {i: SubtaskState(managed_keyed=handle) for i in range(1000)}, 1000, 1000))
+
+
+@case("operators-16384")
+def _(to: Path) -> None:
+    put(to, *(operator(i, {}) for i in range(16_384)))
+
+
+@case("operators-4000-keyed")
+def _(to: Path) -> None:
+    data, offset = keyed_file([keyed("s", INT)], [(0, text("k") + b"\0", i32(1))])
+    handle = keyed_handle(data, offset)
+    put(to, *(operator(i, {0: SubtaskState(managed_keyed=handle)}) for i in range(4_000)))
+
+
+@case("operators-300-keyed-32768")
+def _(to: Path) -> None:
+    data, offset = keyed_file([keyed("s", INT)], [(0, text("k") + b"\0", i32(1))], prefix=2)
+    handle = keyed_handle(data, offset)
+    put(
+        to,
+        *(operator(i, {0: SubtaskState(managed_keyed=handle)}, 1, 32768) for i in range(300)),
+    )

@@ -256,8 +256,6 @@ def _read_operator(wire: DataInput, version: int) -> OperatorState:
         return operator
     if count < 0 or count * 4 > wire.remaining:
         raise wire.fault(f"{count} subtask states declared, {wire.remaining} bytes left")
-    if count > operator.parallelism:
-        raise wire.fault(f"{count} subtask states of an operator with {operator.parallelism}")
     subtasks: dict[int, SubtaskState] = {}
     for _ in range(count):
         place = wire.place

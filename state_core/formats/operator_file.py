@@ -159,7 +159,13 @@ class OperatorFile:
     def _bounds(self) -> I64Array:
         """Where elements begin in `content`, whose they may be, ascending; and where it ends."""
         everything = np.sort(np.concatenate([np.empty(0, np.int64), *self._offsets.values()]))
-        return np.append(self._within(everything), self.content.size)
+        bounds = np.append(self._within(everything), self.content.size)
+        alike = np.flatnonzero((np.diff(bounds) == 0) & (bounds[1:] < self.content.size))
+        if alike.size:
+            raise DataInput(b"", self.source.name).fault(
+                f"two elements at offset {int(everything[alike[0]])}"
+            )
+        return bounds
 
     def _within(self, offsets: npt.NDArray[np.int64]) -> I64Array:
         """Positions in the file as positions in `content`."""

@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import replace
 
+from state_core.bounds import COUNTED_CELLS, STATES
 from state_core.errors import (
     NotASnapshotError,
     StateError,
@@ -131,10 +132,13 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         keyed_files += _keyed_files(subtask, files, state.max_parallelism, whose)
     try:
         operator_files = open_operator_files(state, files)
-        non_keyed = open_non_keyed(operator_files)
-        keyed_states = _merge_states(keyed_files)
+        non_keyed = open_non_keyed(operator_files, files.heads)
+        states = _merge_states(keyed_files)
     except StateError as error:
         raise error.within(f"operator {label}") from error
+    budget = files.heads.budget
+    budget.spend(STATES, len(states) + len(non_keyed), f"operator {label}")
+    COUNTED_CELLS.check(len(states) * state.max_parallelism, f"operator {label}")
     coordinator = state.coordinator.size if state.coordinator is not None else 0
     operator = Operator(
         state.operator_id,
@@ -143,7 +147,7 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         state.parallelism,
         state.max_parallelism,
         tuple(keyed_files),
-        keyed_states,
+        states,
         non_keyed,
         max((file.header.version for file in operator_files.values()), default=0),
         any(file.header.compressed for file in operator_files.values()),

@@ -26,7 +26,7 @@ from state_core.formats.heap_native import HeapFile
 from state_core.formats.keyed_files import RawTimersKeyedFile, open_raw_timers, without_changelog
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import describe_state, layout_of
-from state_core.formats.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.meta_info import KeyedHeader, StateMetaInfo, read_keyed_header
 from state_core.formats.raw_timers import RawTimersFile
 from state_core.formats.rocksdb_native import RocksDBFiles
 from state_core.formats.state_files import StateFiles
@@ -236,17 +236,24 @@ def _layouts_or_errors(header: KeyedHeader, budget: Budget) -> list[KeyedLayout 
     except StateError as error:
         key = error
     for state in header.states:
-        try:
-            if isinstance(key, StateError):
-                raise key
-            layout = layout_of(state, key)
-            budget.spend(COLUMNS_IN_ALL, count_columns(layout.schema), "the head of its file")
-            describe_state(state, layout)
-            found.append(layout)
-        except StateError as error:
-            found.append(error)
-            key = error if isinstance(error, OversizedError) else key
+        found.append(_layout_or_error(state, key, budget))
+        if isinstance(found[-1], OversizedError):
+            key = found[-1]  # the rest would cost as much
     return found
+
+
+def _layout_or_error(
+    state: StateMetaInfo, key: TypeSerializer | StateError, budget: Budget
+) -> KeyedLayout | StateError:
+    if isinstance(key, StateError):
+        return key
+    try:
+        layout = layout_of(state, key)
+        budget.spend(COLUMNS_IN_ALL, count_columns(layout.schema), "the head of its file")
+        describe_state(state, layout)
+    except StateError as error:
+        return error
+    return layout
 
 
 # --------------------------------------------------------------------------- files of key groups

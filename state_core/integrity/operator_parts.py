@@ -140,9 +140,10 @@ class _Taken:
                 continue
             self._fault(name, f"an element at offset {at}, where no state is", at=at)
             self._lose(name, f"its offset {at} leads nowhere", 1)
-        twice = [at for at, count in Counter(good).items() if count > 1]
-        for at in twice:
-            count = good.count(at) - 1
+        for at, times in Counter(good).items():
+            if times == 1:
+                continue
+            count = times - 1
             self._fault(name, f"{count + 1} elements at offset {at}", at=at)
             self._lose(name, f"another element is at offset {at} too", count)
         return list(dict.fromkeys(good))
