@@ -56,6 +56,7 @@ _PRIMITIVES = {
 }  # fmt: skip
 _ALIASES = _PRIMITIVES | {"Int": "Integer", "Char": "Character", "Bytes": "byte[]"}
 MAX_TUPLE = 25
+SHOWN = 200
 
 
 def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
@@ -64,10 +65,14 @@ def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
     Raises:
         EncodeError: It can't be understood; the message says what is known.
     """
-    if isinstance(spec, Mapping):
-        return _parse_mapping(spec)
-    tokens = _tokens(str(spec))
-    found, rest = _parse(tokens)
+    try:
+        if isinstance(spec, Mapping):
+            return _parse_mapping(spec)
+        found, rest = _parse(_tokens(str(spec)))
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # a mapping whose parts are of another form than the language has
+        shown = f"{str(spec)[:SHOWN]} is no type ({type(error).__name__}: {error})"
+        raise EncodeError(shown, remedy=_known()) from error
     if rest:
         raise EncodeError(f"{rest[0]!r} behind a complete type in {spec!r}")
     return found

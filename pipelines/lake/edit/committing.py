@@ -95,6 +95,7 @@ def commit_snapshot(
     recover_attempts(lake, job)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     paths = [table.path for operator in record.operators for table in operator.tables]
+    lake.check_tables(paths)
     with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:
         record = lake.snapshot(job, parent)
         work = _Commit(lake, record, attempt.token, chosen, progress)

@@ -94,6 +94,7 @@ def migrate_snapshot(
         )
     recover_attempts(lake, job)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
+    lake.check_tables([state.table])
     with Attempt(lake, job, snapshot_id, [state.table], leans_on=[parent]) as attempt:
         lake.snapshot(job, parent)
         work = _migration(lake, operator, state, change, attempt.token)

@@ -130,7 +130,7 @@ class ByteArraySerializer(TypeSerializer):
 
     def read(self, source: DataInput) -> bytes:
         """One array."""
-        return source.read_bytes(source.read_count("bytes"))
+        return source.read_bytes(source.read_length("bytes"))
 
     def write(self, value: Any, out: DataOutput) -> None:
         """One array."""

@@ -29,11 +29,11 @@ def skip_optional_map(source: DataInput) -> None:
     """Walk a `LinkedOptionalMap`: every key and value in it is framed by its length."""
     if source.read_long() != OPTIONAL_MAP_HEADER:
         raise source.fault("a map of optional entries without its magic number")
-    for _ in range(source.read_count("map entries", 4)):
+    for _ in range(source.read_members("map entries", 4)):
         source.read_utf()
         for _ in range(2):
             if source.read_boolean():
-                source.read_bytes(source.read_count("bytes of a frame"))
+                source.read_bytes(source.read_length("bytes of a frame"))
 
 
 class _CarriedSnapshot(TypeSerializerSnapshot):

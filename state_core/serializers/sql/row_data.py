@@ -106,7 +106,7 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """A count, a Java stream for each type, the nested snapshots."""
         self.check_version(version, source)
-        count = source.read_count("field types", LEAST_STREAM)
+        count = source.read_members("field types", LEAST_STREAM)
         self.types = tuple(read_logical_type(source) for _ in range(count))
         self.nested = read_nested(source)
         if len(self.nested) != count:

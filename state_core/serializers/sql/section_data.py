@@ -51,7 +51,7 @@ class SectionSerializer(TypeSerializer):
     def read(self, source: DataInput) -> Any:
         """One value."""
         place = source.place
-        data = source.read_bytes(source.read_count("bytes"))
+        data = source.read_bytes(source.read_length("bytes"))
         bounds = np.zeros(1, np.int64), np.array([len(data)])
         cursor = Cursor(np.frombuffer(data, np.uint8), *bounds, lambda _: place)
         return self.section.decode(cursor).to_pylist()[0]
@@ -70,7 +70,7 @@ class SectionSerializer(TypeSerializer):
 
     def skip(self, source: DataInput) -> None:
         """Move behind its bytes."""
-        source.read_bytes(source.read_count("bytes"))
+        source.read_bytes(source.read_length("bytes"))
 
     def skip_program(self) -> tuple[int, ...]:
         """A count of bytes."""
@@ -105,7 +105,7 @@ class RowDataSerializer(SectionSerializer):
 
     def hash_code_at(self, source: DataInput) -> int:
         """The same of a row as it was written, whatever its kind and layout."""
-        return _hash_bytes(source.read_bytes(source.read_count("bytes")))
+        return _hash_bytes(source.read_bytes(source.read_length("bytes")))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
         """The same of every row; 0 for null."""
