@@ -25,6 +25,7 @@ Write one, of nothing but rows::
 `backends/`      working state: heap and RocksDB
 `process/`       process functions that run on it
 `commit/`        commits of state in two phases (SEP-28)
+`bounds`         how much of what a snapshot declares is read
 `errors`         the one tree of errors
 `printable`      names out of data, as people may read them
 `extras`         packages that only some features need

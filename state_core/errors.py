@@ -9,6 +9,7 @@
     │   │   └── TruncatedError        the bytes end before the value does
     │   ├── UnsupportedFormatError    a version, handle or layout that is not read
     │   ├── UnknownSerializerError    a serializer snapshot of a class that is not registered
+    │   ├── OversizedError            more is declared than the bounds allow
     │   ├── MissingFileError          a handle names a file that is not there
     │   └── UnsafePathError           a handle leads outside the snapshot
     ├── EncodeError                   a value that its serializer can't write
@@ -68,6 +69,7 @@ __all__ = [
     "NotALakeError",
     "NotASnapshotError",
     "NotFoundError",
+    "OversizedError",
     "PluginError",
     "ProcessError",
     "RestoreInterruptedError",
@@ -143,6 +145,10 @@ class UnsupportedFormatError(SnapshotError):
 
 class UnknownSerializerError(SnapshotError):
     """A serializer snapshot of a class that is not registered."""
+
+
+class OversizedError(SnapshotError, ValueError):
+    """It declares more than is read (`state_core.bounds`)."""
 
 
 class MissingFileError(SnapshotError, FileNotFoundError):

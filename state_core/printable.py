@@ -9,12 +9,17 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["printable", "printable_json"]
+__all__ = ["is_text", "printable", "printable_json"]
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+
+
+def is_text(name: str) -> bool:
+    """Whether it can be encoded: nothing but Java, and a path of bytes, has half a pair."""
+    return name.isascii() or not any("\ud800" <= unit <= "\udfff" for unit in name)
 
 
 def printable(text: str) -> str:

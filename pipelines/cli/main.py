@@ -12,12 +12,13 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from state_core.errors import IncompatibleError, NoMatchError, StateError
-from state_core.printable import printable
+from state_core.printable import is_text, printable
 
 __all__ = ["main"]
 
@@ -102,6 +103,7 @@ def statelake(debug: bool) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command, and leave with its exit code."""
     try:
+        _refuse_bytes(sys.argv[1:] if arguments is None else arguments)
         code = statelake.main(arguments, "statelake", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("stopped", err=True)
@@ -112,6 +114,17 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - the last line of defence, which tells and exits
         sys.exit(_fail(error))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse_bytes(arguments: Iterable[str]) -> None:
+    """Refuse what is no UTF-8: no table, no script and no terminal could hold it.
+
+    Raises:
+        UsageError: An argument is such.
+    """
+    for argument in arguments:
+        if not is_text(argument):
+            raise click.UsageError(f"{printable(argument)} is no UTF-8; rename it, or link to it")
 
 
 def _fail(error: Exception) -> int:

@@ -22,7 +22,6 @@ from pipelines.runtime import RunOptions, run_job
 from state_core.checks.legality import check_job
 from state_core.commit.records.clocks import now_millis
 from state_core.files.compression import configured_compression
-from state_core.files.filesystem import Directory
 from state_core.formats.rewriting.recompression import recompress_snapshot
 
 __all__ = [
@@ -212,7 +211,7 @@ def report_commits(
     """Show what commits cost; fails if they were skipped or held up processing too often."""
     now = now_millis()
     job = config.job or locations.job_name
-    reports = CommitReports(Directory(locations.open_lake().location), job)
+    reports = CommitReports(locations.open_lake().directory, job)
     found = reports.read(now - int(config.hours * 3_600_000))
     counts, metadata = total(found), commits_metadata(found, now)
     limits = {"commits_blocked": config.max_blocked, "commits_skipped": config.max_skipped}

@@ -9,8 +9,8 @@ from typing import Any
 from pipelines.engine import Engine, Progress
 from pipelines.runtime.backups import BackupSettings, task_name
 from pipelines.runtime.exchange import Channel, Exchanged, ExchangeTask, exchange
-from pipelines.runtime.run_log import Plan, Prepared
-from pipelines.runtime.sinks import OUTPUT_DIRECTORY
+from pipelines.runtime.run_log import SAVEPOINT, Plan, Prepared
+from pipelines.runtime.sinks import output_directory
 from pipelines.runtime.sources import Split
 from pipelines.runtime.subtasks import (
     OutputFile,
@@ -34,15 +34,9 @@ from state_core.model.operator_ids import operator_id_of_uid
 from state_core.process import Job
 from state_core.process.jobs import OperatorNode, SourceNode
 
-__all__ = ["Attempt", "output_directory"]
+__all__ = ["Attempt"]
 
 METADATA_VERSION = 6
-SAVEPOINT = "savepoint"
-
-
-def output_directory(job: str, run: int) -> str:
-    """What the directories of a run's attempts in a sink's table begin with."""
-    return f"{job}-{run:08d}"
 
 
 @dataclass
@@ -145,7 +139,7 @@ class Attempt:
 
     def _exchange(self, node: str, output: int, splits: Sequence[Split]) -> list[Exchanged]:
         channels = self._readers(node, output)
-        records = self.directory.child("records").location
+        records = self.directory.child("records")
         tasks = [
             ExchangeTask(records, number, split, channels, self.job.max_parallelism)
             for number, split in enumerate(splits)
@@ -159,7 +153,7 @@ class Attempt:
             SubtaskTask(
                 self.job.name, operator, index, parallelism,
                 self.max_parallelism(operator),
-                self.plan.processing_time, self.directory.child("records").location,
+                self.plan.processing_time, self.directory.child("records"),
                 self._saved.directory.location, self.backend,
                 None if restored is None else restored[index],
                 self._targets(operator, index), self.plan.watermark, self._watermark,
@@ -175,9 +169,9 @@ class Attempt:
         found = []
         for output in range(len(operator.outputs)):
             path = f"{operator.uid}-{output}-{subtask:05d}.parquet"
-            below = f"{output_directory(self.job.name, self.plan.run)}-{self.name}"
+            below = output_directory(self.job.name, self.plan.run, self.name)
             found += [
-                OutputTarget(output, name, sink.path, f"{OUTPUT_DIRECTORY}/{below}/{name}-{path}")
+                OutputTarget(output, name, sink.path, f"{below}/{name}-{path}")
                 for name, sink in self.job.sinks.items()
                 if (sink.input.node, sink.input.output) == (operator.uid, output)
             ]

@@ -186,13 +186,13 @@ class RestoreTask:
         settings: Where from.
         name: The task's.
         checkpoint: Its last record.
-        directory: Where its files go.
+        directory: Where its files go; confined to the lake.
     """
 
     settings: BackupSettings
     name: str
     checkpoint: CheckpointV2
-    directory: str
+    directory: Directory
 
 
 def restore_task(task: RestoreTask) -> OperatorState:
@@ -201,7 +201,7 @@ def restore_task(task: RestoreTask) -> OperatorState:
     Raises:
         CommitError: The blob store has it not.
     """
-    target = Directory(task.directory)
+    target = task.directory
     with _context(task.settings, task.name) as context:
         restore = task.settings.backend.restore_manager(context, [STORE])
         try:
@@ -251,6 +251,6 @@ def _files(operator: OperatorState) -> Iterator[str]:
 
 
 def _pieces(directory: Directory, path: str) -> Iterator[bytes]:
-    with directory.filesystem.open_input_stream(directory.full(path)) as file:
+    with directory.open_input(path) as file:
         while piece := file.read(PIECE_BYTES):
             yield bytes(piece)

@@ -62,14 +62,14 @@ class ExchangeTask:
     """A split, and who reads it.
 
     Attributes:
-        directory: Where channels are.
+        directory: Where channels are; confined to the lake.
         number: The split's place among those of its source.
         split: What is read.
         channels: For whom.
         max_parallelism: The number of key groups.
     """
 
-    directory: str
+    directory: Directory
     number: int
     split: Split
     channels: tuple[Channel, ...]
@@ -142,7 +142,7 @@ class _ChannelWriter:
     def __init__(self, task: ExchangeTask, channel: Channel) -> None:
         self.task = task
         self.channel = channel
-        self.directory = Directory(task.directory)
+        self.directory = task.directory
         self.files: dict[int, tuple[Any, pa.ipc.RecordBatchFileWriter]] = {}
         self.serializer: TypeSerializer | None = None
         if channel.input.kind is StreamKind.KEYED and channel.operator.key_type is not None:
@@ -221,7 +221,7 @@ def records_of(
     if not directory.exists(path):
         return
     for name in directory.names(path):
-        with directory.filesystem.open_input_file(directory.full(f"{path}/{name}")) as file:
+        with directory.open_input(f"{path}/{name}") as file:
             reader = pa.ipc.open_file(file)
             for index in range(reader.num_record_batches):
                 batch = reader.get_batch(index)

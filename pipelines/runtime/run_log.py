@@ -12,24 +12,95 @@ Each run has a directory in the lake, `<job>/_runs/<number>/`:
 A run that was cut off before `prepared.json` is done again, over the same input; after it, what was
 prepared is committed, and nothing is computed again: so output and state are of the same attempt,
 even if the function would not do the same twice.
+
+They lie in the lake, so anyone who can write there may have written them: what they say is held
+against rules when it is read, and leads nowhere but to the run's own directories.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from pipelines.lake.catalog.attempts import read_note
+from pipelines.lake.tables.record_rules import Rule, broken_rule
+from pipelines.runtime.sinks import output_directory
 from state_core.commit import CheckpointId
 from state_core.errors import ConflictError, CorruptSnapshotError
 from state_core.files.filesystem import Directory
+from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
-__all__ = ["Plan", "Prepared", "RunLog"]
+__all__ = ["SAVEPOINT", "Plan", "Prepared", "RunLog"]
 
 VERSION = 1
 KEPT_RUNS = 2
 LOCK = "running.json"
+SAVEPOINT = "savepoint"
+Word = TypeVar("Word")
+_RUN = re.compile(r"\d{8,12}", re.ASCII)
+_ATTEMPT = re.compile("attempt-[0-9a-f]{12}")
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and abs(value) < 1 << 62
+
+
+def _is_count(value: object) -> bool:
+    return _is_number(value) and value >= 0  # type: ignore[operator]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _each(kept: Callable[[Any], bool]) -> Callable[[object], bool]:
+    """Whether a value is a mapping of names to such."""
+    return lambda value: isinstance(value, dict) and all(map(kept, value.values()))
+
+
+def _is_offset(value: object) -> bool:
+    """Where a source is: a version of a Delta table, or the bytes of each of its files."""
+    if not isinstance(value, dict):
+        return False
+    return _is_count(value.get("version", 0)) and _each(_is_count)(value.get("files", {}))
+
+
+def _is_output(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, list)
+        and len(one) == 3
+        and _is_text(one[0])
+        and all(map(_is_count, one[1:]))
+        for one in value
+    )
+
+
+_GROUPS = Rule(
+    lambda value: _is_number(value) and 1 <= value <= MAX_PARALLELISM_LIMIT,
+    f"1 to {MAX_PARALLELISM_LIMIT}",
+)
+_WATERMARK = Rule(lambda value: value is None or _is_number(value), "a time in milliseconds")
+_TIMES = Rule(_each(_is_number), "a time of each source")
+_OFFSETS = Rule(_each(_is_offset), "an offset of each source")
+_COUNT = Rule(_is_count, "0 or more")
+PLAN_RULES: Mapping[str, Rule] = {
+    "run": _COUNT, "parallelism": _GROUPS, "max_parallelism": _GROUPS, "processing_time": _COUNT,
+    "begins": _OFFSETS, "ends": _OFFSETS, "restore": Rule(_is_text, "a snapshot"),
+    "watermark": _WATERMARK, "latest": _TIMES,
+    "final": Rule(lambda value: isinstance(value, bool), "true or false"),
+}  # fmt: skip
+PREPARED_RULES: Mapping[str, Rule] = {
+    "attempt": Rule(
+        lambda value: _is_text(value) and _ATTEMPT.fullmatch(value) is not None, "an attempt"
+    ),
+    "savepoint": Rule(_is_text, "a directory"), "watermark": _WATERMARK, "latest": _TIMES,
+    "outputs": Rule(_each(_is_output), "the files of each sink: path, bytes and rows"),
+    "records": _COUNT, "markers": Rule(_each(_is_text), "a marker of each task"),
+    "counts": Rule(_each(_each(_is_number)), "counts of each task"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -100,7 +171,8 @@ class RunLog:
     """
 
     def __init__(self, lake: Directory, job: str) -> None:
-        self.directory = lake.child(f"{job}/_runs")
+        self.job = job
+        self.directory = lake.confined().child(f"{job}/_runs")
 
     def run_directory(self, run: int) -> Directory:
         """The directory of a run."""
@@ -108,19 +180,39 @@ class RunLog:
 
     def runs(self) -> list[int]:
         """The numbers of all runs whose directory is there, in order."""
-        if not self.directory.exists():
-            return []
-        return sorted(int(name) for name in self.directory.names() if name.isdecimal())
+        names = [name for name in self.directory.names() if _RUN.fullmatch(name)]
+        return sorted(run for name in names if (run := int(name)) and f"{run:08d}" == name)
 
     def plan(self, run: int) -> Plan | None:
-        """What a run is of; None if it was not planned."""
-        held = self._read(run, "plan.json")
-        return None if held is None else Plan(**held)
+        """What a run is of; None if it was not planned.
+
+        Raises:
+            CorruptSnapshotError: The plan says something that can't be.
+        """
+        held = self._read(run, "plan.json", Plan, PLAN_RULES)
+        if held is not None and held.run != run:
+            raise self._refused(run, "plan.json", f"run: {held.run}, which is another run")
+        return held
 
     def prepared(self, run: int) -> Prepared | None:
-        """What a run came to; None if it did not get there."""
-        held = self._read(run, "prepared.json")
-        return None if held is None else Prepared(**held)
+        """What a run came to; None if it did not get there.
+
+        Raises:
+            CorruptSnapshotError: It says something that can't be, or names files elsewhere.
+        """
+        held = self._read(run, "prepared.json", Prepared, PREPARED_RULES)
+        if held is None:
+            return None
+        if held.savepoint != f"{held.attempt}/{SAVEPOINT}":
+            problem = f"savepoint: {held.savepoint!r:.200}, which is not the attempt's"
+            raise self._refused(run, "prepared.json", problem)
+        within = re.escape(output_directory(self.job, run, held.attempt))
+        ours = re.compile(within + r"/[\w.-]+\.parquet", re.ASCII)
+        for path in (one[0] for files in held.outputs.values() for one in files):
+            if not ours.fullmatch(path):
+                problem = f"outputs: {path!r:.200}, which is no file of the attempt's"
+                raise self._refused(run, "prepared.json", problem)
+        return held
 
     def done(self, run: int) -> bool:
         """Whether a run is committed."""
@@ -142,7 +234,7 @@ class RunLog:
         """Remove the attempts of a run but one."""
         directory = self.run_directory(run)
         for name in directory.names():
-            if name.startswith("attempt-") and not (keep and name.startswith(keep)):
+            if _ATTEMPT.fullmatch(name) and name != keep:
                 directory.delete_tree(name)
 
     def forget_before(self, run: int) -> None:
@@ -156,10 +248,11 @@ class RunLog:
 
         Raises:
             ConflictError: Another process that is alive has done that.
+            DamagedLakeError: Something is there that no process of ours wrote.
         """
         self.directory.create()
         if self.directory.is_file(LOCK):
-            held = json.loads(self.directory.read(LOCK))
+            held = read_note(self.directory, LOCK, {})
             if alive(held):
                 raise ConflictError(
                     f"process {held['process']} of {held['host']} runs the job",
@@ -170,7 +263,8 @@ class RunLog:
 
     def unlock(self, mine: dict[str, Any]) -> None:
         """Let others run it."""
-        if self.directory.is_file(LOCK) and json.loads(self.directory.read(LOCK)) == mine:
+        data = json.dumps(mine).encode()
+        if self.directory.is_file(LOCK) and self.directory.read(LOCK) == data:
             self.directory.delete(LOCK)
 
     def _write(self, run: int, name: str, held: dict[str, Any]) -> None:
@@ -179,20 +273,34 @@ class RunLog:
         directory.create()
         directory.write(name, data.encode())
 
-    def _read(self, run: int, name: str) -> dict[str, Any] | None:
+    def _read(
+        self, run: int, name: str, kind: Callable[..., Word], rules: Mapping[str, Rule]
+    ) -> Word | None:
         directory = self.run_directory(run)
         if not directory.is_file(name):
             return None
-        place = directory.full(name)
         try:
             held: dict[str, Any] = json.loads(directory.read(name))
             version = held.pop("version")
-        except (ValueError, KeyError, AttributeError) as error:
-            raise CorruptSnapshotError(
-                f"this is no word of a run ({error})", place=place
-            ) from error
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+            raise self._refused(run, name, f"this is no word of a run ({error})") from error
         if version != VERSION:
             raise CorruptSnapshotError(
-                f"of version {version}", place=place, remedy="a newer statelake reads it"
-            )
-        return held
+                f"of version {version!r:.200}", place=directory.full(name),
+                remedy="a newer statelake reads it",
+            )  # fmt: skip
+        try:
+            made = kind(**held)
+        except TypeError as error:
+            raise self._refused(run, name, f"this is no word of a run ({error})") from error
+        fault = broken_rule(vars(made), rules)
+        if fault is not None:
+            raise self._refused(run, name, f"{fault[0]}: {fault[1]}")
+        return made
+
+    def _refused(self, run: int, name: str, problem: str) -> CorruptSnapshotError:
+        return CorruptSnapshotError(
+            problem,
+            place=self.run_directory(run).full(name),
+            remedy="statelake did not write that: restore the file from a backup of the lake",
+        )

@@ -25,7 +25,7 @@ from pipelines.lake.commits.commit_measures import CommitReports
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.verify.legality import check_declared, held_of_record
-from pipelines.runtime.attempt import Attempt, output_directory
+from pipelines.runtime.attempt import Attempt
 from pipelines.runtime.backups import (
     SNAPSHOT_FACTORY,
     STORE,
@@ -44,8 +44,7 @@ from pipelines.runtime.sources import latest_offset, splits_between
 from state_core.checks.legality import listed
 from state_core.commit import CheckpointV2
 from state_core.commit.records.records import BLOB_STORE_FACTORY
-from state_core.errors import CommitError, LegalityError, NotFoundError, StateError
-from state_core.files.filesystem import Directory
+from state_core.errors import CommitError, LakeError, LegalityError, NotFoundError, StateError
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
 from state_core.process import Job
 
@@ -157,7 +156,7 @@ class _Run:
         self.options = options
         self.backup = BackupSettings(options.blobs, job.name) if options.blobs else None
         self.records = checkpoint_manager(log.directory)
-        self.reports = CommitReports(Directory(lake.location), job.name)
+        self.reports = CommitReports(lake.directory, job.name)
 
     def go(self) -> RunResult:
         """The run that was cut off, or the next."""
@@ -172,6 +171,13 @@ class _Run:
                 return RunResult(0)
             self.log.write_plan(plan)
             self.options.observe("planned")
+        unplanned = sorted(self.job.sources.keys() - (plan.begins.keys() & plan.ends.keys()))
+        if unplanned:
+            raise LakeError(
+                f"run {number} was planned without source {unplanned[0]!r}",
+                place=f"job {self.job.name!r}",
+                remedy="complete it with the job that it was planned for, and add the source then",
+            )
         prepared = self.log.prepared(number) or self._prepare(plan)
         return self._commit(plan, prepared, resumed)
 
@@ -260,9 +266,9 @@ class _Run:
                 return found
         left = self.log.prepared(plan.run - 1)
         if left is not None:
-            directory = self.log.run_directory(plan.run - 1)
-            if directory.is_file(f"{left.savepoint}/_metadata"):
-                return directory.child(left.savepoint).location
+            directory = self.log.run_directory(plan.run - 1).child(left.savepoint)
+            if directory.is_file("_metadata"):
+                return directory.location
         target = attempt.directory.child("restored").location
         export_snapshot(self.lake, self.job.name, plan.restore, target, engine=engine)
         return target
@@ -285,7 +291,7 @@ class _Run:
         before = self.log.plan(plan.run - 1)
         if self.backup is None or before is None:
             return ""
-        target = attempt.directory.child("restored").location
+        target = attempt.directory.child("restored")
         tasks = [
             RestoreTask(self.backup, name, last, target)
             for name, last in attempt.last.items()
@@ -295,14 +301,14 @@ class _Run:
             restored = engine.map(restore_task, tasks)
         except CommitError as error:
             LOG.error("job %s: %s; the lake is restored from instead", self.job.name, error)  # noqa: TRY400
-            Directory(target).delete_tree()
+            target.delete_tree()
             return ""
         operators: dict[str, list[OperatorState]] = {}
         for one in restored:
             operators.setdefault(one.operator_id, []).append(one)
         metadata = merged(operators, before.run)
-        Directory(target).write("_metadata", write_metadata(metadata))
-        return target
+        target.write("_metadata", write_metadata(metadata))
+        return target.location
 
     # ------------------------------------------------------------------------- commit
 
@@ -314,13 +320,13 @@ class _Run:
                 sink.path, f"{self.job.name}/{name}", plan.run, node.outputs[sink.input.output],
                 files,
             )  # fmt: skip
-            run = output_directory(self.job.name, plan.run)
-            discard_attempts(sink.path, f"{run}-", f"{run}-{prepared.attempt}")
+            discard_attempts(sink.path, self.job.name, plan.run, prepared.attempt)
         self.options.observe("output committed")
         snapshot_id = snapshot_of_run(plan.run)
-        location = self.log.run_directory(plan.run).child(prepared.savepoint).location
+        savepoint = self.log.run_directory(plan.run).child(prepared.savepoint)
+        savepoint.checked_path()  # it is opened by its path
         import_snapshot(
-            self.lake, location, self.job.name, snapshot_id=snapshot_id,
+            self.lake, savepoint.location, self.job.name, snapshot_id=snapshot_id,
             engine=self.options.engine, note=f"run {plan.run}",
         )  # fmt: skip
         self.options.observe("imported")

@@ -2,27 +2,36 @@
 
 Every commit carries the job's name and the run's number as a Delta transaction; a run whose number
 is there already commits nothing. Files of attempts that came to nothing are never in the log.
+
+They lie in `_data/<job>-<run>-<attempt>` below the table, and no link is followed to get there.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
+from pipelines.lake.tables.tables import open_table
 from state_core.errors import ConflictError, IncompatibleError
 from state_core.files.filesystem import Directory
 from state_core.files.storage_options import storage_options
 
-__all__ = ["OUTPUT_DIRECTORY", "commit_output", "discard_attempts"]
+__all__ = ["commit_output", "discard_attempts", "output_directory"]
 
 OUTPUT_DIRECTORY = "_data"
 ATTEMPTS = 20
+
+
+def output_directory(job: str, run: int, attempt: str) -> str:
+    """Where an attempt's files lie below a sink's table."""
+    return f"{OUTPUT_DIRECTORY}/{job}-{run:08d}-{attempt}"
 
 
 def commit_output(
@@ -44,13 +53,10 @@ def commit_output(
         IncompatibleError: The table has other columns.
         ConflictError: Others kept committing.
     """
-    directory = Directory(location)
-    options = storage_options(directory)
+    directory = Directory(location).confined()
     for _ in range(ATTEMPTS):
-        try:
-            table: DeltaTable | None = DeltaTable(directory.uri, storage_options=options)
-        except TableNotFoundError:
-            table = None
+        directory.refuse_links()
+        table = open_table(directory)
         if table is not None:
             done = table.transaction_version(app)
             if done is not None and done >= run:
@@ -125,17 +131,18 @@ def _listed(schema: Schema) -> str:
                      for one in schema.fields)  # fmt: skip
 
 
-def discard_attempts(location: str, prefix: str, keep: str) -> None:
+def discard_attempts(location: str, job: str, run: int, keep: str) -> None:
     """Remove what other attempts of a run wrote into a table's directory.
 
     Args:
         location: The table.
-        prefix: What the directories of the run's attempts begin with.
-        keep: The one that stays.
+        job: The job's name.
+        run: The run's number.
+        keep: The attempt that stays.
     """
-    directory = Directory(location)
-    if not directory.exists(OUTPUT_DIRECTORY):
-        return
+    directory = Directory(location).confined()
+    attempts = re.compile(re.escape(output_directory(job, run, "")) + "attempt-[0-9a-f]{12}")
     for name in directory.names(OUTPUT_DIRECTORY):
-        if name.startswith(prefix) and name != keep:
-            directory.delete_tree(f"{OUTPUT_DIRECTORY}/{name}")
+        path = f"{OUTPUT_DIRECTORY}/{name}"
+        if attempts.fullmatch(path) and path != output_directory(job, run, keep):
+            directory.delete_tree(path)

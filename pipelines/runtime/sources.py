@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from pipelines.lake.tables.tables import log_path
 from state_core.errors import LakeError, NotALakeError, StateError, UnreadableTableError
+from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
 from state_core.files.storage_options import storage_options
 from state_core.process.jobs import SourceNode
@@ -110,6 +112,12 @@ def _delta(source: SourceNode, version: int | None = None) -> DeltaTable | None:
         return DeltaTable(directory.uri, version, storage_options=storage_options(directory))
     except TableNotFoundError:
         return None
+    except (DeltaError, OverflowError) as error:
+        raise LakeError(
+            f"the Delta table can't be read ({' '.join(str(error).split())[:200]})",
+            place=f"source {source.name!r}",
+            remedy="see whether its log is whole, and still has the version behind the last run",
+        ) from error
 
 
 def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Split]:
@@ -134,9 +142,9 @@ def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spl
     else:
         found = _added_at(table)
     splits = []
-    for path, partition in found:
-        named = directory.full(path)
-        with directory.filesystem.open_input_file(named) as file:
+    for stored, partition in found:
+        path = log_path(stored, f"source {source.name!r}")
+        with directory.open_input(path) as file:
             groups = pq.ParquetFile(file).metadata.num_row_groups
         splits += [
             Split(source, source.path, path, group, partition=partition, schema=schema)
@@ -157,12 +165,17 @@ def _added(
             remedy="run the job more often than the table's log expires",
         )  # fmt: skip
     added = []
-    for action in map(json.loads, directory.read(path).splitlines()):
-        if "remove" in action and action["remove"].get("dataChange", True):
-            raise LakeError("rows were removed or rewritten", place=place, remedy=APPEND_ONLY)
-        add = action.get("add")
-        if add is not None and add.get("dataChange", True):
-            added.append((add["path"], tuple(sorted(add.get("partitionValues", {}).items()))))
+    try:
+        for action in map(json.loads, directory.read(path).splitlines()):
+            if "remove" in action and action["remove"].get("dataChange", True):
+                raise LakeError("rows were removed or rewritten", place=place, remedy=APPEND_ONLY)
+            add = action.get("add")
+            if add is not None and add.get("dataChange", True):
+                added.append((add["path"], tuple(sorted(add.get("partitionValues", {}).items()))))
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise LakeError(
+            f"no log of Delta's ({error})", place=place, remedy="restore the table's log"
+        ) from error
     return added
 
 
@@ -213,7 +226,7 @@ def _located(source: SourceNode) -> tuple[str, list[tuple[str, int]]]:
 def _last_line(directory: Directory, path: str, size: int) -> int:
     """Behind the last line that is whole."""
     at = size
-    with directory.filesystem.open_input_file(directory.full(path)) as file:
+    with directory.open_input(path) as file:
         while at:
             begin = max(0, at - (1 << 16))
             file.seek(begin)
@@ -237,13 +250,19 @@ def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spli
             )  # fmt: skip
     splits: list[Split] = []
     for path in sorted(new):
+        relative_path(path, what="a file", place=f"source {source.name!r}", inside="the source")
         start, end = old.get(path, 0), new[path]
         if start >= end:
             continue
+        if end > directory.size(path):
+            raise LakeError(
+                "the file is shorter than it was", place=f"source {source.name!r}, {path}",
+                remedy=APPEND_ONLY,
+            )  # fmt: skip
         if source.format == "json":
             splits.append(Split(source, location, path, -1, start, end, schema=source.schema))
             continue
-        with directory.filesystem.open_input_file(directory.full(path)) as file:
+        with directory.open_input(path) as file:
             groups = pq.ParquetFile(file).metadata.num_row_groups
         splits += [
             Split(source, location, path, group, schema=source.schema) for group in range(groups)
@@ -255,7 +274,7 @@ def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spli
 
 
 def _parquet_batches(split: Split, directory: Directory) -> Iterator[pa.RecordBatch]:
-    with directory.filesystem.open_input_file(directory.full(split.path)) as opened:
+    with directory.open_input(split.path) as opened:
         file = pq.ParquetFile(opened)
         groups = None if split.row_group < 0 else [split.row_group]
         for batch in file.iter_batches(BATCH_ROWS, groups):
@@ -278,7 +297,7 @@ def _completed(split: Split, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _json_batches(split: Split, directory: Directory) -> Iterator[pa.RecordBatch]:
-    with directory.filesystem.open_input_file(directory.full(split.path)) as file:
+    with directory.open_input(split.path) as file:
         file.seek(split.start)
         data = file.read(split.end - split.start)
     options = None

@@ -104,7 +104,7 @@ class SubtaskTask:
         parallelism: How many there are.
         max_parallelism: How many key groups.
         processing_time: Of the run.
-        records: The directory of the channels.
+        records: The directory of the channels; confined to the lake.
         state: The directory that the state is written to.
         backend: `heap` or `rocksdb`.
         restored: What it begins with; None at the beginning of all.
@@ -124,7 +124,7 @@ class SubtaskTask:
     parallelism: int
     max_parallelism: int
     processing_time: int
-    records: str
+    records: Directory
     state: str
     backend: str = "heap"
     restored: Restored | None = None
@@ -256,7 +256,7 @@ class _Subtask:
         channel = Channel(task.operator, index, task.parallelism)
         count = 0
         held: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]] = []
-        for keys, groups, batch in records_of(Directory(task.records), channel, task.subtask):
+        for keys, groups, batch in records_of(task.records, channel, task.subtask):
             count += batch.num_rows
             if self.operator.batched and keys is not None and groups is not None:
                 held.append((keys, groups, batch))
@@ -350,7 +350,7 @@ class _OutputWriter:
             return []
         self.abandon()
         return [
-            OutputFile(one, Directory(one.location).size(one.path), self.rows)
+            OutputFile(one, Directory(one.location).confined().size(one.path), self.rows)
             for one in self.targets
         ]
 
@@ -364,7 +364,7 @@ class _OutputWriter:
     def _opened(self) -> list[tuple[Any, pq.ParquetWriter]]:
         if not self.files:
             for one in self.targets:
-                file = Directory(one.location).open_output(one.path)
+                file = Directory(one.location).confined().open_output(one.path)
                 writer = pq.ParquetWriter(file, self.schema, compression="zstd")
                 self.files.append((file, writer))
         return self.files

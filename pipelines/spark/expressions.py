@@ -35,10 +35,13 @@ def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -
     def stage(operator: OperatorRecord, table: TableRecord, token: str) -> Mapping[int, str]:
         held = lake.table(table.path)
         value, part = _new_value(operator, table, change)
-        source = f"delta.`{spark_path(held.uri)}` VERSION AS OF {table.version}"
+        source = (
+            f"delta.`{spark_path(held.checked_uri(table.version))}` VERSION AS OF {table.version}"
+        )
         rows = session.sql(f"SELECT *, value AS old FROM {source}")  # noqa: S608 - our own table
         kept = [f"`{name}`" for name in rows.columns if name not in ("value", "old")]
         path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
+        held.directory.checked_path(path)  # as Spark writes there by its path
         try:
             made = rows.selectExpr(*kept, f"{value} AS value", f"{part} AS {PART}")
             made.write.partitionBy(PART).parquet(spark_path(held.directory.child(path).uri))

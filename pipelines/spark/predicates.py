@@ -27,8 +27,11 @@ def predicate_staging(session: SparkSession, lake: Lake) -> Staging:
     def stage(table: TableRecord, predicate: str, token: str) -> Mapping[int, str]:
         held = lake.table(table.path)
         path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
+        held.directory.checked_path(path)  # as Spark writes there by its path
         target = spark_path(held.directory.child(path).uri)
-        source = f"delta.`{spark_path(held.uri)}` VERSION AS OF {table.version}"
+        source = (
+            f"delta.`{spark_path(held.checked_uri(table.version))}` VERSION AS OF {table.version}"
+        )
         try:
             rows = session.sql(f"SELECT * FROM {source}")  # noqa: S608 - our own table
             left = rows.where(f"NOT coalesce(({predicate}), false)")

@@ -3,6 +3,9 @@
 A name of three parts (each may be quoted by backticks) that the catalog knows is replaced by the
 Delta table it stands for, pinned to the snapshot's version where one is asked for. Text in quotes
 and comments is left alone; everything else is Spark's own SQL.
+
+Spark opens a table by its path. That there is no link on the way, and that the table's log names
+files in it alone, is looked at right before; who can write into the lake can still change it then.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import NotFoundError
+from state_core.errors import DamagedLakeError, NotFoundError
 
 __all__ = ["resolve_names", "run_sql", "table_names"]
 
+LOG = logging.getLogger(__name__)
 TIMERS = "timers"
 BESIDE = "~operator"  # what tells an operator state from a keyed one of the same name
 # they print what is raised as well, with its Java trace
@@ -54,10 +58,19 @@ def run_sql(
 
     Raises:
         NotFoundError: No job has that snapshot.
+        UnsafePathError: A table that is asked for leads out of the lake.
     """
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    return session.sql(resolve_names(query, table_names(lake, as_of=as_of, job=job)))
+    names = table_names(lake, as_of=as_of, job=job)
+    text = resolve_names(query, names)
+    root = spark_path(lake.directory.uri)
+    for target in set(names.values()):
+        if target in text:
+            _, path, version = target.split("`")
+            pinned = int(version.rpartition(" ")[2]) if version else None
+            lake.table(path.removeprefix(f"{root}/")).checked_uri(pinned)
+    return session.sql(text)
 
 
 def table_names(
@@ -65,12 +78,17 @@ def table_names(
 ) -> dict[tuple[str, ...], str]:
     """Every table's name, and what stands for it in Spark SQL.
 
-    An operator's timers go by `<job>.<operator>.timers`.
+    An operator's timers go by `<job>.<operator>.timers`. A job with a row that can't be believed
+    has no names, and the log says why; the others have theirs.
     """
     names: dict[tuple[str, ...], str] = {}
     found = False
     for one in lake.jobs():
-        record = lake.latest(one) if as_of is None else _snapshot(lake, one, as_of)
+        try:
+            record = lake.latest(one) if as_of is None else _snapshot(lake, one, as_of)
+        except DamagedLakeError as error:
+            LOG.warning("the tables of job %r have no names: %s", one, error)
+            continue
         if record is None:
             continue
         found = True

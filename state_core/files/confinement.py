@@ -238,6 +238,11 @@ class ConfinedTree:
             return found
         return None
 
+    def size(self, path: str) -> int | None:
+        """The bytes of a regular file, None if there is none."""
+        found = self.status(path)
+        return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else None
+
     def names(self, path: str = "") -> list[str]:
         """All names in a directory, links too, sorted; none if it is not there."""
         with self._telling("listed", path):
@@ -265,17 +270,8 @@ class ConfinedTree:
         Raises:
             UnsafePathError: There is one, or one on the way.
         """
-        try:
-            folder = self._folder(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        try:
-            with os.scandir(folder) as entries:
-                links = sorted(one.name for one in entries if one.is_symlink())
-            if links:
-                raise self._link(folder, links[0], f"{path}/{links[0]}" if path else links[0])
-        finally:
-            os.close(folder)
+        for name in self.names(path):
+            self.status(f"{path}/{name}" if path else name)
 
     def remove(self, path: str) -> None:
         """Remove a regular file; nothing happens if there is none."""

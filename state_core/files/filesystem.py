@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import stat
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
@@ -119,9 +118,15 @@ class Directory:
         made.root = posixpath.normpath(posixpath.join(self.root, path))
         return made
 
-    def confined(self) -> ConfinedDirectory:
-        """This directory for paths that came from data: nothing leads out of it."""
-        return _ConfinedLocalDirectory(self) if self.local else ConfinedDirectory(self)
+    def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
+        """This directory for paths that came from data: nothing leads out of it.
+
+        Args:
+            follow_links: Whether links in it are its user's own, as in directories of sources, and
+                paths alone are data.
+        """
+        strict = self.local and not follow_links
+        return _ConfinedLocalDirectory(self) if strict else ConfinedDirectory(self)
 
     def checked_path(self, path: str = "") -> str:
         """The whole path of a file or directory, for another library to open.
@@ -262,22 +267,12 @@ class Directory:
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file so that it appears complete or not at all."""
         target = self.full(path)
-        if not self.local:
-            file = self.open_output(path)
-            try:
-                file.write(data)
-                file.close()
-            except OSError as error:
-                raise _not_written(error, target) from error
+        if self.local:
+            ConfinedTree(posixpath.dirname(target)).write(posixpath.basename(target), [data])
             return
-        temporary = f"{target}.{os.getpid()}.part"
         try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with open(temporary, "wb") as file:
+            with self.open_output(path) as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
         except OSError as error:
             raise _not_written(error, target) from error
 
@@ -309,10 +304,10 @@ class Directory:
 class ConfinedDirectory(Directory):
     """A directory, or one below it, whose paths come from data: `relative_path` holds for each.
 
-    In an object store that is all, as keys lead nowhere. On a local file system no link is followed
-    below the directory that was confined first, of which `child` makes others; and only regular
-    files are read, replaced and removed. Whatever takes a path raises `UnsafePathError` for one
-    that leads elsewhere.
+    In an object store that is all, as keys lead nowhere, and where links are their user's own. Else
+    no link is followed below the directory that was confined first, of which `child` makes others;
+    and only regular files are read, replaced and removed. Whatever takes a path raises
+    `UnsafePathError` for one that leads elsewhere.
 
     Args:
         directory: Which; it may itself be reached through links.
@@ -321,7 +316,16 @@ class ConfinedDirectory(Directory):
     def __init__(self, directory: Directory) -> None:
         vars(self).update(vars(directory))
 
-    def confined(self) -> ConfinedDirectory:
+    def __copy__(self) -> ConfinedDirectory:
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes as it is opened anew, and as confined as it is."""
+        return (_confined, (self.location, "", self.local))
+
+    def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
         """Itself: what is confined stays so."""
         return self
 
@@ -334,6 +338,11 @@ class ConfinedDirectory(Directory):
         made = copy(self)
         made.root = posixpath.join(self.root, self._checked(path))
         return made
+
+    def checked_location(self, path: str) -> str:
+        """As `checked_path`, what makes a directory below this one again."""
+        self.checked_path(path)
+        return self.child(path).location
 
     def refuse_links(self, path: str = "") -> None:
         """Look for links in a directory, for a library that opens what is in it by its path.
@@ -367,6 +376,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         self.tree = ConfinedTree(self.root)
         self._start = ""  # the path from there
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_confined, (self.tree.anchor, self._start, False))
+
     def child(self, path: str) -> ConfinedDirectory:
         made = super().child(path)
         vars(made)["_start"] = self.below(path)
@@ -383,18 +395,16 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return self.tree.status(self.below(path)) is not None
 
     def is_file(self, path: str) -> bool:
-        found = self.tree.status(self.below(path))
-        return found is not None and stat.S_ISREG(found.st_mode)
+        return self.tree.size(self.below(path)) is not None
 
     def size(self, path: str) -> int:
-        found = self.tree.status(self.below(path))
-        if found is None or not stat.S_ISREG(found.st_mode):
+        size = self.tree.size(self.below(path))
+        if size is None:
             raise MissingFileError("no such file", place=self.full(path))
-        return found.st_size
+        return size
 
     def modified(self, path: str) -> float:
-        found = self.tree.status(self.below(path))
-        return 0.0 if found is None else found.st_mtime
+        return getattr(self.tree.status(self.below(path)), "st_mtime", 0.0)
 
     def names(self, path: str = "") -> list[str]:
         return self.tree.names(self.below(path))
@@ -458,6 +468,11 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def _opened(self, path: str) -> int:
         return self.tree.open(self.below(path))
+
+
+def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirectory:
+    made = Directory(location).confined(follow_links=follow_links)
+    return made.child(below) if below else made
 
 
 def _not_written(error: OSError, target: str) -> SnapshotError:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from state_core.bounds import JAVA_NESTING
 from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput, decode_modified_utf8
 
@@ -34,7 +35,6 @@ __all__ = [
 STREAM_MAGIC = 0xACED
 STREAM_VERSION = 5
 BASE_HANDLE = 0x7E0000
-MAX_DEPTH = 100
 
 TC_NULL = 0x70
 TC_REFERENCE = 0x71
@@ -150,6 +150,7 @@ def read_java_stream(source: DataInput) -> JavaValue:
         CorruptSnapshotError: The bytes are not such a stream.
         UnsupportedFormatError: They use a part of the grammar that Flink's streams never do
             (externalizable objects, proxies, exceptions, resets).
+        OversizedError: There is more in it than in any that Flink writes.
     """
     if source.read_char() != STREAM_MAGIC or source.read_short() != STREAM_VERSION:
         raise source.fault("no Java object stream (AC ED 00 05) where one should begin")
@@ -169,10 +170,12 @@ class _Reader:
     def __init__(self, source: DataInput) -> None:
         self.source = source
         self.handles: list[JavaValue] = []
+        self.ancestors: dict[int, int] = {}
+        self.levels: dict[int, list[JavaClass]] = {}
 
     def read_content(self, depth: int) -> JavaValue:
-        if depth > MAX_DEPTH:
-            raise self.source.fault(f"a Java object nested more than {MAX_DEPTH} deep")
+        JAVA_NESTING.check(depth, self.source)
+        self.source.declare()
         tag = self.source.read_unsigned_byte()
         if tag == TC_NULL:
             return None
@@ -195,7 +198,7 @@ class _Reader:
         if tag == TC_BLOCKDATA:
             return self.source.read_bytes(self.source.read_unsigned_byte())
         if tag == TC_BLOCKDATALONG:
-            return self.source.read_bytes(self.source.read_count("bytes of block data"))
+            return self.source.read_bytes(self.source.read_length("bytes of block data"))
         raise UnsupportedFormatError(
             f"Java stream element 0x{tag:02X}, which Flink's own streams do not use",
             place=self.source.place,
@@ -214,8 +217,6 @@ class _Reader:
 
     def _long_string(self) -> str:
         length = self.source.read_long()
-        if length < 0 or length > self.source.remaining:
-            raise self.source.fault(f"a string of {length} bytes declared")
         try:
             return decode_modified_utf8(self.source.read_bytes(length))
         except ValueError:
@@ -237,6 +238,7 @@ class _Reader:
         count = source.read_short()
         if count < 0:
             raise source.fault(f"class {name} with {count} fields")
+        source.declare(count)
         fields = tuple(self._field(depth) for _ in range(count))
         annotations = self._until_end_of_block(depth)
         parent = self.read_content(depth + 1)
@@ -244,6 +246,8 @@ class _Reader:
             raise source.fault(f"class {name} whose superclass is no class")
         described = JavaClass(name, serial_version, flags, fields, parent, tuple(annotations))
         self.handles[slot] = described
+        self.ancestors[id(described)] = 0 if parent is None else self.ancestors[id(parent)] + 1
+        JAVA_NESTING.check(self.ancestors[id(described)], source)
         return described
 
     def _field(self, depth: int) -> JavaField:
@@ -258,18 +262,17 @@ class _Reader:
 
     def _until_end_of_block(self, depth: int) -> list[JavaValue]:
         found: list[JavaValue] = []
-        while self.source.data[self.source.position : self.source.position + 1] != bytes(
-            [TC_ENDBLOCKDATA]
-        ):
+        source = self.source
+        while not source.remaining or source.data[source.position] != TC_ENDBLOCKDATA:
             found.append(self.read_content(depth + 1))
-        self.source.read_byte()
+        source.read_byte()
         return found
 
     def _object(self, depth: int) -> JavaObject:
         described = self._require_class(depth)
         made = JavaObject(described)
         self.handles.append(made)
-        for level in described.lineage():
+        for level in self._levels_of(described):
             if level.flags & SC_EXTERNALIZABLE or not level.flags & SC_SERIALIZABLE:
                 raise UnsupportedFormatError(
                     f"{level.name} writes itself in a form of its own",
@@ -281,6 +284,14 @@ class _Reader:
             if level.flags & SC_WRITE_METHOD:
                 made.extra[level.name] = self._until_end_of_block(depth)
         return made
+
+    def _levels_of(self, described: JavaClass) -> list[JavaClass]:
+        """The class and its superclasses, topmost first, without those that write nothing."""
+        if id(described) not in self.levels:
+            self.levels[id(described)] = [
+                one for one in described.lineage() if one.fields or one.flags != SC_SERIALIZABLE
+            ]
+        return self.levels[id(described)]
 
     def _value(self, code: str, depth: int) -> JavaValue:
         if code in _PRIMITIVES:

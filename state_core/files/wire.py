@@ -14,21 +14,24 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from state_core.bounds import EMPTY_ELEMENTS, MEMBERS, THINGS, Bound, Budget
 from state_core.errors import (
     CorruptSnapshotError,
     EncodeError,
     TruncatedError,
     UnsupportedFormatError,
 )
+from state_core.printable import is_text
 
 __all__ = [
-    "MOST_OF_NO_BYTES",
     "DataInput",
     "DataOutput",
     "check_names",
     "decode_modified_utf8",
     "encode_modified_utf8",
-    "is_text",
 ]
 
 _SHORT = struct.Struct(">h")
@@ -39,11 +42,8 @@ _FLOAT = struct.Struct(">f")
 _DOUBLE = struct.Struct(">d")
 
 MAX_UTF_BYTES = 0xFFFF
+FEW_UNITS = 64
 _REMEDY = "the file is damaged or was not copied whole: fetch it again"
-
-
-# things that take no bytes are bounded by nothing else
-MOST_OF_NO_BYTES = 1 << 16
 
 
 class DataInput:
@@ -59,17 +59,26 @@ class DataInput:
         nesting: How deep the reader of a recursive format stands, so that it can bound itself.
         unknown: What reads the payload of a serializer snapshot of an unknown class, if anything
             can: given the class, the version and this.
+        budget: What the snapshot may still declare; None where values are read, whose bytes are
+            all that they declare.
     """
 
-    __slots__ = ("base", "data", "limit", "nesting", "position", "source", "unknown")
+    __slots__ = ("base", "budget", "data", "limit", "nesting", "position", "source", "unknown")
 
-    def __init__(self, data: bytes | memoryview, source: str = "bytes", base: int = 0) -> None:
+    def __init__(
+        self,
+        data: bytes | memoryview,
+        source: str = "bytes",
+        base: int = 0,
+        budget: Budget | None = None,
+    ) -> None:
         self.data = memoryview(data)
         self.source = source
         self.base = base
         self.position = 0
         self.nesting = 0
         self.unknown: Callable[[str, int, DataInput], Any] | None = None
+        self.budget = budget
         self.limit = len(self.data)
 
     @property
@@ -124,6 +133,10 @@ class DataInput:
         """A signed 64-bit number."""
         return int(_LONG.unpack_from(self.data, self._advance(8))[0])
 
+    def read_longs(self, count: int) -> tuple[int, ...]:
+        """So many 64-bit numbers."""
+        return struct.unpack_from(f">{count}q", self.data, self._advance(8 * count))
+
     def read_float(self) -> float:
         """An IEEE-754 single."""
         return float(_FLOAT.unpack_from(self.data, self._advance(4))[0])
@@ -143,30 +156,83 @@ class DataInput:
         """Everything that is left."""
         return self.read_bytes(self.remaining)
 
+    def read_length(self, what: str, bytes_each: int = 1) -> int:
+        """A 32-bit count of bytes, or of numbers, which are all that they declare.
+
+        Raises:
+            CorruptSnapshotError: It is negative.
+            TruncatedError: It is more than what is left could hold.
+        """
+        return self._fitting(self.read_int(), 4, what, bytes_each)
+
     def read_count(self, what: str, least_bytes_each: int = 1) -> int:
         """A 32-bit count of things that take at least `least_bytes_each` bytes each.
 
         Raises:
-            CorruptSnapshotError: It is negative, or more than what is left could hold.
+            CorruptSnapshotError: It is negative.
+            TruncatedError: It is more than what is left could hold.
+            OversizedError: It is too large for what takes no bytes, or the snapshot declares too
+                many things.
         """
-        at = self.place
-        count = self.read_int()
-        free = least_bytes_each == 0 and count > MOST_OF_NO_BYTES
-        if count < 0 or free or count * least_bytes_each > self.remaining:
-            problem = f"{count} {what} declared, {self.remaining} bytes left"
-            raise CorruptSnapshotError(problem, place=at, remedy=_REMEDY)
+        count = self._fitting(self.read_int(), 4, what, least_bytes_each)
+        self.declare(count)
         return count
+
+    def read_short_count(self, what: str, least_bytes_each: int) -> int:
+        """`read_count` of a 16-bit count."""
+        count = self._fitting(self.read_short(), 2, what, least_bytes_each)
+        self.declare(count)
+        return count
+
+    def read_members(self, what: str, least_bytes_each: int) -> int:
+        """`read_count` of what a type is made of.
+
+        Raises:
+            OversizedError: No type is made of so many.
+        """
+        count = self._fitting(self.read_int(), 4, what, least_bytes_each)
+        MEMBERS.check(count, self)
+        self.declare(count)
+        return count
+
+    def declare(self, count: int = 1) -> None:
+        """Take so many more things that the snapshot declares into account.
+
+        Raises:
+            OversizedError: There are too many.
+        """
+        self.spend(THINGS, count)
+
+    def spend(self, bound: Bound, count: int) -> None:
+        """Take so many more of something into account.
+
+        Raises:
+            OversizedError: There are too many.
+        """
+        if self.budget is not None:
+            self.budget.spend(bound, count, self)
+
+    def _fitting(self, count: int, width: int, what: str, least_bytes_each: int) -> int:
+        """A count of `width` bytes that was read, if what is left has room for so many."""
+        if count < 0 or count * least_bytes_each > self.remaining:
+            kind = TruncatedError if count > 0 else CorruptSnapshotError
+            problem = f"{count} {what} declared, {self.remaining} bytes left"
+            raise kind(problem, place=self._before(width), remedy=_REMEDY)
+        if least_bytes_each == 0:
+            EMPTY_ELEMENTS.check(count, self)
+        return count
+
+    def _before(self, count: int) -> str:
+        return f"{self.source}, offset {self.base + self.position - count}"
 
     def read_utf(self) -> str:
         """`DataInput.readUTF`: a 16-bit length and modified UTF-8."""
-        at = self.place
         raw = self.read_bytes(self.read_char())
         try:
             return decode_modified_utf8(raw)
         except ValueError:
-            raise CorruptSnapshotError(
-                "not modified UTF-8 where a name should be", place=at, remedy=_REMEDY
-            ) from None
+            problem, at = "not modified UTF-8 where a name should be", self._before(len(raw) + 2)
+            raise CorruptSnapshotError(problem, place=at, remedy=_REMEDY) from None
 
     def read_varint(self) -> int:
         """An unsigned LEB128 number of at most 32 bits."""
@@ -187,11 +253,32 @@ class DataInput:
             return None
         if length - 1 > self.remaining:
             raise self.fault(f"a string of {length - 1} characters, {self.remaining} bytes left")
-        units = [self.read_varint() for _ in range(length - 1)]
-        if units and max(units) > 0xFFFF:
+        run = bytes(self.data[self.position : self.position + length - 1])
+        if run.isascii():
+            self.position += len(run)
+            return run.decode("ascii")
+        units = self._read_units(length - 1)
+        if max(units) > 0xFFFF:
             raise self.fault("a character above U+FFFF in a string of UTF-16 code units")
-        raw = struct.pack(f"<{len(units)}H", *units)
+        raw = np.array(units, "<u2").tobytes()
         return raw.decode("utf-16-le", "surrogatepass")
+
+    def _read_units(self, count: int) -> list[int] | npt.NDArray[np.int64]:
+        """So many LEB128 numbers: of many, all at once."""
+        start = self.position
+        data = np.frombuffer(self.data[start : min(self.limit, start + 5 * count)], np.uint8)
+        wanted = count if count > FEW_UNITS else 0
+        ends: npt.NDArray[np.int64] = np.flatnonzero(data < 0x80)[:wanted].astype(np.int64)
+        starts: npt.NDArray[np.int64] = np.zeros(len(ends), np.int64)
+        starts[1:] = ends[:-1] + 1
+        if len(ends) < count or (ends - starts).max() > 4:
+            return [self.read_varint() for _ in range(count)]  # which says what is wrong
+        units = np.zeros(count, np.int64)
+        for step in range(int((ends - starts).max()) + 1):
+            held = np.flatnonzero(ends - starts >= step)
+            units[held] |= (data[starts[held] + step].astype(np.int64) & 0x7F) << 7 * step
+        self.position = start + int(ends[-1]) + 1
+        return units
 
 
 class DataOutput:
@@ -277,11 +364,6 @@ class DataOutput:
         self.write_varint(len(units) + 1)
         for unit in units:
             self.write_varint(unit)
-
-
-def is_text(name: str) -> bool:
-    """Whether other than Java can hold a string: none has half a surrogate pair."""
-    return name.isascii() or not any("\ud800" <= unit <= "\udfff" for unit in name)
 
 
 def check_names(names: Iterable[str], what: str) -> None:

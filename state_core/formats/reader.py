@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from state_core.bounds import COUNTED_CELLS, STATES
 from state_core.errors import (
     NotASnapshotError,
     StateError,
@@ -34,6 +35,7 @@ from state_core.formats.metadata.checkpoint_properties import describe_propertie
 from state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
 from state_core.formats.operator_state.operator_reader import open_non_keyed, open_operator_files
 from state_core.model.handles import KeyGroupsHandle, KeyGroupsKind
+from state_core.model.key_groups import check_parallelism
 from state_core.model.operator_ids import operator_id_of_uid
 from state_core.model.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 
@@ -41,7 +43,7 @@ __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_
 
 
 def open_snapshot(
-    location: str | os.PathLike[str],
+    location: str | os.PathLike[str] | Directory,
     *,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
@@ -62,13 +64,14 @@ def open_snapshot(
         SnapshotError: It can't be read; the subclass says why. What contradicts itself is
             refused: no one could say which of two is right.
     """
-    place = with_storage_options(location, storage_options)
-    directory = snapshot_directory(place, filesystem)
+    if storage_options and not isinstance(location, Directory):
+        location = with_storage_options(location, storage_options)
+    directory = snapshot_directory(location, filesystem)
     files = StateFiles(directory, tuple(allow_external))
     metadata = read_metadata(files.metadata(), files.metadata_path)
     known = {operator_id_of_uid(uid): uid for uid in uids}
     for contradiction in find_contradictions(metadata.operators, known):
-        path, where = files.metadata_path, contradiction.place
+        where, path = contradiction.place, files.metadata_path
         raise contradiction.error.within(f"{path}, {where}" if where else path)
     operators = tuple(_open_operator(one, files, known) for one in metadata.operators)
     kind, format_name = _describe(metadata)
@@ -83,18 +86,21 @@ def open_snapshot(
     )
 
 
-def snapshot_directory(location: str | os.PathLike[str], filesystem: Any = None) -> Directory:
+def snapshot_directory(
+    location: str | os.PathLike[str] | Directory, filesystem: Any = None
+) -> Directory:
     """The directory of a snapshot, of which that or its `_metadata` file is given.
 
     Raises:
         NotASnapshotError: There is no snapshot there.
     """
-    directory = Directory(location, filesystem)
+    directory = location if isinstance(location, Directory) else Directory(location, filesystem)
     if directory.is_file(METADATA_FILE):
         return directory
-    name = posixpath.basename(directory.root)
-    if name == METADATA_FILE and directory.filesystem.get_file_info(directory.root).is_file:
-        return directory.child("..")
+    if posixpath.basename(directory.root) == METADATA_FILE:
+        above = directory.child("..")
+        if above.is_file(METADATA_FILE):
+            return above
     raise _no_snapshot(directory)
 
 
@@ -126,16 +132,23 @@ def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
 def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str]) -> Operator:
     uid = state.uid or known.get(state.operator_id, "")
     label = label_of(state, known)
+    try:
+        check_parallelism(state.max_parallelism, state.parallelism)
+    except StateError as error:
+        raise error.within(f"operator {label}") from error
     keyed_files: list[KeyedFile] = []
     for index, subtask in sorted((state.subtasks or {}).items()):
         whose = f"operator {label}, subtask {index}"
         keyed_files += _keyed_files(subtask, files, state.max_parallelism, whose)
     try:
         operator_files = open_operator_files(state, files)
-        non_keyed = open_non_keyed(operator_files)
-        keyed_states = _merge_states(keyed_files)
+        non_keyed = open_non_keyed(operator_files, files.heads)
+        states = _merge_states(keyed_files)
     except StateError as error:
         raise error.within(f"operator {label}") from error
+    budget = files.heads.budget
+    budget.spend(STATES, len(states) + len(non_keyed), f"operator {label}")
+    COUNTED_CELLS.check(len(states) * state.max_parallelism, f"operator {label}")
     coordinator = state.coordinator.size if state.coordinator is not None else 0
     operator = Operator(
         state.operator_id,
@@ -144,7 +157,7 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         state.parallelism,
         state.max_parallelism,
         tuple(keyed_files),
-        keyed_states,
+        states,
         non_keyed,
         max((file.header.version for file in operator_files.values()), default=0),
         any(file.header.compressed for file in operator_files.values()),
@@ -231,14 +244,15 @@ def _merge_states(files: list[KeyedFile]) -> tuple[KeyedState, ...]:
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
     """
     found: dict[str, KeyedState] = {}
+    places: dict[str, list[tuple[KeyedFile, int]]] = {}
     for file in files:
         for index, state in enumerate(file.states):
             known = found.setdefault(state.name, state)
-            if replace(known, files=()) != state:
+            if known is not state and known != state:
                 raise UnsupportedFormatError(
                     f"state {state.name!r} has another type here than in another subtask",
                     place=file.name,
                     remedy="let the job take a new savepoint, which writes all subtasks alike",
                 )
-            found[state.name] = replace(known, files=(*known.files, (file, index)))
-    return tuple(found.values())
+            places.setdefault(state.name, []).append((file, index))
+    return tuple(replace(one, files=tuple(places[name])) for name, one in found.items())

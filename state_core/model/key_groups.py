@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from state_core.bounds import KEY_GROUPS
 from state_core.errors import KeyGroupError
 from state_core.kernels.hashing import assign_key_groups
 from state_core.model.handles import KeyGroupRange
@@ -26,7 +27,7 @@ __all__ = [
     "subtask_of",
 ]
 
-MAX_PARALLELISM_LIMIT = 1 << 15
+MAX_PARALLELISM_LIMIT = KEY_GROUPS.most
 DEFAULT_LOWER_BOUND = 1 << 7
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -36,15 +37,18 @@ class Measure:
     def __init__(
         self, states: Sequence[str], key_groups: KeyGroupRange, *, fingerprints: bool = True
     ) -> None:
-        self.states = list(states)
+        self.states = {name: index for index, name in enumerate(states)}
         self.key_groups = key_groups
         self.fingerprints = fingerprints
         cells = len(states) * len(key_groups)
-        self._low, self._high = np.zeros(cells, np.uint64), np.zeros(cells, np.uint64)
+        hashed = cells if fingerprints else 0
+        self._low, self._high = np.zeros(hashed, np.uint64), np.zeros(hashed, np.uint64)
         self._counts, self._sizes = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
 
     def add(self, entries: Entries) -> None:
         """Add entries to the sums."""
+        if not len(entries):
+            return
         groups = entries.group_of - self.key_groups.first
         slot = entries.state_of.astype(np.int64) * len(self.key_groups) + groups
         if self.fingerprints:
@@ -52,12 +56,14 @@ class Measure:
                 entries.data, entries.key_start, entries.key_end, entries.value_start,
                 entries.value_end, slot, self._low, self._high,
             )  # fmt: skip
-        self._counts += np.bincount(slot, minlength=len(self._counts))
+        first, behind = int(slot.min()), int(slot.max()) + 1
+        slot -= first
+        self._counts[first:behind] += np.bincount(slot)
         weights = entries.payload_bytes()
-        self._sizes += np.bincount(slot, weights, len(self._sizes)).astype(np.int64)
+        self._sizes[first:behind] += np.bincount(slot, weights).astype(np.int64)
 
     def _cells(self, name: str, within: KeyGroupRange) -> slice:
-        start = self.states.index(name) * len(self.key_groups) - self.key_groups.first
+        start = self.states[name] * len(self.key_groups) - self.key_groups.first
         return slice(start + within.first, start + within.last + 1)
 
     def counts(self, name: str) -> I64Array:
@@ -107,8 +113,10 @@ def measure_operator(
         (operator.keyed_files[one.file], one.key_groups)
         for one in plan_slices(operator.keyed_files)
     ]
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        for measured in pool.map(lambda job: _measure_slice(*job), jobs):
+    workers = min(len(jobs), threads or os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+        run = map if pool is None else pool.map
+        for measured in run(lambda job: _measure_slice(*job), jobs):
             inside = slice(measured.key_groups.first, measured.key_groups.last + 1)
             for name in measured.states:
                 totals[name][0][inside] += measured.counts(name)

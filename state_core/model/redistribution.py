@@ -27,7 +27,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from state_core.model.handles import DistributionMode
+from state_core.model.handles import DistributionMode, KeyGroupRange
 from state_core.model.key_groups import key_group_ranges
 
 __all__ = [
@@ -83,25 +83,22 @@ def plan_key_groups(
         KeyGroupError: The parallelism is out of range.
     """
     groups = len(entries)
-    came_from = np.full(groups, -1, np.int64)
-    if before is not None:
-        for subtask, one in enumerate(key_group_ranges(groups, before)):
-            came_from[one.first : one.last + 1] = subtask
-    plans = []
-    for subtask, one in enumerate(key_group_ranges(groups, parallelism)):
-        inside = slice(one.first, one.last + 1)
-        moved = sizes[inside][came_from[inside] != subtask].sum()
-        plans.append(
-            SubtaskPlan(
-                subtask,
-                one.first,
-                one.last,
-                int(entries[inside].sum()),
-                int(sizes[inside].sum()),
-                int(moved),
-            )
-        )
-    return plans
+    ranges = key_group_ranges(groups, parallelism)
+    firsts = np.array([one.first for one in ranges])
+    lasts = np.array([one.last for one in ranges])
+    owners = _owners(ranges)
+    came_from = np.full(groups, -1) if before is None else _owners(key_group_ranges(groups, before))
+    moved = np.where(came_from != owners, sizes, 0)
+    columns = [
+        np.concatenate(([0], np.cumsum(one, dtype=np.int64))) for one in (entries, sizes, moved)
+    ]
+    sums = [(one[lasts + 1] - one[firsts]).tolist() for one in columns]
+    return list(map(SubtaskPlan, range(parallelism), firsts.tolist(), lasts.tolist(), *sums))
+
+
+def _owners(ranges: Sequence[KeyGroupRange]) -> npt.NDArray[np.int64]:
+    """The subtask of each key group."""
+    return np.repeat(np.arange(len(ranges)), [len(one) for one in ranges])
 
 
 def skew_of(sizes: npt.ArrayLike) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from state_core.errors import EncodeError
+from state_core.errors import EncodeError, StateError
 from state_core.serializers.avro.serializer import AvroSerializerSnapshot
 from state_core.serializers.basic.enums import EnumSerializerSnapshot
 from state_core.serializers.composite.arrays import (
@@ -53,6 +53,7 @@ _PRIMITIVES = {
 }  # fmt: skip
 _ALIASES = _PRIMITIVES | {"Int": "Integer", "Char": "Character", "Bytes": "byte[]"}
 MAX_TUPLE = 25
+SHOWN = 200
 
 
 def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
@@ -61,10 +62,16 @@ def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
     Raises:
         EncodeError: The type can't be understood; the message says which types are known.
     """
-    if isinstance(spec, Mapping):
-        return _parse_mapping(spec)
-    tokens = _tokens(str(spec))
-    snapshot, rest = _parse(tokens)
+    try:
+        if isinstance(spec, Mapping):
+            return _parse_mapping(spec)
+        snapshot, rest = _parse(_tokens(str(spec)))
+    except StateError:
+        raise
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # a mapping whose parts are of another form than the language has
+        shown = f"{str(spec)[:SHOWN]} is no type ({type(error).__name__}: {error})"
+        raise EncodeError(shown, remedy=_known()) from error
     if rest:
         raise EncodeError(f"{rest[0]!r} behind a complete type in {spec!r}")
     return snapshot

@@ -139,7 +139,7 @@ def nested(depth: int) -> Maker:
 def set_in(place: str, value: Any) -> Maker:
     """An index with another value at a place such as `dir-index/files-present`."""
 
-    def change(held: dict[str, Any], scene: Scene) -> None:
+    def change(held: dict[str, Any], _: Scene) -> None:
         *above, last = place.split("/")
         at: Any = held
         for part in above:
@@ -152,7 +152,7 @@ def set_in(place: str, value: Any) -> Maker:
 def message(place: str, value: Any) -> Maker:
     """A record with another value in its message."""
 
-    def change(_: dict[str, Any], held: dict[str, Any], scene: Scene) -> None:
+    def change(_: dict[str, Any], held: dict[str, Any], __: Scene) -> None:
         held[place] = value
 
     return record(change)
@@ -161,7 +161,7 @@ def message(place: str, value: Any) -> Maker:
 def keyed(place: str, value: Any) -> Maker:
     """A record with another value in its key."""
 
-    def change(held: dict[str, Any], _: dict[str, Any], scene: Scene) -> None:
+    def change(held: dict[str, Any], _: dict[str, Any], __: Scene) -> None:
         held[place] = value
 
     return record(change)
@@ -281,7 +281,7 @@ CHECKPOINT_CASES: list[Case] = [
     *(
         Case(f"record/torn/{name}", torn_record(change), LIST["list"])
         for name, change in (
-            ("empty", lambda data: b""), ("head", lambda data: data[:10]),
+            ("empty", lambda _: b""), ("head", lambda data: data[:10]),
             ("tail", lambda data: data[:-1]),
             ("key-length", lambda data: data[:12] + b"\x7f\xff\xff\xff" + data[16:]),
             ("checksum", lambda data: b"\0\0\0\0" + data[4:]),

@@ -147,7 +147,7 @@ def deletion_vector(path: str) -> Callable[[Row, Scene], None]:
 def without(column: str) -> Maker:
     """A row whose file has no such column."""
 
-    def change(held: Row, scene: Scene) -> pa.Table:
+    def change(held: Row, _: Scene) -> pa.Table:
         return pa.Table.from_pylist([{k: v for k, v in held.items() if k != column}])
 
     return row(change)
@@ -156,7 +156,7 @@ def without(column: str) -> Maker:
 def typed(column: str, value: Any) -> Maker:
     """A row whose file has a column of another type."""
 
-    def change(held: Row, scene: Scene) -> pa.Table:
+    def change(held: Row, _: Scene) -> pa.Table:
         return pa.Table.from_pylist([{**held, column: value}])
 
     return row(change)
@@ -225,7 +225,7 @@ def job_named(name: str) -> Maker:
             if "add" in action:
                 action["add"]["partitionValues"]["job"] = name_there
 
-        newest = [one for one in sorted((catalog / "_delta_log").glob("*.json"))][2]
+        newest = sorted((catalog / "_delta_log").glob("*.json"))[2]
         lines = [json.loads(line) for line in newest.read_text().splitlines()]
         for line in lines:
             change(line, scene)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.adversary.lake_makers import (
     lake_of,
     link,
@@ -200,7 +198,6 @@ LINKS = {
 # an export reads neither notes nor Delta's log
 NOT_READ = ("notes", "note", "log")
 LINK_CODES = {
-    "note": {"drop": 0, "drop-keep": 0, "import": 0},
     "file": {"drop": 0, "drop-keep": 0, "import": 0},
 }
 
@@ -272,8 +269,6 @@ UNSOUND = {
 # a row that can't be believed holds up whoever needs it; it is dropped by its name
 OF_OTHERS = {"drop": 0, "import": 0}
 NOT_OURS = "statelake did not write that note: remove the file"
-# what is no note of ours is told, and left where it is
-TOLD: dict[str, Any] = {"code": 0, "says": NOT_OURS}
 
 LAKE_CASES: list[Case] = [
     # what is not hostile goes on as ever, or nothing below would be worth anything
@@ -302,18 +297,18 @@ LAKE_CASES: list[Case] = [
     *(
         case
         for name, tables in NOTED.items()
-        for case in over(DROP_KEEP | IMPORT, f"note/table/{name}", note(tables=tables), **TOLD)
+        for case in over(DROP_KEEP | IMPORT, f"note/table/{name}", note(tables=tables), says=NOT_OURS)
     ),
     *(
         case
         for name, file in TOKENS.items()
-        for case in over(DROP_KEEP | IMPORT, f"note/token/{name}", note(file), **TOLD)
+        for case in over(DROP_KEEP | IMPORT, f"note/token/{name}", note(file), says=NOT_OURS)
     ),
     *(
         case
         for name in ("parent", "absolute")
         for case in over(
-            COMMIT | EDIT | MIGRATE, f"note/table/{name}", note(tables=NOTED[name]), **TOLD
+            COMMIT | EDIT | MIGRATE, f"note/table/{name}", note(tables=NOTED[name]), says=NOT_OURS
         )
     ),
     *(
@@ -321,13 +316,13 @@ LAKE_CASES: list[Case] = [
         for name, text in MALFORMED.items()
         for case in over(
             DROP_KEEP, f"note/malformed/{name}", write(f"_statelake/attempts/{TOKEN}.json", text),
-            **TOLD,
+            says=NOT_OURS,
         )
     ),
     *(
         case
         for name, said in FIELDS.items()
-        for case in over(DROP_KEEP, f"note/field/{name}", note(**said), **TOLD)
+        for case in over(DROP_KEEP, f"note/field/{name}", note(**said), says=NOT_OURS)
     ),
     *over(DROP_KEEP | IMPORT, "note/token/of-a-snapshot", stolen_token, 0),
     *(

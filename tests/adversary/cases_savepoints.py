@@ -99,7 +99,7 @@ ABSOLUTE = {
 INSTEAD = {
     "directory": Path.mkdir,
     "pipe": os.mkfifo,
-    "nothing": lambda path: None,
+    "nothing": lambda _: None,
     "dangling-link": lambda path: path.symlink_to("gone"),
     "link-to-itself": lambda path: path.symlink_to(path.name),
     "link-to-device": lambda path: path.symlink_to("/dev/zero"),

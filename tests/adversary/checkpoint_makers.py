@@ -1,4 +1,4 @@
-"""Hostile checkpoint logs and blob stores: records, snapshot indexes and links, put into honest ones."""
+"""Hostile checkpoint logs and blob stores: records, indexes and links, put into honest ones."""
 
 from __future__ import annotations
 

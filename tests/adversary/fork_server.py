@@ -7,6 +7,7 @@ Arrow make their pools in the child.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -18,6 +19,7 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from pipelines.cli.main import COMMANDS
@@ -99,8 +101,7 @@ def watch(child: int, deadline: float, memory: int) -> str:
 def resident(process: int) -> int:
     """The bytes of memory that a process has."""
     with contextlib.suppress(OSError, IndexError):
-        with open(f"/proc/{process}/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * PAGE
+        return int(Path(f"/proc/{process}/statm").read_text("ascii").split()[1]) * PAGE
     return 0
 
 
@@ -118,9 +119,10 @@ def in_child(entry: Any, call: dict[str, Any]) -> NoReturn:
             code = 0
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else int(left.code is not None)
+        atexit._run_exitfuncs()  # what a process does at its end: temporary directories go
         sys.stdout.flush()
         sys.stderr.flush()
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - a panic of Rust's is told, too
         traceback.print_exc()
     finally:
         with contextlib.suppress(BaseException):
@@ -142,8 +144,8 @@ def redirect(call: dict[str, Any]) -> None:
 
 def limit(memory: int) -> None:
     """What is mapped now is the interpreter's and its libraries'; so much more may be."""
-    with open("/proc/self/status", encoding="ascii") as file:
-        (data,) = (line for line in file if line.startswith("VmData:"))
+    lines = Path("/proc/self/status").read_text("ascii").splitlines()
+    (data,) = (line for line in lines if line.startswith("VmData:"))
     most = (int(data.split()[1]) << 10) + memory
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))

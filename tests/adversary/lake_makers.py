@@ -1,4 +1,4 @@
-"""Hostile lakes: rows of the catalog, notes of attempts, Delta logs and links, put into honest ones."""
+"""Hostile lakes: rows of the catalog, notes, Delta logs and links, put into honest ones."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import mmap
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def sleep(words: list[str]) -> None:
     time.sleep(float(words[0]))
 
 
-def panic(words: list[str]) -> None:
+def panic(_: list[str]) -> None:
     """End as a library does that finds itself broken."""
     ctypes.CDLL(None).abort()
 
@@ -52,5 +53,5 @@ def leave_behind(words: list[str]) -> None:
 
 def fill_the_disk(words: list[str]) -> None:
     """Write so many bytes into one file."""
-    with open("filled", "wb") as file:
+    with Path("filled").open("wb") as file:
         file.truncate(int(words[0]))

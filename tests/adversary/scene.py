@@ -133,7 +133,7 @@ Maker: TypeAlias = "Callable[[Scene], object]"
 
 
 def tree(root: Path) -> Tree:
-    """All that can be seen of a directory without reading it as its owner would: no time of access."""
+    """All that can be seen of a directory, but for times of access."""
     return {path.relative_to(root).as_posix(): _state(path) for path in _walk(root)}
 
 
@@ -142,14 +142,14 @@ def _walk(root: Path) -> Iterator[Path]:
         return
     yield root
     if root.is_dir() and not root.is_symlink():
-        for entry in sorted(os.listdir(root)):
+        for entry in sorted(one.name for one in root.iterdir()):
             yield from _walk(root / entry)
 
 
 def _state(path: Path) -> tuple[int, int, int, int, str]:
     found = path.lstat()
     if path.is_symlink():
-        content = os.readlink(path)
+        content = str(path.readlink())
     elif stat.S_ISREG(found.st_mode):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
     else:

@@ -1,8 +1,8 @@
-"""What is attacked: small savepoints, a checkpoint, a lake, a job that commits, and a victim beside.
+"""What is attacked: savepoints, a checkpoint, a lake, a job that commits, and a victim beside.
 
-Everything is made once a session, by the code that is tested, and copied for each case. The victim's
-secret is 48 bytes that no compression shortens, in all that it has: files called like ours, a
-savepoint and a lake whose values it is. Whoever reads one of them has it in what it writes.
+Everything is made once a session, by the code that is tested, and copied for each case. The
+victim's secret is 48 bytes that no compression shortens, in all that it has: files called like
+ours, a savepoint and a lake whose values it is. Whoever reads one has it in what it writes.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def make_seed(root: Path) -> Seed:
 
 
 def make_savepoint(to: Path, text: str, *, uid: str = UID) -> Path:
-    """A savepoint of each kind of state, whose values are a text; some of it is carried as it is."""
+    """A savepoint of each kind of state, whose values are a text; some of it is carried."""
     keys = pa.array([f"key-{number}" for number in range(KEYS)])
     text = text.ljust(len(SECRET), ".")  # so that one's files fit another's handles
     values = pa.array([text] * KEYS)

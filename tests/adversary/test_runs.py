@@ -10,5 +10,5 @@ from tests.adversary.scene import Scene
 
 @as_parameters(RUN_CASES)
 def test_run(case: Case, runner: Runner, scene: Scene) -> None:
-    """Nothing outside the lake is read, and nothing is written but below it and where the job says."""
+    """Nothing outside the lake is read, and only it and the job's sinks are written."""
     play(case, runner, scene)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -20,6 +19,8 @@ __all__ = ["inspect"]
 
 AUTO_COUNT_BYTES = 2 << 30
 HEAVIEST = 5
+SHOWN = 500  # operators, and states of one: reports for people end somewhere
+LONGEST_SHOWN = 5000
 _MODES = {"SPLIT_DISTRIBUTE": "split", "UNION": "union", "BROADCAST": "broadcast"}
 
 
@@ -172,7 +173,7 @@ def _describe_subtasks(
         when: {
             "parallelism": len(plan),
             "skew": round(skew_of([one.state_bytes for one in plan]), 3),
-            "subtasks": [asdict(one) for one in plan],
+            "subtasks": [dict(vars(one)) for one in plan],
         }
         for when, plan in plans.items()
     }
@@ -188,7 +189,7 @@ def _print(report: dict[str, Any]) -> None:
     )
     tell("")
     operators = []
-    for one in report["operators"]:
+    for one in report["operators"][:SHOWN]:
         held = f"{len(one['keyed_states'])} keyed" if one["keyed_states"] else ""
         if one["operator_states"]:
             held += f"{', ' if held else ''}{len(one['operator_states'])} operator"
@@ -199,8 +200,8 @@ def _print(report: dict[str, Any]) -> None:
                 held += f"{', ' if held else ''}{name}"
         operators.append(
             (
-                one["operator-uid"] or one["operator-uid-hash"],
-                one["operator-name"] or "",
+                _short(one["operator-uid"] or one["operator-uid-hash"]),
+                _short(one["operator-name"] or ""),
                 str(one["operator-parallelism"]),
                 str(one["operator-max-parallelism"]),
                 bytes_text(one["operator-total-size-in-bytes"]),
@@ -209,14 +210,24 @@ def _print(report: dict[str, Any]) -> None:
         )
     columns = ("<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state")
     print_table("operators", columns, operators)
+    left = SHOWN
     for one in report["operators"]:
-        _print_states(one)
+        if left > 0:
+            _print_states(one)
+        left -= 1 + len(one["keyed_states"]) + len(one["operator_states"])
+    if left < 0:
+        tell(f"... and more of {len(report['operators'])} operators: --json lists all")
+
+
+def _short(name: str) -> str:
+    """A name that is no book."""
+    return name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}..."
 
 
 def _print_states(operator: dict[str, Any]) -> None:
     if not operator["keyed_states"] and not operator["operator_states"]:
         return
-    label = operator["operator-uid"] or operator["operator-uid-hash"]
+    label = _short(operator["operator-uid"] or operator["operator-uid-hash"])
     counted = any("entries" in state for state in operator["keyed_states"])
     columns = [
         "<state",
@@ -225,24 +236,23 @@ def _print_states(operator: dict[str, Any]) -> None:
         "<value",
         *((">entries", ">bytes") if counted else ()),
     ]
-    key = f", keyed by {operator['key_type']}" if operator["key_type"] else ""
+    key = f", keyed by {_short(operator['key_type'])}" if operator["key_type"] else ""
     states = []
-    for state in operator["keyed_states"]:
-        value = state["value_type"] or ""
+    for state in operator["keyed_states"][:SHOWN]:
+        value = _short(state["value_type"] or "")
         if state.get("user_key_type"):
-            value = f"{state['user_key_type']} → {value}"
+            value = f"{_short(state['user_key_type'])} → {value}"
         numbers = [f"{state['entries']:,}", bytes_text(state["bytes"])] if counted else []
         ttl = " (ttl)" if state["ttl"] else ""
-        states.append(
-            (state["name"], state["kind"], state["namespace_type"], value + ttl, *numbers)
-        )
-    for state in operator["operator_states"]:
-        value = state["value_type"]
+        namespace = _short(state["namespace_type"])
+        states.append((_short(state["name"]), state["kind"], namespace, value + ttl, *numbers))
+    for state in operator["operator_states"][:SHOWN]:
+        value = _short(state["value_type"])
         if "key_type" in state:
-            value = f"{state['key_type']} → {value}"
+            value = f"{_short(state['key_type'])} → {value}"
         blank = [f"{state['elements']:,}", ""] if counted else []
         kind = _MODES[state["mode"]]
-        states.append((state["name"], f"operator, {kind}", "", value, *blank))
+        states.append((_short(state["name"]), f"operator, {kind}", "", value, *blank))
     tell("")
     print_table(f"{label}{key}", columns, states)
     groups = operator["key_groups"]

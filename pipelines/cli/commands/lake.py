@@ -170,25 +170,21 @@ def commit(
 def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     """List the snapshots of a lake, the oldest first.
 
+    A row that can't be believed is none: what is wrong with the first is said behind the others.
+    What is said of states and files is looked at when a snapshot is used.
+
     \b
     Examples:
       statelake snapshots --lake /data/lake
       statelake snapshots --lake /data/lake --job orders --json
     """
-    records = Lake(lake).summaries(job)
+    records, bad = Lake(lake).listed(job)
     if as_json_:
         as_json([_summary(one) for one in records])
-        return
-    columns = (
-        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note"
-    )  # fmt: skip
-    rows = [
-        (one.job, one.snapshot_id, f"{one.origin} of {one.parent}" if one.parent else one.format,
-         f"{one.taken_at:%Y-%m-%d %H:%M}", f"{one.entries:,}", bytes_text(one.state_bytes),
-         bytes_text(one.written_bytes), one.note)
-        for one in records
-    ]  # fmt: skip
-    print_table(f"{len(records)} snapshots", columns, rows)
+    else:
+        _print_snapshots(records)
+    if bad:
+        raise bad[0].error
 
 
 @click.command()
@@ -223,3 +219,16 @@ def drop(
 def _summary(record: SnapshotRecord) -> dict[str, Any]:
     hidden = ("metadata", "carried", "operators")
     return {name: value for name, value in record.to_row().items() if name not in hidden}
+
+
+def _print_snapshots(records: list[SnapshotRecord]) -> None:
+    columns = (
+        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note"
+    )  # fmt: skip
+    rows = [
+        (one.job, one.snapshot_id, f"{one.origin} of {one.parent}" if one.parent else one.format,
+         f"{one.taken_at:%Y-%m-%d %H:%M}", f"{one.entries:,}", bytes_text(one.state_bytes),
+         bytes_text(one.written_bytes), one.note)
+        for one in records
+    ]  # fmt: skip
+    print_table(f"{len(records)} snapshots", columns, rows)

@@ -45,7 +45,7 @@ def read_yaml(path: str) -> tuple[Mapping[str, Any], SpecLines]:
             f"it is no YAML: {error.problem}", place=f"{path}:{line}",
             remedy="mind the indentation, and quote what holds a colon, or a comma in braces",
         ) from error  # fmt: skip
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise EncodeError(
             f"it can't be read ({' '.join(str(error).split())})", place=path,
             remedy="give a YAML or Python file that begins with `operators`",

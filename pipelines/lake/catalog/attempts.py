@@ -25,7 +25,7 @@ from typing import Any
 from typing_extensions import Self
 
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.lake.tables.names import is_table_of, is_token, token_of
+from pipelines.lake.tables.names import SNAPSHOTS, is_table_of, is_token, token_of
 from pipelines.lake.tables.record_rules import Rule, broken_rule
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, files_of
 from state_core.errors import DamagedLakeError, MissingFileError, StateError
@@ -64,7 +64,9 @@ _PROCESS: Mapping[str, Rule] = {
     ),
 }
 _NOTE: Mapping[str, Rule] = {
-    "job": _TEXT, "snapshot_id": _TEXT, "tables": _TEXTS, "leans_on": _TEXTS,
+    "job": _TEXT, "snapshot_id": _TEXT, "tables": _TEXTS,
+    # as it was once: one snapshot, or none
+    "leans_on": Rule(lambda it: it is None or _TEXT.kept(it) or _TEXTS.kept(it), "texts"),
 }  # fmt: skip
 
 
@@ -105,6 +107,7 @@ class Attempt:
         return f"{NOTES}/{self.token}.json"
 
     def __enter__(self) -> Self:
+        self.lake.check_tables([SNAPSHOTS])
         self.lake.directory.write(self._path, json.dumps(self.note).encode())
         return self
 
@@ -166,6 +169,8 @@ def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
             problem = f"{others[0]!r:.200} is no table of job {job!r}"
             raise _foreign(problem, lake.directory.full(path))
         if note["job"] == job:
+            leaned = note.get("leans_on") or []
+            note["leans_on"] = [leaned] if isinstance(leaned, str) else leaned
             found.append((token, note))
     return found
 
@@ -186,10 +191,10 @@ def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dic
         raise _foreign("no note is that long", directory.full(path))
     try:
         note = json.loads(directory.read(path))
-        if isinstance(note.get("leans_on", ""), str):  # as it was once: one snapshot, or none
-            note["leans_on"] = [note["leans_on"]] if note.get("leans_on") else []
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise _foreign(f"no note of ours ({error})", directory.full(path)) from error
+    if not isinstance(note, dict):
+        raise _foreign("no note of ours", directory.full(path))
     fault = broken_rule(note, {**_PROCESS, **rules})
     if fault is not None:
         raise _foreign(f"{fault[0]}: {fault[1]}", directory.full(path))

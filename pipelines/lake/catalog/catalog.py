@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -23,10 +24,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pipelines.lake.tables.names import SNAPSHOTS
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
-from pipelines.lake.tables.tables import CONFIGURATION, StateTable, log_path
+from pipelines.lake.tables.tables import CONFIGURATION, StateTable, log_path, open_table
 from state_core.errors import (
     ConflictError,
     DamagedLakeError,
+    MissingFileError,
     NotALakeError,
     NotFoundError,
     UnsafePathError,
@@ -73,12 +75,22 @@ class Lake:
         """One of its tables."""
         return StateTable(self.directory, path)
 
+    def check_tables(self, paths: Iterable[str]) -> None:
+        """Open some of its tables, those that there are, before anything is written.
+
+        Raises:
+            DamagedLakeError: One can't be opened.
+            UnsafePathError: One leads elsewhere.
+        """
+        for path in paths:
+            self.table(path).open()
+
     def exists(self) -> bool:
         """Whether there is a lake."""
-        return self._catalog.open() is not None
+        return open_table(self._catalog.directory) is not None
 
     def _open_catalog(self) -> DeltaTable:
-        table = self._catalog.open()
+        table = open_table(self._catalog.directory)
         if table is None or table.metadata().partition_columns != ["job"]:
             raise NotALakeError(
                 "this is no lake: there is no `snapshots` table of ours in it",
@@ -100,15 +112,15 @@ class Lake:
         Raises:
             NotALakeError: There is no lake.
         """
-        return self._summaries(job)[0]
+        return self.listed(job)[0]
 
     def bad_rows(self, job: str | None = None) -> list[BadRow]:
         """What `summaries` leaves out."""
-        return self._summaries(job)[1]
+        return self.listed(job)[1]
 
     def has(self, job: str, snapshot_id: str) -> bool:
         """Whether an id is taken, be it by a row that can't be believed."""
-        summaries, bad = self._summaries(job)
+        summaries, bad = self.listed(job)
         taken = {one.snapshot_id for one in summaries} | {one.snapshot_id for one in bad}
         return snapshot_id in taken
 
@@ -148,12 +160,13 @@ class Lake:
         Raises:
             DamagedLakeError: A row can't be believed, so that nobody knows which is the newest.
         """
-        summaries, bad = self._summaries(job) if self.exists() else ([], [])
+        summaries, bad = self.listed(job) if self.exists() else ([], [])
         if bad:
             raise bad[0].error
         return self.snapshot(job, summaries[-1].snapshot_id) if summaries else None
 
-    def _summaries(self, job: str | None) -> tuple[list[SnapshotRecord], list[BadRow]]:
+    def listed(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
+        """What `summaries` gives, and what it leaves out, of one look at the catalog."""
         columns = [name for name in SNAPSHOT_SCHEMA.names if name not in _HEAVY_COLUMNS]
         records, bad = self._read(columns, job)
         by_name = {(one.job, one.snapshot_id): one for one in records}
@@ -184,7 +197,9 @@ class Lake:
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
                 continue
-            except (OSError, OverflowError, ValueError, pa.ArrowException) as error:
+            except (
+                MissingFileError, OSError, OverflowError, ValueError, pa.ArrowException
+            ) as error:  # fmt: skip
                 bad.append(BadRow(str(held or ""), "", self._unreadable(path, error)))
                 continue
             for row in rows:

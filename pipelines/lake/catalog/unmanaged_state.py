@@ -56,12 +56,16 @@ def carry_state(
         A `_metadata` without the rest whose handles name the kept files, and those files.
     """
     carried: dict[str, CarriedFile] = {}
+    kept_as: dict[tuple[str, int, int], str] = {}
 
     def keep(handle: StreamHandle) -> StreamHandle:
         if isinstance(handle, InlineHandle | EmptySegmentHandle | NestedKeyGroupsHandle):
             return handle
-        source = files.open(handle)
-        blob = _keep(source, lake)
+        source = files.open(handle, shared=True)
+        piece = source.name, getattr(source, "start", 0), source.size
+        if piece not in kept_as:
+            kept_as[piece] = _keep(source, lake)
+        blob = kept_as[piece]
         carried[blob] = CarriedFile(source.name, blob, source.size)
         return RelativeHandle(blob, source.size)
 

@@ -121,7 +121,7 @@ def _load(path: str) -> Mapping[str, Any]:
         if path.endswith(".py"):
             return vars(load_plugin(path))
         read = yaml.safe_load(Path(path).read_text("utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise EncodeError(
             f"it can't be read ({' '.join(str(error).split())})",
             place=path,
@@ -142,7 +142,7 @@ def _states(path: str, held: Mapping[str, Any], only: str) -> Mapping[str, Any]:
 
 
 def _change(path: str, name: str, said: Any) -> ValueChange:
-    operator, _, state = name.partition("/")
+    operator, _, state = str(name).partition("/")
     if not isinstance(said, Mapping) or "type" not in said or not state:
         raise EncodeError(
             f"states: {name}: not of the form operator/state: {{type: ...}}", place=path
@@ -154,5 +154,7 @@ def _change(path: str, name: str, said: Any) -> ValueChange:
     expressions = said.get("expressions") or {}
     if isinstance(expressions, str):
         expressions = {"": expressions}
+    if not isinstance(expressions, Mapping):
+        raise EncodeError(f"{name}: `expressions` is no mapping of fields to SQL", place=path)
     asked = {name: str(one) for name, one in expressions.items()}
     return ValueChange(operator, state, value, asked, said["type"])

@@ -70,6 +70,7 @@ def commit_snapshot(
     prepare_snapshot(lake, job, snapshot_id)
     chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
     paths = [table.path for operator in record.operators for table in operator.tables]
+    lake.check_tables(paths)
     with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:
         record = lake.snapshot(job, parent)
         rewriter = TableRewriter(lake, attempt.token, chosen, progress)

@@ -130,6 +130,7 @@ def edit_snapshot(
     paths = [table.path for operator in record.operators for table in operator.tables]
     for other, one in edit.merge:
         paths += merged_tables(job, lake.snapshot(other, one))
+    lake.check_tables(paths)
     near = [one for other, one in edit.merge if other == job]
     with ExitStack() as stack:
         for other, one in edit.merge:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from state_core.errors import LakeError
 from state_core.files.filesystem import Directory
+from state_core.printable import is_text
 
 __all__ = [
     "SNAPSHOTS",
@@ -88,8 +89,11 @@ def check_names(job: str, snapshot_id: str | None) -> None:
     """Refuse names by which nothing could be found again.
 
     Raises:
-        LakeError: A name is empty, or too long for a directory's.
+        LakeError: A name is empty, no text, or too long for a directory's.
     """
+    for name in (job, snapshot_id or ""):
+        if not is_text(name):
+            raise LakeError(f"{name!r} is no text", remedy="give a name in UTF-8")
     if not job or snapshot_id == "":
         raise LakeError(f"a {'snapshot' if job else 'job'} needs a name", remedy="give one")
     if len(quote(job)) > LONGEST_JOB:

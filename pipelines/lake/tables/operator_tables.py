@@ -22,7 +22,7 @@ from pipelines.lake.tables.records import (
     UnitRecord,
 )
 from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
-from state_core.errors import LakeError
+from state_core.errors import LakeError, MissingFileError
 from state_core.files.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.formats.operator_state.operator_reader import parse_operator_state
@@ -175,12 +175,15 @@ def import_operator_states(task: OperatorTask) -> list[PieceResult]:
         SnapshotError: The snapshot can't be read there.
     """
     snapshot = open_snapshot(task.source, allow_external=task.allow_external)
-    operators = {one.operator_id: one for one in snapshot.operators}
-    return [_import_piece(task, one, operators[one.operator_id]) for one in task.pieces]
+    states = {
+        (operator.operator_id, state.name): state
+        for operator in snapshot.operators
+        for state in operator.operator_states
+    }
+    return [_import_piece(task, one, states[one.operator_id, one.state]) for one in task.pieces]
 
 
-def _import_piece(task: OperatorTask, piece: Piece, operator: Operator) -> PieceResult:
-    state = operator.operator_state(piece.state)
+def _import_piece(task: OperatorTask, piece: Piece, state: NonKeyedState) -> PieceResult:
     if state.broadcast:
         parts, copies = state.parts[:1], state.parts
     else:
@@ -250,7 +253,7 @@ def read_operator_rows(
         try:
             with directory.open_input(unit.path) as file:
                 found = pq.ParquetFile(file).read(columns=schema.names)
-        except (OSError, pa.ArrowException) as error:
+        except (MissingFileError, OSError, pa.ArrowException) as error:
             raise LakeError(
                 f"a file of the table can't be read ({error})",
                 place=place,
@@ -280,9 +283,12 @@ def describe_operator_states(
 ) -> list[OperatorStateRecord]:
     """What the catalog says of an operator's states, from what their pieces held."""
     found = []
+    by_state: dict[str, list[PieceResult]] = {}
+    for one in results:
+        if one.piece.operator_id == operator.operator_id:
+            by_state.setdefault(one.piece.state, []).append(one)
     for state in operator.operator_states:
-        pieces = [one for one in results if one.piece.operator_id == operator.operator_id
-                  and one.piece.state == state.name]  # fmt: skip
+        pieces = by_state.get(state.name, [])
         subtasks = [subtask for piece in pieces for subtask in piece.subtasks]
         counted = subtasks[:1] if state.broadcast else subtasks
         found.append(

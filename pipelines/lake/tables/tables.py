@@ -98,8 +98,13 @@ class StateTable:
 
         Raises:
             DamagedLakeError: Its log can't be read, or has no such version.
+            UnsafePathError: There is a link, or the log has a file elsewhere.
         """
-        return open_table(self.directory, version)
+        self.directory.refuse_links()
+        table = open_table(self.directory, version)
+        if table is not None:
+            _log_paths(table, self.directory)
+        return table
 
     def checked_uri(self, version: int | None = None) -> str:
         """Where it is, for an engine that reads and writes it by its path.
@@ -281,8 +286,8 @@ def table_directory(lake: str, path: str) -> Directory:
 def open_table(directory: Directory, version: int | None = None) -> DeltaTable | None:
     """A table at a version, the latest by default; None if there is no table.
 
-    delta-rs opens it by its path and follows links. So there must be none in it and in its log, as
-    far as that can be told before: who can write there while it works can still put one in its way.
+    delta-rs opens it by its path and follows links. So there must be none in its log, as far as
+    that can be told before: who can write there while it works can still put one in its way.
 
     Args:
         directory: The table's.
@@ -292,8 +297,7 @@ def open_table(directory: Directory, version: int | None = None) -> DeltaTable |
         DamagedLakeError: Its log can't be read, or has no such version.
         UnsafePathError: There is a link.
     """
-    for folder in ("", LOG_DIRECTORY):
-        directory.confined().refuse_links(folder)
+    directory.confined().refuse_links(LOG_DIRECTORY)
     try:
         return DeltaTable(directory.uri, version, storage_options=storage_options(directory))
     except TableNotFoundError:
@@ -318,13 +322,20 @@ def log_path(path: str, place: str) -> str:
 
 
 def check_files(table: DeltaTable, directory: Directory) -> None:
-    """Look where the files of an opened version are, before an engine reads them by their paths.
+    """Look where the files of an opened version are, before an engine takes them by their paths.
 
     Raises:
         UnsafePathError: One is elsewhere, or it, or the way to it, is a link.
     """
-    for path in pa.table(table.get_add_actions()).column("path").to_pylist():
-        directory.confined().checked_path(log_path(path, directory.uri))
+    directory.confined().refuse_links()
+    for path in _log_paths(table, directory):
+        directory.confined().checked_path(path)
+
+
+def _log_paths(table: DeltaTable, directory: Directory) -> list[str]:
+    """The paths of a version's files below its table."""
+    paths = pa.table(table.get_add_actions()).column("path").to_pylist()
+    return [log_path(one, directory.uri) for one in paths]
 
 
 def create_table(
@@ -356,8 +367,7 @@ def files_of(table: DeltaTable) -> list[TableFile]:
     """The files of an opened version.
 
     Raises:
-        UnsafePathError: The log has files elsewhere.
-        DamagedLakeError: It says something of them that can't be.
+        DamagedLakeError: The log says something of them that can't be.
     """
     actions = pa.table(table.get_add_actions(flatten=True))
     columns = set(actions.schema.names)
@@ -365,8 +375,6 @@ def files_of(table: DeltaTable) -> list[TableFile]:
     rows = actions.column("num_records").to_pylist() if "num_records" in columns else []
     names = [name for name in actions.schema.names if name.startswith("partition.")]
     values = actions.column(names[0]).to_pylist() if names else []
-    for path in paths:
-        log_path(path, table.table_uri)
     try:
         return [
             TableFile(

@@ -163,8 +163,9 @@ def _uri(directory: Directory, name: str) -> str:
 
 def _upload(path: Path, directory: Directory) -> str:
     """Link or copy a file of RocksDB to a checkpoint, and return its name there."""
-    name, working, target = str(uuid.uuid4()), Directory(path.parent), directory.confined()
-    if path.suffix == SHARED_SUFFIX and target.link(working.confined(), path.name, name):
+    name, target = str(uuid.uuid4()), directory.confined()
+    working = Directory(path.parent).confined()
+    if path.suffix == SHARED_SUFFIX and target.link(working, path.name, name):
         return name
     with path.open("rb") as source, target.open_output(name) as file:
         shutil.copyfileobj(source, file, BLOCK_BYTES)

@@ -273,7 +273,7 @@ class OperatorStateBackend:
         for one in assigned:
             if one.handle.stream is None:
                 continue
-            file = open_operator_file(files.open(one.handle.stream), one.handle)
+            file = open_operator_file(files.open(one.handle.stream), one.handle, files.heads)
             for info in file.states:
                 stored = self._states.setdefault(
                     info.name, _StoredState(info, operator_layout(info), restored=True)

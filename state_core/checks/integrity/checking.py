@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from state_core.bounds import Budget
 from state_core.checks.integrity.findings import (
     Checked,
     Fault,
@@ -155,7 +156,8 @@ def _check_metadata(
 ) -> None:
     if metadata.version >= FIRST_WITH_PROPERTIES:
         try:
-            read_java_stream(DataInput(metadata.properties, "checkpoint properties"))
+            budget = Budget(len(metadata.properties))
+            read_java_stream(DataInput(metadata.properties, "checkpoint properties", budget=budget))
         except StateError as error:
             found.fault(FaultKind.METADATA, Place(), error.within(path))
     for one in find_contradictions(metadata.operators, known):

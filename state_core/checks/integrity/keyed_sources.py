@@ -13,9 +13,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from state_core.bounds import COLUMNS_IN_ALL, Budget
 from state_core.checks.integrity.findings import FaultKind, Findings, Place
 from state_core.errors import (
     CorruptSnapshotError,
+    OversizedError,
     StateError,
     UnknownSerializerError,
     UnsupportedFormatError,
@@ -30,10 +32,9 @@ from state_core.formats.keyed.keyed_files import (
 from state_core.formats.keyed.raw_timers import RawTimersFile
 from state_core.formats.keyed.rocksdb_native import RocksDBFiles
 from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile
-from state_core.formats.layout.headers import read_header
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.keyed_states import describe_state, layout_of
-from state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.layout.meta_info import KeyedHeader, StateMetaInfo, read_keyed_header
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import (
     IncrementalHandle,
@@ -46,6 +47,8 @@ from state_core.model.handles import (
 )
 from state_core.model.key_groups import prefix_bytes
 from state_core.model.snapshot import Entries, KeyedState
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.restored import count_columns, restore_bounded
 
 __all__ = ["KeyedSource", "UnknownSource", "open_source", "open_stream_of"]
 
@@ -164,7 +167,7 @@ def open_timers(
     within = opened.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
     spans = tuple(one for one in opened.file.spans if one.group in within)
     lengths = {one.group: one.end - one.start for one in spans}
-    layouts, faulty = _layouts(opened.header, opened.name, where, found)
+    layouts, faulty = _layouts(opened.header, opened.name, files, where, found)
     return KeyedSource(
         where, within, max_parallelism, opened.header, layouts, opened.file, spans, lengths, faulty
     )
@@ -195,11 +198,11 @@ def _lose_all(handle: KeyedHandle, where: Place, found: Findings, why: str) -> N
 
 
 def _header(
-    source: ByteSource, end: int, where: Place, found: Findings
+    source: ByteSource, end: int, files: StateFiles, where: Place, found: Findings
 ) -> KeyedHeader | StateError:
     """The head of a file, or why there is none."""
     try:
-        return read_header(source, end, read_keyed_header)
+        return files.heads.read(source, end, read_keyed_header)
     except UnknownSerializerError as error:
         found.skip(where, f"{error.problem}; {error.remedy}" if error.remedy else error.problem)
         return error
@@ -209,29 +212,52 @@ def _header(
 
 
 def _layouts(
-    header: KeyedHeader, name: str, where: Place, found: Findings
+    header: KeyedHeader, name: str, files: StateFiles, where: Place, found: Findings
 ) -> tuple[tuple[KeyedLayout | None, ...], frozenset[int]]:
     """How each state's entries are laid out, and the ids of those that can't be right."""
     layouts: list[KeyedLayout | None] = []
     faulty = set()
-    for index, state in enumerate(header.states):
-        layout = None
+    known = files.heads.once(header, lambda: _layouts_or_errors(header, files.heads.budget))
+    for index, (state, layout) in enumerate(zip(header.states, known, strict=True)):
         place = replace(where, state=state.name)
-        try:
-            key = header.key_serializer.snapshot.restore_serializer()
-            layout = layout_of(state, key)
-            describe_state(state, layout)
-        except UnsupportedFormatError as error:
-            found.skip(replace(place, subtask=None), error.problem)
-            layout = None
-        except StateError as error:
-            said = CorruptSnapshotError(error.problem, place=name, remedy=error.remedy)
+        if isinstance(layout, UnsupportedFormatError):
+            found.skip(replace(place, subtask=None), layout.problem)
+        elif isinstance(layout, StateError):
+            said = CorruptSnapshotError(layout.problem, place=name, remedy=layout.remedy)
             found.fault(FaultKind.HEADER, place, said)
-            found.lose(place, error.problem)
+            found.lose(place, layout.problem)
             faulty.add(index)
-            layout = None
-        layouts.append(layout)
+        layouts.append(None if isinstance(layout, StateError) else layout)
     return tuple(layouts), frozenset(faulty)
+
+
+def _layouts_or_errors(header: KeyedHeader, budget: Budget) -> list[KeyedLayout | StateError]:
+    """How each state's entries are laid out, or why that is not known."""
+    found: list[KeyedLayout | StateError] = []
+    key: TypeSerializer | StateError
+    try:
+        key = restore_bounded(header.key_serializer.snapshot)
+    except StateError as error:
+        key = error
+    for state in header.states:
+        found.append(_layout_or_error(state, key, budget))
+        if isinstance(found[-1], OversizedError):
+            key = found[-1]  # the rest would cost as much
+    return found
+
+
+def _layout_or_error(
+    state: StateMetaInfo, key: TypeSerializer | StateError, budget: Budget
+) -> KeyedLayout | StateError:
+    if isinstance(key, StateError):
+        return key
+    try:
+        layout = layout_of(state, key)
+        budget.spend(COLUMNS_IN_ALL, count_columns(layout.schema), "the head of its file")
+        describe_state(state, layout)
+    except StateError as error:
+        return error
+    return layout
 
 
 # --------------------------------------------------------------------------- files of key groups
@@ -252,7 +278,7 @@ def _open_key_groups(
         _lose_all(handle, where, found, "its file can't be opened")
         return None
     begin = min((at for at in handle.offsets if at > 0), default=source.size)
-    header = _header(source, begin, where, found)
+    header = _header(source, begin, files, where, found)
     if isinstance(header, StateError):
         whole = source.size == handle.stream.size and within == handle.key_groups
         savepoint = handle.kind is KeyGroupsKind.SAVEPOINT
@@ -262,7 +288,7 @@ def _open_key_groups(
         return None
     listed, lengths = _spans(handle, header, source, where, found)
     spans = tuple(one for one in listed if one.group in within)
-    layouts, faulty = _layouts(header, source.name, where, found)
+    layouts, faulty = _layouts(header, source.name, files, where, found)
     heap = handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans)
     reader: UnifiedFile | HeapFile
     if heap:
@@ -353,11 +379,11 @@ def _open_rocksdb(
     if meta is None:
         _lose_all(handle, where, found, "its meta file can't be opened")
         return None
-    header = _header(meta, meta.size, where, found)
+    header = _header(meta, meta.size, files, where, found)
     if isinstance(header, StateError):
         _lose_all(handle, where, found, header.problem)
         return None
-    layouts, faulty = _layouts(header, meta.name, where, found)
+    layouts, faulty = _layouts(header, meta.name, files, where, found)
     held = tuple((name, one) for name, one in opened if one is not None)
     name = f"{meta.name} (RocksDB, {len(held)} files)"
     prefix = prefix_bytes(max_parallelism)

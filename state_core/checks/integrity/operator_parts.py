@@ -76,7 +76,7 @@ def examine_operator_states(
             _lose(part, where, "its file can't be opened", found)
             continue
         try:
-            part.header = header_of(source, handle)
+            part.header = header_of(source, handle, files.heads)
         except UnknownSerializerError as error:
             part.unknown = True
             found.skip(where, f"operator state: {error.problem}")
@@ -140,9 +140,10 @@ class _Taken:
                 continue
             self._fault(name, f"an element at offset {at}, where no state is", at=at)
             self._lose(name, f"its offset {at} leads nowhere", 1)
-        twice = [at for at, count in Counter(good).items() if count > 1]
-        for at in twice:
-            count = good.count(at) - 1
+        for at, times in Counter(good).items():
+            if times == 1:
+                continue
+            count = times - 1
             self._fault(name, f"{count + 1} elements at offset {at}", at=at)
             self._lose(name, f"another element is at offset {at} too", count)
         return list(dict.fromkeys(good))

@@ -24,6 +24,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from state_core.bounds import COLUMNS_IN_ALL, Budget
 from state_core.errors import StateError, UnsupportedFormatError
 from state_core.files.filesystem import ByteSource
 from state_core.files.wire import DataInput
@@ -36,7 +37,6 @@ from state_core.formats.keyed.raw_timers import (
 )
 from state_core.formats.keyed.rocksdb_native import RocksDBFiles
 from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
-from state_core.formats.layout.headers import read_header
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.keyed_states import describe_state, layout_of
 from state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
@@ -51,6 +51,7 @@ from state_core.model.handles import (
 )
 from state_core.model.key_groups import prefix_bytes
 from state_core.model.snapshot import Entries, KeyedFile, KeyedState
+from state_core.serializers.framework.restored import count_columns, restore_bounded
 
 __all__ = [
     "HeapKeyedFile",
@@ -107,7 +108,7 @@ def open_raw_timers(handle: KeyedHandle | None, files: StateFiles) -> KeyedFile 
     if header is None:
         return None
     timers = RawTimersFile(source, header, spans)
-    return RawTimersKeyedFile(source.name, header, handle.key_groups, timers)
+    return RawTimersKeyedFile(source.name, Head(header), handle.key_groups, timers)
 
 
 def _raw_timers(
@@ -136,15 +137,17 @@ def _open_key_groups(handle: KeyGroupsHandle, files: StateFiles, prefix: int) ->
     source = files.open(handle.stream)
     spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
     first = min(spans, key=lambda one: one.start, default=None)
-    header = read_header(source, source.size if first is None else first.start, read_keyed_header)
+    begin = source.size if first is None else first.start
+    head = files.heads.read(source, begin, _read_head)
+    header = head.header
     if first is not None and first.start < header.size:
         raise DataInput(b"", source.name).fault(
             f"key group {first.group} at offset {first.start}, inside the header"
         )
     if handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans):
-        return HeapKeyedFile(source.name, header, handle.key_groups, source, spans)
+        return HeapKeyedFile(source.name, head, handle.key_groups, source, spans)
     return UnifiedKeyedFile(
-        source.name, header, handle.key_groups, UnifiedFile(source, header, spans, prefix)
+        source.name, head, handle.key_groups, UnifiedFile(source, header, spans, prefix)
     )
 
 
@@ -166,27 +169,67 @@ def _open_rocksdb(handle: IncrementalHandle, files: StateFiles, prefix: int) -> 
     if handle.meta is None:
         return None
     meta = files.open(handle.meta)
-    header = read_header(meta, meta.size, read_keyed_header)
+    head = files.heads.read(meta, meta.size, _read_head)
     listed = (*handle.shared, *handle.private)
     held = tuple((name, files.open(stream)) for name, stream in listed if stream is not None)
     name = f"{meta.name} (RocksDB, {len(held)} files)"
-    database = RocksDBFiles(name, header, held, handle.key_groups, prefix)
-    return RocksDBKeyedFile(name, header, handle.key_groups, database)
+    database = RocksDBFiles(name, head.header, held, handle.key_groups, prefix)
+    return RocksDBKeyedFile(name, head, handle.key_groups, database)
+
+
+@dataclass(frozen=True)
+class Head:
+    """What files that begin alike say of their states, worked out once for all of them.
+
+    Attributes:
+        header: What they begin with.
+        budget: What the snapshot may still declare.
+    """
+
+    header: KeyedHeader
+    budget: Budget | None = None
+
+    @cached_property
+    def layouts(self) -> tuple[KeyedLayout, ...]:
+        """How each state's entries are laid out."""
+        key = restore_bounded(self.header.key_serializer.snapshot)
+        layouts = []
+        for state in self.header.states:
+            layouts.append(layout_of(state, key))
+            if self.budget is not None:
+                columns = count_columns(layouts[-1].schema)
+                self.budget.spend(COLUMNS_IN_ALL, columns, f"state {state.name!r}")
+        return tuple(layouts)
+
+    @cached_property
+    def states(self) -> tuple[KeyedState, ...]:
+        """Its states, by id."""
+        pairs = zip(self.header.states, self.layouts, strict=True)
+        return tuple(describe_state(state, layout) for state, layout in pairs)
+
+
+def _read_head(source: DataInput) -> Head:
+    return Head(read_keyed_header(source), source.budget)
 
 
 @dataclass(frozen=True)
 class _HeadedFile:
-    """What all forms share: a header that says what the states are.
+    """What all forms share: a head that says what the states are.
 
     Attributes:
         name: The file's path.
-        header: Its head.
+        head: What it begins with.
         key_groups: The key groups that its handle claims.
     """
 
     name: str
-    header: KeyedHeader
+    head: Head
     key_groups: KeyGroupRange
+
+    @property
+    def header(self) -> KeyedHeader:
+        """What it says of its states."""
+        return self.head.header
 
     @property
     def compressed(self) -> bool:
@@ -198,20 +241,18 @@ class _HeadedFile:
         """The snapshot of the key's serializer."""
         return self.header.key_serializer.encoded
 
-    @cached_property
+    @property
     def layouts(self) -> tuple[KeyedLayout, ...]:
         """How each state's entries are laid out."""
         try:
-            key = self.header.key_serializer.snapshot.restore_serializer()
-            return tuple(layout_of(state, key) for state in self.header.states)
+            return self.head.layouts
         except StateError as error:
             raise error.within(self.name) from error
 
-    @cached_property
+    @property
     def states(self) -> tuple[KeyedState, ...]:
         """Its states, by id."""
-        pairs = zip(self.header.states, self.layouts, strict=True)
-        return tuple(describe_state(state, layout) for state, layout in pairs)
+        return self.head.states
 
     def decode(
         self, state: int, entries: Entries, columns: Sequence[str] | None = None

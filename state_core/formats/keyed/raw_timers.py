@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from state_core.bounds import Budget
 from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from state_core.files.filesystem import ByteSource
 from state_core.files.wire import DataInput
@@ -158,7 +159,7 @@ class _GroupReader(EntryWalker):
 
     def queues(self) -> Iterator[_Queue]:
         """Queue after queue; whoever takes one moves behind its timers before the next."""
-        source = self._input()
+        source = self._input(Budget(self.data.size))
         if source.read_bytes(len(IDENTIFIER)) != IDENTIFIER:
             raise source.fault("a key group that does not begin as timers do")
         if source.read_int() != VERSION:
@@ -170,14 +171,14 @@ class _GroupReader(EntryWalker):
         services = source.read_count("timer services", LEAST_SERVICE_BYTES)
         self.at += source.position
         for _ in range(services):
-            source = self._input()
+            source = self._input(source.budget)
             service = source.read_utf()
             key, namespace = read_serializer_snapshot(source), read_serializer_snapshot(source)
             self.at += source.position
             for domain in DOMAINS:
-                source = self._input()
-                count = source.read_count("timers", TIMESTAMP_BYTES)
-                self.at += source.position
+                head = self._input()
+                count = head.read_length("timers", TIMESTAMP_BYTES)
+                self.at += head.position
                 yield _Queue(f"{TIMER_PREFIX}{domain}_{service}", key, namespace, count)
         if self.at != self.data.size:
             raise self._input().fault(f"{self.data.size - self.at} bytes behind the last timer")
@@ -201,9 +202,9 @@ class _GroupReader(EntryWalker):
                 pieces = [(when, ends), (key, namespace), (namespace, when)]
                 yield self._entries(ids[queue.name], pieces, (ends, ends))
 
-    def _input(self) -> DataInput:
+    def _input(self, budget: Budget | None = None) -> DataInput:
         rest = self.data[self.at :]
-        return DataInput(rest.data, self._named(), self._offset(self.at))
+        return DataInput(rest.data, self._named(), self._offset(self.at), budget)
 
     def _offset(self, position: int) -> int:
         return self.span.start + position

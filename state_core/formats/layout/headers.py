@@ -1,59 +1,107 @@
-"""Reading the head of a state file, which says nowhere how long it is."""
+"""The heads of a snapshot's state files, which say nowhere how long they are.
+
+Most files of an operator begin alike, so what a head says is worked out once for all of them.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from state_core.errors import SnapshotError, UnknownSerializerError
+from state_core.bounds import HEAD_BYTES, Budget
+from state_core.errors import TruncatedError, UnknownSerializerError
 from state_core.files.compression import IDENTIFIER
 from state_core.files.filesystem import ByteSource
 from state_core.files.wire import DataInput
 from state_core.serializers.opaque.unknown_classes import read_whole
 
-__all__ = ["read_header"]
+__all__ = ["Heads"]
 
-_Header = TypeVar("_Header")
+_Head = TypeVar("_Head")
+_Worked = TypeVar("_Worked")
 FIRST_BLOCK = 1 << 16
-MAX_HEADER = 1 << 28
 
 
-def read_header(source: ByteSource, end: int, read: Callable[[DataInput], _Header]) -> _Header:
-    """Read the head of a file: its first block, or as much as it takes.
+class Heads:
+    """The heads of one snapshot's files.
 
-    Args:
-        source: The file.
-        end: Where its content begins; to the byte, if a serializer's class is unknown.
-        read: Reads the head.
-
-    Raises:
-        UnknownSerializerError: A class is unknown, and where its payload ends can't be found.
-        SnapshotError: It can't be read.
+    Attributes:
+        budget: What all of them may declare.
     """
-    limit = min(max(end, FIRST_BLOCK), source.size, MAX_HEADER)
-    held = min(FIRST_BLOCK, limit)
-    while True:
-        try:
-            return read(_first(source, held))
-        except UnknownSerializerError:
-            return read_whole(_before(source, min(max(end, 0), limit)), read)
-        except SnapshotError:
-            if held == limit:
-                raise
-        held = min(16 * held, limit)
+
+    def __init__(self) -> None:
+        self.budget = Budget(0)
+        self._known: dict[tuple[object, bytes], Any] = {}
+        self._followed: dict[int, tuple[object, Any]] = {}
+
+    def read(self, source: ByteSource, end: int, read: Callable[[DataInput], _Head]) -> _Head:
+        """Read the head of a file, unless one of the same bytes was read.
+
+        Args:
+            source: The file.
+            end: Where its content begins; to the byte, if a serializer's class is unknown.
+            read: Reads the head.
+
+        Raises:
+            UnknownSerializerError: A class is unknown, and where its payload ends can't be found.
+            SnapshotError: It can't be read.
+        """
+        end = min(max(end, 0), source.size, HEAD_BYTES.most)
+        whole = _first(source, end)
+        key = read, hashlib.sha256(whole.data).digest()
+        if key not in self._known:
+            found, size = self._read(source, whole, read)
+            if size > end:
+                return found
+            self._known[key] = found
+        known: _Head = self._known[key]
+        return known
+
+    def once(self, head: object, work_out: Callable[[], _Worked]) -> _Worked:
+        """What follows from a head, worked out the first time.
+
+        Args:
+            head: As `read` gave it.
+            work_out: Works it out; always the same function.
+        """
+        if id(head) not in self._followed:
+            self._followed[id(head)] = (head, work_out())
+        worked: _Worked = self._followed[id(head)][1]
+        return worked
+
+    def _read(
+        self, source: ByteSource, whole: DataInput, read: Callable[[DataInput], _Head]
+    ) -> tuple[_Head, int]:
+        """Read the bytes up to the content, or if that is no head, more; and say how many."""
+        most = min(source.size, HEAD_BYTES.most)
+        for size in sorted({min(max(len(whole.data), FIRST_BLOCK), most), most}):
+            held, spent = _first(source, size), dict(self.budget.spent)
+            held.budget = self.budget
+            try:
+                return read(held), held.position
+            except UnknownSerializerError:
+                return read_whole(_before_content(whole), read), len(whole.data)
+            except TruncatedError as error:
+                if size == HEAD_BYTES.most < source.size:
+                    raise HEAD_BYTES.exceeded(source.size, error.place) from error
+                if size == most:
+                    raise
+                self.budget.spent = spent
+        raise AssertionError
 
 
 def _first(source: ByteSource, size: int) -> DataInput:
     block = np.empty(size, np.uint8)
     source.read_into(0, block)
-    return DataInput(block.tobytes(), source.name)
+    return DataInput(block.data, source.name)
 
 
-def _before(source: ByteSource, end: int) -> DataInput:
+def _before_content(whole: DataInput) -> DataInput:
     """What lies before the content, and before what a stream of Snappy begins with."""
-    head = _first(source, end)
+    head = DataInput(whole.data, whole.source)
     if head.data[-len(IDENTIFIER) :] == IDENTIFIER:
         head.limit -= len(IDENTIFIER)
     return head

@@ -37,6 +37,7 @@ from state_core.serializers.composite.collections import (
 from state_core.serializers.composite.wrappers import TimerSerializer, TtlSerializerSnapshot
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.registry import changes
+from state_core.serializers.framework.restored import restore_bounded
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from state_core.serializers.opaque.decoders import undecoded
 
@@ -86,7 +87,7 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
             f"keyed state of unknown type {state.options[KEYED_STATE_TYPE]!r}",
             place=f"state {state.name!r}",
         )
-    namespace = _snapshot(state, NAMESPACE_SERIALIZER).restore_serializer()
+    namespace = restore_bounded(_snapshot(state, NAMESPACE_SERIALIZER))
     value, user_key = _parts(state, kind)
     with_ttl = isinstance(value, TtlSerializerSnapshot)
     if isinstance(value, TtlSerializerSnapshot):
@@ -95,8 +96,8 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
         kind,
         key,
         namespace,
-        value.restore_serializer(),
-        None if user_key is None else user_key.restore_serializer(),
+        restore_bounded(value),
+        None if user_key is None else restore_bounded(user_key),
         with_ttl,
     )
 
@@ -126,7 +127,7 @@ def _parse_keyed_state(
 ) -> tuple[KeyedState, KeyedLayout]:
     state = parse_state_meta_info(meta_info)
     key = parse_key_serializer(key_serializer)
-    layout = layout_of(state, key.snapshot.restore_serializer())
+    layout = layout_of(state, restore_bounded(key.snapshot))
     return describe_state(state, layout), layout
 
 

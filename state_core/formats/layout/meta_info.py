@@ -139,9 +139,7 @@ def read_keyed_header(source: DataInput) -> KeyedHeader:
         )
     compressed = source.read_boolean()
     key_serializer = read_serializer_entry(source, "the key")
-    count = source.read_short()
-    if count < 0 or count * LEAST_META_BYTES > source.remaining:
-        raise source.fault(f"{count} states declared, {source.remaining} bytes left")
+    count = source.read_short_count("states", LEAST_META_BYTES)
     states = read_state_meta_infos(source, count)
     return KeyedHeader(compressed, key_serializer, states, source.position)
 
@@ -193,13 +191,13 @@ def read_state_meta_info(source: DataInput) -> StateMetaInfo:
     if not 0 <= ordinal < len(BackendStateType):
         raise source.fault(f"state {name!r} of unknown kind {ordinal}")
     options: dict[str, str] = {}
-    for _ in range(source.read_count("options", 4)):
+    for _ in range(source.read_members("options", 4)):
         option = source.read_utf()
         if option in options:
             raise source.fault(f"state {name!r} with option {option!r} a second time")
         options[option] = source.read_utf()
     serializers: dict[str, SerializerEntry] = {}
-    for _ in range(source.read_count("serializers", 12)):
+    for _ in range(source.read_members("serializers", 12)):
         role = source.read_utf()
         if role in serializers:
             raise source.fault(f"state {name!r} with serializer {role!r} a second time")

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from state_core.bounds import KEY_GROUPS, OPERATORS, SUBTASKS, Budget
 from state_core.errors import CorruptSnapshotError, NotASnapshotError, UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.formats.metadata.handle_codec import (
@@ -160,7 +161,7 @@ def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:
         UnsupportedFormatError: Its version is unknown, or it holds an unknown handle.
         CorruptSnapshotError: Anything else does not fit.
     """
-    wire = DataInput(data, source)
+    wire = DataInput(data, source, budget=Budget(len(data)))
     if wire.remaining < 8 or wire.read_int() != MAGIC:
         raise NotASnapshotError(
             "this is no Flink `_metadata` file: it does not begin with 49 60 67 2D",
@@ -178,7 +179,8 @@ def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:
     if checkpoint_id < 0:
         raise wire.fault(f"checkpoint id {checkpoint_id}")
     masters = [_read_master(wire) for _ in range(wire.read_count("master states", 8))]
-    count = wire.read_count("operators", LEAST_OPERATOR_BYTES)
+    count = wire.read_length("operators", LEAST_OPERATOR_BYTES)
+    OPERATORS.check(count, wire)
     operators = [_read_operator(wire, version) for _ in range(count)]
     properties = b""
     if version >= FIRST_WITH_PROPERTIES:
@@ -221,11 +223,11 @@ def write_metadata(metadata: CheckpointMetadata) -> bytes:
 def _read_master(wire: DataInput) -> MasterState:
     if wire.read_int() != MASTER_STATE_MAGIC:
         raise wire.fault("a master state without its magic number")
-    length = wire.read_count("bytes of master state")
+    length = wire.read_length("bytes of master state")
     base = wire.base + wire.position
     inner = DataInput(wire.read_bytes(length), wire.source, base)
     version, name = inner.read_int(), inner.read_utf()
-    data = inner.read_bytes(inner.read_count("bytes of master state"))
+    data = inner.read_bytes(inner.read_length("bytes of master state"))
     if inner.remaining:
         raise inner.fault(f"{inner.remaining} bytes behind master state {name!r}")
     return MasterState(name, version, data)
@@ -240,6 +242,7 @@ def _read_operator(wire: DataInput, version: int) -> OperatorState:
             f"operator {operator.operator_id} with parallelism {operator.parallelism}"
             f" and max parallelism {operator.max_parallelism}"
         )
+    wire.spend(SUBTASKS, min(operator.parallelism, KEY_GROUPS.most))
     if version >= FIRST_WITH_COORDINATOR:
         coordinator = read_stream_handle(wire)
         if coordinator is not None and not isinstance(coordinator, InlineHandle):

@@ -10,6 +10,7 @@ Source: `org.apache.flink.runtime.checkpoint.CheckpointProperties`, `SavepointTy
 
 from __future__ import annotations
 
+from state_core.bounds import Budget
 from state_core.errors import SnapshotError
 from state_core.files.java_stream import (
     JavaClass,
@@ -27,6 +28,7 @@ __all__ = ["canonical_savepoint_properties", "describe_properties", "is_canonica
 CHECKPOINT = "org.apache.flink.runtime.checkpoint."
 FORMAT_TYPE = "org.apache.flink.core.execution.SavepointFormatType"
 POST_ACTION = f"{CHECKPOINT}SavepointType$PostCheckpointAction"
+FORMATS = ("CANONICAL", "NATIVE")
 SERIALIZABLE, SERIALIZABLE_ENUM = 0x02, 0x12
 SAVEPOINT_TYPE_VERSION = -0x5F782CF75BA7EB48  # a087d308a45814b8
 
@@ -38,7 +40,8 @@ def describe_properties(data: bytes) -> tuple[str, str]:
         `("savepoint", "canonical" | "native")`, `("checkpoint", "checkpoint")` or `("", "")`.
     """
     try:
-        properties = read_java_stream(DataInput(data, "checkpoint properties"))
+        budget = Budget(len(data))
+        properties = read_java_stream(DataInput(data, "checkpoint properties", budget=budget))
     except SnapshotError:
         return "", ""
     kind = properties.values.get("checkpointType") if isinstance(properties, JavaObject) else None
@@ -46,7 +49,8 @@ def describe_properties(data: bytes) -> tuple[str, str]:
         return "", ""
     form = kind.values.get("formatType")
     if isinstance(form, JavaEnum):
-        return "savepoint", form.constant.lower()
+        known = form.constant in FORMATS
+        return ("savepoint", form.constant.lower()) if known else ("", "")
     if kind.java_class.name == f"{CHECKPOINT}CheckpointType":
         return "checkpoint", "checkpoint"
     return "", ""

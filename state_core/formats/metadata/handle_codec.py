@@ -7,6 +7,7 @@ so an unknown tag ends the reading.
 
 from __future__ import annotations
 
+from state_core.bounds import HANDLE_NESTING
 from state_core.errors import UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.formats.metadata.stream_codec import (
@@ -59,7 +60,6 @@ CHANGELOG_FILES_V2 = 13
 CHANGELOG_V2 = 14
 SEGMENT_OPERATOR = 17
 
-MAX_NESTING = 16
 MERGED_CHANNEL_KINDS = (3, 4)
 
 
@@ -75,7 +75,8 @@ def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
         return KeyGroupsHandle(KeyGroupsKind(tag), first, offsets, stream, handle_id)
     if tag in (INCREMENTAL, INCREMENTAL_V2):
         return _read_incremental(source, tag == INCREMENTAL_V2)
-    if tag in (CHANGELOG, CHANGELOG_V2) and depth < MAX_NESTING:
+    if tag in (CHANGELOG, CHANGELOG_V2):
+        HANDLE_NESTING.check(depth + 1, source)
         return _read_changelog(source, tag == CHANGELOG_V2, depth)
     if tag == CHANGELOG_BYTES:
         return _read_changelog_bytes(source)
@@ -167,7 +168,7 @@ def read_channel_handle(source: DataInput, typed: bool, kind: int) -> ChannelHan
         return ChannelHandle(kind, subtask, (part,), size, read_stream_handle(source))
     size = read_size(source)
     stream = read_stream_handle(source)
-    length = source.read_count("bytes of merged channel offsets")
+    length = source.read_length("bytes of merged channel offsets")
     at = source.base + source.position
     inner = DataInput(source.read_bytes(length), source.source, at)
     parts = tuple(_read_channel_part(inner) for _ in range(inner.read_count("channels", 20)))
@@ -293,7 +294,7 @@ def _read_changelog_bytes(source: DataInput) -> ChangelogByteHandle:
     changes = []
     for _ in range(source.read_count("changes", 8)):
         key_group = source.read_int()
-        changes.append((key_group, source.read_bytes(source.read_count("bytes of a change"))))
+        changes.append((key_group, source.read_bytes(source.read_length("bytes of a change"))))
     return ChangelogByteHandle(first, count, start, end, tuple(changes), source.read_utf())
 
 

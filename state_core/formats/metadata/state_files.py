@@ -18,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
+from state_core.bounds import SHARED_BYTES, Budget
 from state_core.errors import (
     CorruptSnapshotError,
     MissingFileError,
@@ -32,6 +33,7 @@ from state_core.files.filesystem import (
     FileSource,
     InlineSource,
 )
+from state_core.formats.layout.headers import Heads
 from state_core.model.handles import (
     FileHandle,
     InlineHandle,
@@ -62,6 +64,8 @@ class StateFiles:
         self.directory = directory.confined()
         self.allowed = tuple(Directory(one).confined() for one in allow_external)
         self._named = directory
+        self.heads = Heads()
+        self._extents = _Extents(self.heads.budget)
         self.metadata_path = self.directory.full(METADATA_FILE)
 
     def metadata(self) -> bytes:
@@ -76,18 +80,21 @@ class StateFiles:
         source.read_into(0, out)
         return out.tobytes()
 
-    def open(self, handle: StreamHandle, *, whole: bool = True) -> ByteSource:
+    def open(self, handle: StreamHandle, *, whole: bool = True, shared: bool = False) -> ByteSource:
         """The bytes of a handle.
 
         Args:
             handle: What to open.
             whole: Whether a file that is shorter than the handle says is refused; if not, the
                 source has what is there.
+            shared: Whether any number of handles may lead to the same bytes, as those of
+                in-flight buffers do.
 
         Raises:
             MissingFileError: The file is not there.
             UnsafePathError: It lies outside the snapshot, and that was not allowed.
             CorruptSnapshotError: The file is shorter than the handle says, or no name is such.
+            OversizedError: Too many handles lead to the same bytes.
         """
         path = _path_of(handle)
         if _IMPOSSIBLE.search(path):
@@ -96,7 +103,7 @@ class StateFiles:
                 place=self.metadata_path,
             )
         try:
-            return self._open(handle, whole)
+            source = self._open(handle, whole)
         except OSError as error:
             raise MissingFileError(
                 f"state file {shortened(path)} can't be looked up"
@@ -104,6 +111,9 @@ class StateFiles:
                 place=self.metadata_path,
                 remedy="copy the snapshot whole, to where it may be read",
             ) from error
+        if not shared:
+            self._extents.add(handle, source)
+        return source
 
     def _open(self, handle: StreamHandle, whole: bool) -> ByteSource:
         if isinstance(handle, InlineHandle):
@@ -209,6 +219,40 @@ class StateFiles:
         if _SCHEME.match(uri) and not uri.startswith("file:"):
             return not self.allowed
         return self.directory.local and os.path.exists(path)
+
+
+class _Extents:
+    """How much of each file handles lead to, and how often: the work is to be as the bytes are.
+
+    Args:
+        budget: What the snapshot may declare: more with every byte.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.seen: set[int] = set()
+        self.reached: dict[str, int] = {}
+        self.led: dict[str, int] = {}
+
+    def add(self, handle: StreamHandle, source: ByteSource) -> None:
+        """Take a handle into account, once.
+
+        Raises:
+            OversizedError: Too many handles lead to the same bytes.
+        """
+        if id(handle) in self.seen:
+            return
+        if isinstance(source, FileSource):
+            before = self.reached.get(source.name, 0)
+            reached = max(before, source.start + source.size)
+            led = self.led.get(source.name, 0) + source.size
+            if led > SHARED_BYTES.most * reached:
+                raise SHARED_BYTES.exceeded(-(-led // reached), source.name)
+            self.reached[source.name], self.led[source.name] = reached, led
+            self.budget.size += reached - before
+        else:
+            self.budget.size += source.size
+        self.seen.add(id(handle))
 
 
 def _path_of(handle: StreamHandle) -> str:

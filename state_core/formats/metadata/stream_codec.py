@@ -6,6 +6,7 @@ has no length, so an unknown tag ends the reading.
 
 from __future__ import annotations
 
+from state_core.bounds import HANDLE_NESTING, KEY_GROUPS
 from state_core.errors import UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.model.handles import (
@@ -33,13 +34,11 @@ __all__ = [
 NULL = 0
 INLINE = 1
 FILE = 2
-KEY_GROUPS = 3
+NESTED_KEY_GROUPS = 3
 RELATIVE = 6
 SEGMENT = 15
 EMPTY_SEGMENT = 16
 
-MAX_KEY_GROUPS = 1 << 15
-MAX_NESTING = 16
 NOT_WRITTEN = -1
 
 
@@ -50,7 +49,7 @@ def read_stream_handle(source: DataInput, depth: int = 0) -> StreamHandle | None
         return None
     if tag == INLINE:
         name = source.read_utf()
-        return InlineHandle(name, source.read_bytes(source.read_count("bytes of inlined state")))
+        return InlineHandle(name, source.read_bytes(source.read_length("bytes of inlined state")))
     if tag == FILE:
         size = read_size(source)
         return FileHandle(source.read_utf(), size)
@@ -63,7 +62,8 @@ def read_stream_handle(source: DataInput, depth: int = 0) -> StreamHandle | None
         return SegmentHandle(start, size, scope, source.read_utf(), source.read_utf())
     if tag == EMPTY_SEGMENT:
         return EmptySegmentHandle()
-    if tag == KEY_GROUPS and depth < MAX_NESTING:
+    if tag == NESTED_KEY_GROUPS:
+        HANDLE_NESTING.check(depth + 1, source)
         first, offsets = read_offsets(source)
         return NestedKeyGroupsHandle(first, offsets, read_stream_handle(source, depth + 1))
     raise unknown_handle(source, "stream", tag)
@@ -96,7 +96,7 @@ def write_stream_handle(handle: StreamHandle | None, out: DataOutput) -> None:
     elif isinstance(handle, EmptySegmentHandle):
         out.write_byte(EMPTY_SEGMENT)
     else:
-        out.write_byte(KEY_GROUPS)
+        out.write_byte(NESTED_KEY_GROUPS)
         write_offsets(handle.first, handle.offsets, out)
         write_stream_handle(handle.stream, out)
 
@@ -120,7 +120,7 @@ def read_size(source: DataInput) -> int:
 
 def read_longs(source: DataInput) -> tuple[int, ...]:
     """A count, and as many numbers."""
-    return tuple(source.read_long() for _ in range(source.read_count("offsets", 8)))
+    return source.read_longs(source.read_length("offsets", 8))
 
 
 def write_longs(values: tuple[int, ...], out: DataOutput) -> None:
@@ -133,7 +133,7 @@ def write_longs(values: tuple[int, ...], out: DataOutput) -> None:
 def read_range(source: DataInput) -> tuple[int, int]:
     """The first of some key groups, and how many there are."""
     first, count = source.read_int(), source.read_int()
-    if first < 0 or count < 0 or first + count > MAX_KEY_GROUPS:
+    if first < 0 or count < 0 or first + count > KEY_GROUPS.most:
         raise source.fault(f"{count} key groups from {first} on, and there are at most 32768")
     return first, count
 
@@ -141,7 +141,7 @@ def read_range(source: DataInput) -> tuple[int, int]:
 def read_offsets(source: DataInput) -> tuple[int, tuple[int, ...]]:
     """The first key group, and where each begins; -1 in raw state, where none was written."""
     first, count = read_range(source)
-    offsets = tuple(source.read_long() for _ in range(count))
+    offsets = source.read_longs(count)
     if offsets and min(offsets) < NOT_WRITTEN:
         raise source.fault(f"a key group at offset {min(offsets)}")
     return first, offsets

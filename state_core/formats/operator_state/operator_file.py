@@ -29,7 +29,7 @@ from state_core.errors import StateError, UnsupportedFormatError
 from state_core.files.compression import PlainStream, SnappyStream
 from state_core.files.filesystem import ByteSource
 from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.headers import read_header
+from state_core.formats.layout.headers import Heads
 from state_core.formats.layout.meta_info import (
     LEAST_META_BYTES,
     StateMetaInfo,
@@ -89,9 +89,7 @@ def read_operator_header(source: DataInput) -> OperatorHeader:
     compressed = source.read_boolean() if version == CURRENT_VERSION else False
     groups: list[tuple[StateMetaInfo, ...]] = []
     for what in ("list states", "broadcast states"):
-        count = source.read_short()
-        if count < 0 or count * LEAST_META_BYTES > source.remaining:
-            raise source.fault(f"{count} {what} declared, {source.remaining} bytes left")
+        count = source.read_short_count(what, LEAST_META_BYTES)
         groups.append(read_state_meta_infos(source, count, groups[0] if groups else ()))
     return OperatorHeader(version, compressed, groups[0], groups[1], source.position)
 
@@ -161,7 +159,13 @@ class OperatorFile:
     def _bounds(self) -> I64Array:
         """Where elements begin in `content`, whose they may be, ascending; and where it ends."""
         everything = np.sort(np.concatenate([np.empty(0, np.int64), *self._offsets.values()]))
-        return np.append(self._within(everything), self.content.size)
+        bounds = np.append(self._within(everything), self.content.size)
+        alike = np.flatnonzero((np.diff(bounds) == 0) & (bounds[1:] < self.content.size))
+        if alike.size:
+            raise DataInput(b"", self.source.name).fault(
+                f"two elements at offset {int(everything[alike[0]])}"
+            )
+        return bounds
 
     def _within(self, offsets: npt.NDArray[np.int64]) -> I64Array:
         """Positions in the file as positions in `content`."""
@@ -198,20 +202,27 @@ class OperatorFile:
         return f"{self.source.name}, {what} {at}"
 
 
-def open_operator_file(source: ByteSource, handle: OperatorHandle) -> OperatorFile:
+def open_operator_file(
+    source: ByteSource, handle: OperatorHandle, heads: Heads | None = None
+) -> OperatorFile:
     """Open one subtask's operator state.
+
+    Args:
+        source: Its bytes.
+        handle: Where its elements are.
+        heads: The heads of the snapshot's files that were read before.
 
     Raises:
         SnapshotError: It can't be read.
     """
     try:
-        header = header_of(source, handle)
+        header = header_of(source, handle, heads or Heads())
     except StateError as error:
         raise error.within("operator state") from error
     return OperatorFile(source, header, handle)
 
 
-def header_of(source: ByteSource, handle: OperatorHandle) -> OperatorHeader:
+def header_of(source: ByteSource, handle: OperatorHandle, heads: Heads) -> OperatorHeader:
     """Read the head of a file, which ends where the first element begins.
 
     Raises:
@@ -219,4 +230,4 @@ def header_of(source: ByteSource, handle: OperatorHandle) -> OperatorHeader:
     """
     offsets = (at for one in handle.states.values() for at in one.offsets)
     end = min((at for at in offsets if at > 0), default=source.size)
-    return read_header(source, end, read_operator_header)
+    return heads.read(source, end, read_operator_header)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pyarrow as pa
 
+from state_core.bounds import COLUMNS_IN_ALL, Budget
 from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from state_core.files.wire import DataOutput
+from state_core.formats.layout.headers import Heads
 from state_core.formats.layout.meta_info import (
     StateMetaInfo,
     parse_state_meta_info,
@@ -19,8 +21,9 @@ from state_core.formats.metadata.checkpoint_metadata import OperatorState
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.formats.operator_state.operator_file import OperatorFile, open_operator_file
 from state_core.formats.operator_state.operator_states import OperatorLayout, operator_layout
-from state_core.model.operator_state import NonKeyedState
+from state_core.model.operator_state import NonKeyedPart, NonKeyedState
 from state_core.serializers.framework.registry import changes
+from state_core.serializers.framework.restored import count_columns
 from state_core.serializers.opaque.decoders import undecoded
 
 __all__ = [
@@ -81,14 +84,18 @@ def open_operator_files(operator: OperatorState, files: StateFiles) -> dict[int,
         if handle is None or handle.stream is None or not handle.states:
             continue
         try:
-            found[index] = open_operator_file(files.open(handle.stream), handle)
+            found[index] = open_operator_file(files.open(handle.stream), handle, files.heads)
         except StateError as error:
             raise error.within(f"subtask {index}") from error
     return found
 
 
-def open_non_keyed(files: Mapping[int, OperatorFile]) -> tuple[NonKeyedState, ...]:
+def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[NonKeyedState, ...]:
     """An operator's states: lists first, then broadcasts, each with the parts of its subtasks.
+
+    Args:
+        files: The operator state file of each subtask.
+        heads: The heads of the snapshot's files.
 
     Raises:
         CorruptSnapshotError: A handle names a state that its file does not declare, or declares
@@ -96,7 +103,9 @@ def open_non_keyed(files: Mapping[int, OperatorFile]) -> tuple[NonKeyedState, ..
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
     """
     found: dict[str, NonKeyedState] = {}
+    parts: dict[str, list[NonKeyedPart]] = {}
     for subtask, file in files.items():
+        described = heads.once(file.header, partial(_described, file.states, heads.budget))
         declared = {state.name: state for state in file.states}
         unknown = sorted(set(file.handle.states) - set(declared))
         if unknown:
@@ -104,10 +113,10 @@ def open_non_keyed(files: Mapping[int, OperatorFile]) -> tuple[NonKeyedState, ..
                 f"elements of a state {unknown[0]!r}, which its header does not declare",
                 place=file.source.name,
             )
-        for name, info in declared.items():
+        for name in declared:
             if name not in file.handle.states:
                 continue
-            state, layout = parse_operator_state(_encoded(info))
+            state, layout = described[name]
             mode = file.handle.states[name].mode
             if mode is not layout.mode:
                 raise CorruptSnapshotError(
@@ -117,15 +126,27 @@ def open_non_keyed(files: Mapping[int, OperatorFile]) -> tuple[NonKeyedState, ..
                     remedy="`_metadata` and this file do not belong together, or one is damaged",
                 )
             known = found.setdefault(name, state)
-            if known != state:
+            if known is not state and known != state:
                 raise UnsupportedFormatError(
                     f"operator state {name!r} has another type here than in another subtask",
                     place=file.source.name,
                     remedy="let the job take a new savepoint, which writes all subtasks alike",
                 )
-            part = SubtaskPart(file, name, subtask, layout)
-            found[name] = replace(known, parts=(*known.parts, part))
-    return tuple(sorted(found.values(), key=lambda one: one.broadcast))
+            parts.setdefault(name, []).append(SubtaskPart(file, name, subtask, layout))
+    states = [replace(one, parts=tuple(parts[name])) for name, one in found.items()]
+    return tuple(sorted(states, key=lambda one: one.broadcast))
+
+
+def _described(
+    infos: Iterable[StateMetaInfo], budget: Budget
+) -> dict[str, tuple[NonKeyedState, OperatorLayout]]:
+    """Each state that a head declares, with its layout."""
+    found = {}
+    for info in infos:
+        found[info.name] = parse_operator_state(_encoded(info))
+        columns = count_columns(found[info.name][0].schema)
+        budget.spend(COLUMNS_IN_ALL, columns, f"operator state {info.name!r}")
+    return found
 
 
 def _encoded(info: StateMetaInfo) -> bytes:

@@ -39,6 +39,7 @@ from state_core.model.handles import DistributionMode, PartitionOffsets
 from state_core.model.snapshot import StateKind
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import Cursor, I64Array
+from state_core.serializers.framework.restored import restore_bounded
 
 __all__ = ["ElementRows", "OperatorLayout", "encode_operator_file", "operator_layout"]
 
@@ -217,10 +218,10 @@ def operator_layout(state: StateMetaInfo) -> OperatorLayout:
     """
     try:
         mode = DistributionMode[state.options[DISTRIBUTION_MODE]]
-        value = state.serializers[VALUE_SERIALIZER].snapshot.restore_serializer()
+        value = restore_bounded(state.serializers[VALUE_SERIALIZER].snapshot)
         if state.kind is not BackendStateType.BROADCAST:
             return OperatorLayout(mode, value)
-        key = state.serializers[KEY_SERIALIZER].snapshot.restore_serializer()
+        key = restore_bounded(state.serializers[KEY_SERIALIZER].snapshot)
     except KeyError as error:
         raise CorruptSnapshotError(
             f"operator state without a valid {error}", place=f"state {state.name!r}"

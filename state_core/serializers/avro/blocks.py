@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from state_core.bounds import EMPTY_ELEMENTS
 from state_core.errors import EncodeError
-from state_core.files.wire import MOST_OF_NO_BYTES, DataInput, DataOutput
+from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.avro.schema_types import AvroString
 from state_core.serializers.framework.base import TypeSerializer
 
@@ -91,6 +92,6 @@ def _block(source: DataInput, least: int) -> int:
             break
         if shift > 56:
             raise source.fault("a block's count that does not end")
-    if count * least > source.remaining or (not least and count > MOST_OF_NO_BYTES):
+    if count * least > source.remaining or (not least and count > EMPTY_ELEMENTS.most):
         raise source.fault(f"a block of {count} items in {source.remaining} bytes")
     return count

@@ -192,7 +192,7 @@ class _Resolver:
     ) -> None:
         self.reading = reading
         self.writing = writing
-        self.under_way: set[tuple[str, str]] = set()
+        self.settled: dict[tuple[str, str], list[Reason]] = {}
 
     def compare(self, reader: Any, writer: Any, path: str) -> list[Reason]:
         """Return why the reader's schema can't read what the writer's wrote; nothing if it can."""
@@ -229,20 +229,20 @@ class _Resolver:
                 return []
             return [Reason(path, ", ".join(gone), "", "symbols are gone, without a default")]
         pair = (reader["full_name"], writer["full_name"])
-        if pair in self.under_way:
-            return []
-        self.under_way.add(pair)
-        reasons = [one for field in reader["fields"] for one in self._field(field, writer, path)]
-        self.under_way.discard(pair)
+        if pair in self.settled:
+            return self.settled[pair][:1]  # all were said where it stood for the first time
+        self.settled[pair] = []  # while it is under way, nothing is held against it
+        written = {one["name"]: one["type"] for one in reversed(writer["fields"])}
+        reasons = [one for field in reader["fields"] for one in self._field(field, written, path)]
+        self.settled[pair] = reasons
         return reasons
 
-    def _field(self, field: dict[str, Any], writer: Any, path: str) -> list[Reason]:
+    def _field(self, field: dict[str, Any], written: Mapping[str, Any], path: str) -> list[Reason]:
         names = [field["name"], *field.get("aliases", [])]
         inner = _join(path, field["name"])
         for name in names:
-            for before in writer["fields"]:
-                if before["name"] == name:
-                    return self.compare(field["type"], before["type"], inner)
+            if name in written:
+                return self.compare(field["type"], written[name], inner)
         if "default" in field:
             return []
         rule = "a new field without a default"

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from typing_extensions import Self
 
+from state_core.bounds import AVRO_NESTING, COLUMNS, EMPTY_FIELDS
 from state_core.errors import EncodeError, IncompatibleError, StateError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.avro.blocks import AvroArray, AvroMap
@@ -57,13 +58,13 @@ from state_core.serializers.framework.compatibility import (
     incompatible,
     migrate,
 )
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 
 __all__ = ["AvroSerializer", "AvroSerializerSnapshot"]
 
 GENERIC_RECORD = "org.apache.avro.generic.GenericRecord"
 Names: TypeAlias = "Mapping[str, Schema]"
-MAX_NESTING = 64
 
 _PRIMITIVES: dict[str, type[TypeSerializer]] = {
     "null": AvroNull,
@@ -75,6 +76,10 @@ _PRIMITIVES: dict[str, type[TypeSerializer]] = {
     "bytes": AvroBytes,
     "string": AvroString,
 }
+
+
+class _UnboundedError(Exception):
+    """A schema whose values may be much larger than their bytes."""
 
 
 class AvroSerializer(TypeSerializer):
@@ -91,6 +96,8 @@ class AvroSerializer(TypeSerializer):
         self.schema = parse_schema(schema)
         self.names = named_schemas(self.schema)
         self.recursive = False
+        self._built: dict[int, TypeSerializer] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
         self.value = self._build(self.schema, ())
         self.arrow_type = pa.binary() if self.recursive else self.value.arrow_type
 
@@ -105,25 +112,34 @@ class AvroSerializer(TypeSerializer):
         return self.value.min_length
 
     def _build(self, schema: Schema, within: tuple[str, ...]) -> TypeSerializer:
-        """Return the serializer of a schema; `within` are the names of the records around it."""
+        """Return the serializer of a schema, one for each; `within` are the records around it."""
         if isinstance(schema, list):
-            return self._union([self._build(one, within) for one in schema], schema)
+            return self._union([self._build(one, within) for one in schema])
         if isinstance(schema, str):
             if schema in _PRIMITIVES:
-                return _PRIMITIVES[schema]()
+                return self._counted(_PRIMITIVES[schema]())
             return self._build(self._known(schema), within)
         kind = schema["type"]
         if isinstance(kind, dict | list):
             return self._build(kind, within)
         if kind in _PRIMITIVES:
-            return _PRIMITIVES[kind]()
+            return self._counted(_PRIMITIVES[kind]())
         if kind == "array":
-            return AvroArray(self._build(schema["items"], within))
+            item = self._build(schema["items"], within)
+            if item.min_length == 0:
+                raise _UnboundedError
+            return self._counted(AvroArray(item), item)
         if kind == "map":
-            return AvroMap(self._build(schema["values"], within))
+            value = self._build(schema["values"], within)
+            return self._counted(AvroMap(value), value)
         if kind not in ("enum", "fixed", "record", "error"):
             return self._build(self._known(kind), within)
-        return self._named(schema, kind, within)
+        if id(schema) not in self._built:
+            made = self._named(schema, kind, within)
+            if isinstance(made, _Recursive):
+                return made
+            self._built[id(schema)] = made
+        return self._built[id(schema)]
 
     def _known(self, name: str) -> Schema:
         """The schema of a name."""
@@ -136,21 +152,39 @@ class AvroSerializer(TypeSerializer):
     ) -> TypeSerializer:
         full_name = schema["full_name"]
         if kind == "enum":
-            return AvroEnum(full_name, schema["symbols"])
+            return self._counted(AvroEnum(full_name, schema["symbols"]))
         if kind == "fixed":
-            return AvroFixed(full_name, schema["size"])
-        if full_name in within or len(within) > MAX_NESTING:
+            return self._counted(AvroFixed(full_name, schema["size"]))
+        if full_name in within or len(within) > AVRO_NESTING.most:
             self.recursive = True
-            return _Recursive(self, full_name)
+            return self._counted(_Recursive(self, full_name))
         inner = (*within, full_name)
         fields = [(one["name"], self._build(one["type"], inner)) for one in schema["fields"]]
-        return AvroRecord(full_name, fields) if fields else AvroEmptyRecord(full_name)
+        if not fields:
+            return self._counted(AvroEmptyRecord(full_name))
+        return self._counted(AvroRecord(full_name, fields), *(one for _, one in fields))
 
-    def _union(self, branches: list[TypeSerializer], schema: list[Any]) -> TypeSerializer:
+    def _union(self, branches: list[TypeSerializer]) -> TypeSerializer:
         nulls = [index for index, one in enumerate(branches) if isinstance(one, AvroNull)]
-        if len(schema) == 2 and len(nulls) == 1:
-            return AvroOptional(branches[1 - nulls[0]], nulls[0])
-        return AvroUnion(branches)
+        if len(branches) == 2 and len(nulls) == 1:
+            value = branches[1 - nulls[0]]
+            return self._counted(AvroOptional(value, nulls[0]), value)
+        return self._counted(AvroUnion(branches), *branches)
+
+    def _counted(self, made: TypeSerializer, *parts: TypeSerializer) -> TypeSerializer:
+        """The serializer, if it has few enough columns, and fields that take no bytes.
+
+        A part that is used again counts again, since its columns are others.
+        """
+        sizes = [self._sizes[id(one)] for one in parts]
+        columns = 1 + sum(held for held, _ in sizes)
+        empty = sum(held for _, held in sizes) + (made.min_length == 0)
+        if isinstance(made, AvroUnion):  # of which one branch is read
+            empty -= sum(isinstance(one, AvroNull) for one in parts)
+        if columns > COLUMNS.most or empty > EMPTY_FIELDS.most:
+            raise _UnboundedError
+        self._sizes[id(made)] = columns, empty
+        return made
 
     @cached_property
     def record_of(self) -> dict[str, TypeSerializer]:
@@ -216,8 +250,7 @@ class _Recursive(TypeSerializer):
 
     def read(self, source: DataInput) -> Any:
         """Read one record."""
-        if source.nesting >= MAX_NESTING:
-            raise source.fault(f"records nested more than {MAX_NESTING} deep")
+        AVRO_NESTING.check(source.nesting + 1, source)
         source.nesting += 1
         record = self.owner.record_of[self.full_name].read(source)
         source.nesting -= 1
@@ -290,6 +323,13 @@ def _from_avro(serializer: TypeSerializer, value: Any) -> Any:
     return value
 
 
+def _serializer_of(schema: str, runtime_class: str) -> TypeSerializer:
+    try:
+        return AvroSerializer(schema, runtime_class)
+    except _UnboundedError:
+        return OpaqueSerializer(runtime_class)
+
+
 @register
 class AvroSerializerSnapshot(TypeSerializerSnapshot):
     """`AvroSerializerSnapshot`: the runtime class and the schema."""
@@ -301,6 +341,7 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
     def __init__(self) -> None:
         self.runtime_class = GENERIC_RECORD
         self.schema_text = '"null"'
+        self._serializer: TypeSerializer | None = None
 
     @classmethod
     def of(cls, schema: Schema, runtime_class: str = GENERIC_RECORD) -> Self:
@@ -320,9 +361,9 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
             made.schema_text = json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)
             AvroSerializer(made.schema_text)
         except StateError as error:
-            raise EncodeError(f"an Avro schema that is none ({error.problem})") from error
+            raise EncodeError(f"the Avro schema is no type ({error.problem})") from error
         except (ValueError, TypeError, RecursionError) as error:
-            raise EncodeError(f"an Avro schema that is none ({error})") from error
+            raise EncodeError(f"the Avro schema is no type ({error})") from error
         made.runtime_class = runtime_class
         return made
 
@@ -334,7 +375,7 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
             self.runtime_class = read() or GENERIC_RECORD
         self.schema_text = read() or '"null"'
         try:
-            AvroSerializer(self.schema_text)
+            self._serializer = _serializer_of(self.schema_text, self.runtime_class)
         except StateError as error:
             raise error.within(source.place) from error
         except (ValueError, RecursionError) as error:
@@ -345,9 +386,11 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
         out.write_string(self.runtime_class)
         out.write_string(self.schema_text)
 
-    def restore_serializer(self) -> AvroSerializer:
-        """Return the serializer of the schema."""
-        return AvroSerializer(self.schema_text, self.runtime_class)
+    def restore_serializer(self) -> TypeSerializer:
+        """Return the serializer of the schema; bytes if it declares much more than it holds."""
+        if self._serializer is None:
+            self._serializer = _serializer_of(self.schema_text, self.runtime_class)
+        return self._serializer
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
         """Return as is for the same schema, else whether Avro can read the old with the new."""

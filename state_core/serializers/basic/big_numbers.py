@@ -3,6 +3,8 @@
 A `BigInteger` is a decimal of 38 digits, the most that Spark has; a larger one keeps its exact
 bytes beside a null. A `BigDecimal` has a scale of its own in every value, and 1.0 is not 1.00: its
 column is text as `BigDecimal.toString` has it, from which the same number comes back; SQL casts it.
+One of more bytes than `BIG_NUMBER_BYTES` is a null with its bytes beside: the time that text of a
+number takes grows with the square of its length.
 
 Java tells the constants 0, 1 and 10 from equal numbers made elsewhere, and writes them shorter: of
 the two spellings the longer one keeps its exact bytes.
@@ -12,11 +14,14 @@ Source: `BigIntSerializer`, `BigDecSerializer` in `org.apache.flink.api.common.t
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
+from state_core.bounds import BIG_NUMBER_BYTES
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import BIGDEC, BIGINT
@@ -28,10 +33,14 @@ __all__ = ["BigDecimalSerializer", "BigIntegerSerializer"]
 
 BASE = "org.apache.flink.api.common.typeutils.base."
 MAX_DIGITS = 38
+LARGEST = 10**MAX_DIGITS
 CONSTANTS = {1: 0, 2: 1, 3: 10}
 TAGS = {number: tag for tag, number in CONSTANTS.items()}
 FIRST_LENGTH = 4
 MAX_SHOWN_EXPONENT = -6
+PIECE_DIGITS = 1000  # of a number that becomes text, or the reverse, piece by piece
+PIECE = 10**PIECE_DIGITS
+MOST_DIGITS = BIG_NUMBER_BYTES.most * 5 // 2
 
 
 class BigIntegerSerializer(TypeSerializer):
@@ -42,12 +51,14 @@ class BigIntegerSerializer(TypeSerializer):
     arrow_type = pa.decimal128(MAX_DIGITS, 0)
 
     def read(self, source: DataInput) -> Decimal | None:
-        """Read one number, however large."""
+        """Read one number; None also for one of more bytes than are made a number."""
         number = read_big_integer(source)
-        return None if number is None else Decimal(number)
+        return None if number is None or _is_oversized(number) else Decimal(number)
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one number, or None."""
+        if isinstance(value, Decimal):
+            _check_digits(value)
         if value is not None and (isinstance(value, float) or value != int(value)):
             raise EncodeError(f"{value!r} is no BigInteger")
         write_big_integer(None if value is None else int(value), out)
@@ -58,20 +69,22 @@ class BigIntegerSerializer(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read numbers of up to 38 digits; others are null and inexact."""
-        found = decode_exactly(self, cursor)
-        for row, number in enumerate(found):
-            if number is not None and abs(number) >= 10**MAX_DIGITS:
-                found[row] = None
-                cursor.inexact[row] = 1
-        return pa.array(found, self.arrow_type)
+
+        def read(source: DataInput) -> Decimal | None:
+            number = read_big_integer(source)
+            fits = number is not None and number.bit_length() < 128 and abs(number) < LARGEST
+            return Decimal(number) if number is not None and fits else None
+
+        return pa.array(_decode_numbers(cursor, read), self.arrow_type)
 
     def hash_code(self, value: Any) -> int:
         """Return `31 * h + word` over the magnitude's 32-bit words, times the sign."""
-        number = abs(int(value))
-        code = 0
-        for shift in range((number.bit_length() + 31) // 32 * 32 - 32, -1, -32):
-            code = (31 * code + (number >> shift & 0xFFFFFFFF)) & 0xFFFFFFFF
-        return to_int32(code if value >= 0 else -code)
+        return _integer_hash(int(value))
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """Return the hash code of the number that comes next, however large."""
+        number = read_big_integer(source)
+        return 0 if number is None else _integer_hash(number)
 
 
 class BigDecimalSerializer(TypeSerializer):
@@ -82,9 +95,12 @@ class BigDecimalSerializer(TypeSerializer):
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str | None:
-        """Read one number, as text."""
+        """Read one number, as text; None also for one of more bytes than are made text."""
         unscaled = read_big_integer(source)
-        return None if unscaled is None else _decimal_text(unscaled, source.read_int())
+        if unscaled is None:
+            return None
+        scale = source.read_int()
+        return None if _is_oversized(unscaled) else _decimal_text(unscaled, scale)
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one number, or None."""
@@ -101,32 +117,68 @@ class BigDecimalSerializer(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read numbers as text."""
-        return pa.array(decode_exactly(self, cursor), self.arrow_type)
+        return pa.array(_decode_numbers(cursor, self.read), self.arrow_type)
 
     def hash_code(self, value: Any) -> int:
         """Return `31 * hash(unscaled) + scale`; small unscaled values hash as longs do."""
-        unscaled, scale = _parse(str(value))
-        if -(1 << 63) < unscaled < 1 << 63:
-            magnitude = abs(unscaled)
-            code = to_int32((magnitude >> 32) * 31 + (magnitude & 0xFFFFFFFF))
-            return to_int32(31 * (code if unscaled >= 0 else -code) + scale)
-        return to_int32(31 * BigIntegerSerializer().hash_code(unscaled) + scale)
+        return _decimal_hash(*_parse(str(value)))
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """Return the hash code of the number that comes next, however large."""
+        unscaled = read_big_integer(source)
+        return 0 if unscaled is None else _decimal_hash(unscaled, source.read_int())
 
 
-def decode_exactly(serializer: TypeSerializer, cursor: Cursor) -> list[Any]:
-    """Read value by value, and mark rows inexact that would be written as other bytes."""
+def _integer_hash(number: int) -> int:
+    magnitude = abs(number)
+    size = (magnitude.bit_length() + 31) // 32
+    code = 0
+    for word in struct.unpack(f">{size}I", magnitude.to_bytes(4 * size, "big")):
+        code = (31 * code + word) & 0xFFFFFFFF
+    return to_int32(code if number >= 0 else -code)
+
+
+def _decimal_hash(unscaled: int, scale: int) -> int:
+    if -(1 << 63) < unscaled < 1 << 63:
+        magnitude = abs(unscaled)
+        code = to_int32((magnitude >> 32) * 31 + (magnitude & 0xFFFFFFFF))
+        return to_int32(31 * (code if unscaled >= 0 else -code) + scale)
+    return to_int32(31 * _integer_hash(unscaled) + scale)
+
+
+def _is_oversized(number: int) -> bool:
+    return number.bit_length() > 8 * BIG_NUMBER_BYTES.most
+
+
+def _check_digits(number: Decimal) -> None:
+    """Refuse a number whose bytes would take too long to find.
+
+    Raises:
+        EncodeError: It has too many digits.
+    """
+    if number.is_finite() and number.adjusted() >= MOST_DIGITS:
+        raise EncodeError(
+            f"a number of {number.adjusted() + 1} digits, and at most {MOST_DIGITS} are written",
+            remedy="give its exact bytes instead",
+        )
+
+
+def _decode_numbers(cursor: Cursor, read: Callable[[DataInput], Any]) -> list[Any]:
+    """Read value by value; a row that should not be null, or is spelled otherwise, is inexact."""
     found: list[Any] = [None] * cursor.rows
     for row in range(cursor.rows):
         if cursor.present.size and not cursor.present[row]:
             continue
         start, end = int(cursor.position[row]), int(cursor.end[row])
-        source = DataInput(cursor.data[start:end].tobytes(), cursor.place(start))
-        found[row] = serializer.read(source)
-        out = DataOutput()
-        serializer.write(found[row], out)
-        if out.to_bytes() != bytes(source.data[: source.position]):
-            cursor.inexact[row] = 1
+        source = DataInput(cursor.data.data[start:end], cursor.place(start))
+        found[row] = read(source)
         cursor.position[row] = start + source.position
+        source.position = 0
+        number, size = read_big_integer(source), source.position
+        out = DataOutput()
+        write_big_integer(number, out)
+        if out.buffer != source.data[:size] or (found[row] is None and number is not None):
+            cursor.inexact[row] = 1
     return found
 
 
@@ -156,7 +208,7 @@ def write_big_integer(number: int | None, out: DataOutput) -> None:
 
 def _decimal_text(unscaled: int, scale: int) -> str:
     """Return the text that `BigDecimal.toString` gives."""
-    digits, sign = str(abs(unscaled)), "-" if unscaled < 0 else ""
+    digits, sign = _digits_of(abs(unscaled)), "-" if unscaled < 0 else ""
     if scale == 0:
         return sign + digits
     adjusted = len(digits) - 1 - scale
@@ -168,15 +220,34 @@ def _decimal_text(unscaled: int, scale: int) -> str:
     return f"{sign}{digits[0]}{fraction}{exponent}"
 
 
+def _digits_of(number: int) -> str:
+    """Its decimal digits; Python itself makes text of some thousand digits and no more."""
+    pieces = []
+    while number >= PIECE:
+        number, piece = divmod(number, PIECE)
+        pieces.append(str(piece).rjust(PIECE_DIGITS, "0"))
+    return "".join([str(number), *reversed(pieces)])
+
+
+def _number_of(digits: str) -> int:
+    """The reverse."""
+    first = len(digits) % PIECE_DIGITS
+    number = int(digits[:first] or "0")
+    for at in range(first, len(digits), PIECE_DIGITS):
+        number = number * PIECE + int(digits[at : at + PIECE_DIGITS])
+    return number
+
+
 def _parse(text: str) -> tuple[int, int]:
     """Return unscaled value and scale, as `new BigDecimal(text)` has them."""
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
     except InvalidOperation as error:
         raise EncodeError(f"{text!r} is no BigDecimal") from error
-    if not isinstance(exponent, int) or not -(1 << 31) < -exponent < 1 << 31:
+    if not isinstance(exponent, int) or not -(1 << 31) <= -exponent < 1 << 31:
         raise EncodeError(f"{text!r} is no BigDecimal")
-    unscaled = int("".join(map(str, digits)) or "0")
+    _check_digits(Decimal((0, digits, 0)))
+    unscaled = _number_of("".join(map(str, digits)) or "0")
     return (-unscaled if sign else unscaled), -exponent
 
 

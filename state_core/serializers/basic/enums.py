@@ -141,7 +141,7 @@ class EnumSerializerSnapshot(TypeSerializerSnapshot):
         """Read class, count and names."""
         self.check_version(version, source)
         self.enum_class = source.read_utf()
-        count = source.read_count("enum constants", 2)
+        count = source.read_members("enum constants", 2)
         self.constants = tuple(source.read_utf() for _ in range(count))
         twice = [name for name, times in Counter(self.constants).items() if times > 1]
         if twice:

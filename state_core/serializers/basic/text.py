@@ -131,7 +131,7 @@ class ByteArraySerializer(TypeSerializer):
 
     def read(self, source: DataInput) -> bytes:
         """Read one array."""
-        return source.read_bytes(source.read_count("bytes"))
+        return source.read_bytes(source.read_length("bytes"))
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one array."""

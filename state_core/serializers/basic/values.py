@@ -16,7 +16,6 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import FIXED
-from state_core.serializers.basic.big_numbers import decode_exactly
 from state_core.serializers.basic.numbers import (
     BooleanSerializer,
     ByteSerializer,
@@ -63,7 +62,7 @@ class StringValueSerializer(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read text; a value with an unpaired surrogate is inexact."""
-        texts = decode_exactly(self, cursor)
+        texts = _decode_exactly(self, cursor)
         for row, text in enumerate(texts):
             if text is not None and any("\ud800" <= one <= "\udfff" for one in text):
                 texts[row] = text.encode("utf-8", "replace").decode()
@@ -73,6 +72,23 @@ class StringValueSerializer(TypeSerializer):
     def hash_code(self, value: Any) -> int:
         """Return the hash code of the text, as a `String`."""
         return StringSerializer().hash_code(value)
+
+
+def _decode_exactly(serializer: TypeSerializer, cursor: Cursor) -> list[Any]:
+    """Value by value, marking rows that would be written in another way than they were."""
+    found: list[Any] = [None] * cursor.rows
+    for row in range(cursor.rows):
+        if cursor.present.size and not cursor.present[row]:
+            continue
+        start, end = int(cursor.position[row]), int(cursor.end[row])
+        source = DataInput(cursor.data.data[start:end], cursor.place(start))
+        found[row] = serializer.read(source)
+        out = DataOutput()
+        serializer.write(found[row], out)
+        if out.buffer != source.data[: source.position]:
+            cursor.inexact[row] = 1
+        cursor.position[row] = start + source.position
+    return found
 
 
 def _unit(source: DataInput) -> int:

@@ -6,6 +6,7 @@
 `element_columns`     columns of lists and maps: where elements lie, which are written
 `opaque_values`       values that are carried as bytes, since only their class understands them
 `snapshots`           the simple and the composite family of snapshots
+`restored`            serializers as tables can hold them: what is too wide or deep becomes bytes
 `registry`            from class names that Flink writes to the classes that read them
 `built_in`            which module has which of these classes
 `config_snapshots`    the snapshots of before Flink 1.7

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from state_core.bounds import EMPTY_ELEMENTS
 from state_core.errors import CorruptSnapshotError, EncodeError, UnsupportedFormatError
-from state_core.files.wire import MOST_OF_NO_BYTES
 from state_core.kernels import decode
 from state_core.kernels.compiler import Kernel
 
@@ -170,7 +170,7 @@ class Cursor:
         """Read an i32 count of every row, refused where the row's bytes can't hold that many."""
         counts = self.read_int32(what).astype(np.int64)
         room = self.end - self.position
-        limit = room // min_bytes_each if min_bytes_each else MOST_OF_NO_BYTES
+        limit = room // min_bytes_each if min_bytes_each else EMPTY_ELEMENTS.most
         bad = np.flatnonzero((counts < 0) | (counts > limit))
         if bad.size:
             row = int(bad[0])

@@ -53,7 +53,7 @@ def read_config_snapshot(
     at = source.place
     if source.read_int() != 1:
         raise source.fault("a Java-serialized serializer in an unknown form")
-    stream = source.read_bytes(source.read_count("bytes of a serializer"))
+    stream = source.read_bytes(source.read_length("bytes of a serializer"))
     try:
         serializer = read_java_stream(DataInput(stream, f"{at}, Java stream"))
     except UnsupportedFormatError:

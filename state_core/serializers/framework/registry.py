@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from state_core.bounds import SERIALIZER_NESTING
 from state_core.errors import EncodeError, StateError, UnknownSerializerError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.framework import plugins
@@ -32,7 +33,6 @@ __all__ = [
 
 _SnapshotClass = TypeVar("_SnapshotClass", bound=type[TypeSerializerSnapshot])
 
-MAX_NESTING = 64
 _MODULES = {name: module for module, names in BUILT_IN.items() for name in names}
 _classes: dict[str, type[TypeSerializerSnapshot]] = {}
 
@@ -203,8 +203,7 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
             place=at,
             remedy="register a class for it with state_core.serializers.register",
         )
-    if source.nesting >= MAX_NESTING:
-        raise source.fault(f"serializers nested more than {MAX_NESTING} deep")
+    SERIALIZER_NESTING.check(source.nesting + 1, source)
     snapshot = snapshot_class()
     source.nesting += 1
     _read_payload(snapshot, version, source)

@@ -287,7 +287,7 @@ def read_nested(source: DataInput) -> tuple[TypeSerializerSnapshot, ...]:
         raise source.fault("nested serializers without their magic number")
     if source.read_int() != NESTED_VERSION:
         raise CorruptSnapshotError("nested serializers of an unknown version", place=source.place)
-    count = source.read_count("nested serializers", MIN_SNAPSHOT_BYTES)
+    count = source.read_members("nested serializers", MIN_SNAPSHOT_BYTES)
     return tuple(read_serializer_snapshot(source) for _ in range(count))
 
 

@@ -31,6 +31,7 @@ __all__ = [
 
 HEADER = 0x4F2C69A3D70
 MIN_ENTRY_BYTES = 4
+FRAME_BYTES = 256  # of a frame, which is kept, and so are those within it, count as a thing
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def read_optional_map(source: DataInput, what: str) -> tuple[OptionalEntry, ...]
     if source.read_long() != HEADER:
         raise source.fault(f"a map of {what} without its magic number")
     entries: dict[str, OptionalEntry] = {}
-    for _ in range(source.read_count(what, MIN_ENTRY_BYTES)):
+    for _ in range(source.read_members(what, MIN_ENTRY_BYTES)):
         name = source.read_utf()
         if name in entries:
             raise source.fault(f"{name!r} is there twice among the {what}")
@@ -150,11 +151,12 @@ def write_optional_map(entries: tuple[OptionalEntry, ...], out: DataOutput) -> N
 def _read_frame(source: DataInput) -> DataInput | None:
     if not source.read_boolean():
         return None
-    length = source.read_count("bytes of a frame")
+    length = source.read_length("bytes of a frame")
+    source.declare(length // FRAME_BYTES)
     start = source.position
     source.read_bytes(length)
     frame = DataInput(source.data[start : start + length], source.source, source.base + start)
-    frame.nesting = source.nesting
+    frame.nesting, frame.budget = source.nesting, source.budget
     return frame
 
 

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from state_core.bounds import UNKNOWN_WORK, Budget
 from state_core.errors import StateError, UnknownSerializerError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
@@ -25,7 +26,9 @@ __all__ = ["UnknownSerializerSnapshot", "read_whole"]
 
 _Read = TypeVar("_Read")
 _CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*")
-MAX_ATTEMPTS = 2_000
+ATTEMPT_WORK = 1 << 12  # of an attempt, however little it reads
+SEARCHED_AT_ONCE = 64
+_CONTROL = re.compile(rb"[\x00-\x1f]")
 MAX_VERSION = 1 << 16
 MAX_STATES = 1 << 12
 
@@ -78,6 +81,7 @@ def read_whole(source: DataInput, read: Callable[[DataInput], _Read]) -> _Read:
         StateError: The errors of `read`.
     """
     start = source.position
+    source.budget = source.budget or Budget(source.limit)
     try:
         return read(source)
     except UnknownSerializerError as error:
@@ -95,28 +99,39 @@ class _Search(Generic[_Read]):
         self.source = source
         self.start = start
         self.read = read
-        self.attempts = 0
+        self.work = 0
 
     def run(self, lengths: list[int]) -> _Read | None:
         """Return what is read if the first payloads have these lengths; None if nothing can be."""
-        if self.attempts == MAX_ATTEMPTS:
+        if self._is_tired:
             return None
-        self.attempts += 1
         payloads = _Payloads(lengths)
+        read = self._attempt(payloads)
+        if read is not None or not payloads.plausible:
+            return read
+        candidates = self._lengths(self.source.position, payloads.same())
+        deeper = (self.run([*lengths, length]) for length in candidates)
+        return next((found for found in deeper if found is not None), None)
+
+    @property
+    def _is_tired(self) -> bool:
+        return self.work > UNKNOWN_WORK.most
+
+    def _attempt(self, payloads: _Payloads) -> _Read | None:
+        """Read the source, down to the first payload whose length is not given."""
         source = self.source
+        source.budget = Budget(source.limit)
         source.position, source.nesting, source.unknown = self.start, 0, payloads
         try:
             read = self.read(source)
         except UnknownSerializerError:
-            if not payloads.plausible:
-                return None
-            candidates = self._lengths(source.position, payloads.same())
-            deeper = (self.run([*lengths, length]) for length in candidates)
-            return next((content for content in deeper if content is not None), None)
+            return None
         except StateError:
+            payloads.named.clear()
             return None
         finally:
             source.unknown = None
+            self.work += source.position - self.start + ATTEMPT_WORK
         return None if source.remaining else read
 
     def _lengths(self, begin: int, same: int | None) -> Iterator[int]:
@@ -124,6 +139,9 @@ class _Search(Generic[_Read]):
         if same is not None and begin + same <= self.source.limit:
             yield same
         for end in range(begin, self.source.limit + 1):
+            if self._is_tired:
+                return
+            self.work += 1
             if end - begin != same and self._plausible(end):
                 yield end - begin
 
@@ -143,7 +161,8 @@ class _Search(Generic[_Read]):
         length = int.from_bytes(data[at:begin], "big")
         if not 0 < length <= self.source.limit - begin:
             return False
-        return min(data[begin : begin + length]) >= ord(" ")
+        self.work += length // SEARCHED_AT_ONCE
+        return _CONTROL.search(data, begin, begin + length) is None
 
 
 class _Payloads:
@@ -164,7 +183,7 @@ class _Payloads:
     @property
     def plausible(self) -> bool:
         """Whether the last name has no length yet, and looks like a class."""
-        if len(self.named) == len(self.lengths):
+        if len(self.named) <= len(self.lengths):
             return False
         java_class, version = self.named[-1]
         return bool(_CLASS.fullmatch(java_class)) and 0 <= version < MAX_VERSION

@@ -92,7 +92,7 @@ class ScalaEnumSerializerSnapshot(TypeSerializerSnapshot):
         """Read class, count, names and numbers."""
         self.check_version(version, source)
         self.enum_class = source.read_utf()
-        count = source.read_count("values of an Enumeration", 6)
+        count = source.read_members("values of an Enumeration", 6)
         self.values = tuple((source.read_utf(), source.read_int()) for _ in range(count))
 
     def write_snapshot(self, out: DataOutput) -> None:

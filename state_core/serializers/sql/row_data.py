@@ -106,7 +106,7 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read a count, a Java stream for each type, and the nested snapshots."""
         self.check_version(version, source)
-        count = source.read_count("field types", MIN_STREAM_BYTES)
+        count = source.read_members("field types", MIN_STREAM_BYTES)
         self.types = tuple(read_logical_type(source) for _ in range(count))
         self.nested = read_nested(source)
         if len(self.nested) != count:

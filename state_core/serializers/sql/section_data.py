@@ -53,7 +53,7 @@ class SectionSerializer(TypeSerializer):
     def read(self, source: DataInput) -> Any:
         """Read one value."""
         place = source.place
-        data = source.read_bytes(source.read_count("bytes"))
+        data = source.read_bytes(source.read_length("bytes"))
         bounds = np.zeros(1, np.int64), np.array([len(data)])
         cursor = Cursor(np.frombuffer(data, np.uint8), *bounds, lambda _: place)
         return self.section.decode(cursor).to_pylist()[0]
@@ -72,7 +72,7 @@ class SectionSerializer(TypeSerializer):
 
     def skip(self, source: DataInput) -> None:
         """Move behind the bytes of one value."""
-        source.read_bytes(source.read_count("bytes"))
+        source.read_bytes(source.read_length("bytes"))
 
     def skip_program(self) -> tuple[int, ...]:
         """Return the program that walks a length and that many bytes."""
@@ -106,7 +106,7 @@ class RowDataSerializer(SectionSerializer):
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the row that comes next, whatever its kind and layout."""
-        return _hash_bytes(source.read_bytes(source.read_count("bytes")))
+        return _hash_bytes(source.read_bytes(source.read_length("bytes")))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
         """Return the hash code of every row; 0 for null."""

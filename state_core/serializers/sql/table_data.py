@@ -99,7 +99,7 @@ class StringDataSerializer(TypeSerializer):
 
     def read(self, source: DataInput) -> str:
         """Read one string."""
-        return source.read_bytes(source.read_count("bytes")).decode("utf-8", "replace")
+        return source.read_bytes(source.read_length("bytes")).decode("utf-8", "replace")
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one string."""
@@ -164,7 +164,7 @@ class DecimalDataSerializer(TypeSerializer):
         if self.small:
             unscaled = source.read_long()
         else:
-            data = source.read_bytes(source.read_count("bytes"))
+            data = source.read_bytes(source.read_length("bytes"))
             if not data:
                 raise source.fault("a DECIMAL of no bytes")
             unscaled = int.from_bytes(data, "big", signed=True)

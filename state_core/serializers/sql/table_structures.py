@@ -224,8 +224,8 @@ class RowDataKeySerializerSnapshot(TypeSerializerSnapshot):
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read two framed streams, which stay bytes, and a snapshot."""
         self.check_version(version, source)
-        self.equaliser = source.read_bytes(source.read_count("bytes of a frame"))
-        self.hash_function = source.read_bytes(source.read_count("bytes of a frame"))
+        self.equaliser = source.read_bytes(source.read_length("bytes of a frame"))
+        self.hash_function = source.read_bytes(source.read_length("bytes of a frame"))
         self.row = read_serializer_snapshot(source)
 
     def write_snapshot(self, out: DataOutput) -> None:

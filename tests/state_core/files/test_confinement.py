@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -510,6 +511,22 @@ def test_a_tree_gives_files_a_second_path(lake: Path) -> None:
     (lake.parent / "other/out").symlink_to(lake.parent / "victim")
     with pytest.raises(UnsafePathError):
         other.link(ConfinedTree(str(lake)), "file", "out/z")
+
+
+def test_a_confined_directory_travels(lake: Path) -> None:
+    """To another process, where it is as confined, from the same directory on."""
+    (lake / "link").symlink_to("a")
+    child = pickle.loads(pickle.dumps(confined(lake).child("a").child("b")))  # noqa: S301
+    assert child.read("c/file") == b"honest"
+    (lake / "a").rename(lake / "away")
+    (lake / "a").symlink_to("away")
+    with pytest.raises(UnsafePathError):
+        child.read("c/file")
+    paths_alone = Directory(lake).confined(follow_links=True).child("link")
+    for one in (paths_alone, pickle.loads(pickle.dumps(paths_alone))):  # noqa: S301
+        assert one.child("b").read("c/file") == b"honest"
+        with pytest.raises(UnsafePathError):
+            one.read("../file")
 
 
 # ----------------------------------------------------------------------------- object stores

@@ -20,6 +20,7 @@ from state_core.model.handles import (
     ChangelogFileHandle,
     ChangelogHandle,
     KeyedHandle,
+    KeyGroupsHandle,
 )
 from tests.support.savepoints.expected_contents import assert_contents, tables_of
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
@@ -81,7 +82,10 @@ def test_key_groups_of_others_are_not_read_twice(tmp_path: Path) -> None:
         for subtask in (operator.subtasks or {}).values():
             held = subtask.managed_keyed
             if isinstance(held, ChangelogHandle):
-                subtask.managed_keyed = replace(held, count=held.count - 1)
+                (below,) = held.materialized
+                assert isinstance(below, KeyGroupsHandle)
+                below = replace(below, offsets=(*below.offsets, 0))
+                subtask.managed_keyed = replace(held, materialized=(below,))
     (savepoint / "_metadata").write_bytes(write_metadata(metadata))
     with pytest.raises(UnsupportedFormatError, match="changelog"):
         open_snapshot(savepoint)

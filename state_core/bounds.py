@@ -1,0 +1,204 @@
+"""How much a snapshot may declare: one table of bounds, and the budget that holds them.
+
+Nothing that a stranger's file declares is believed. What it is made of may cost time and memory in
+proportion to its bytes; what takes few bytes and costs much (an operator, a column, a level of
+nesting) has a bound here. Beyond it a value is carried as its exact bytes, or the snapshot is
+refused by name, as each bound says.
+
+The bounds lie far above what Flink writes, and where Flink or Java has a limit of its own, at it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from state_core.errors import OversizedError
+
+__all__ = [
+    "AVRO_NESTING",
+    "BIG_NUMBER_BYTES",
+    "BOUNDS",
+    "CELLS",
+    "COLUMNS",
+    "COLUMNS_IN_ALL",
+    "COLUMN_NESTING",
+    "COUNTED_CELLS",
+    "EMPTY_ELEMENTS",
+    "EMPTY_FIELDS",
+    "HANDLE_NESTING",
+    "HEAD_BYTES",
+    "JAVA_NESTING",
+    "KEY_GROUPS",
+    "LOGICAL_NESTING",
+    "MEMBERS",
+    "OPERATORS",
+    "SERIALIZER_NESTING",
+    "SHARED_BYTES",
+    "STATES",
+    "SUBTASKS",
+    "THINGS",
+    "UNKNOWN_WORK",
+    "UNPACKED_BYTES",
+    "Beyond",
+    "Bound",
+    "Budget",
+]
+
+
+class Beyond(Enum):
+    """What becomes of what exceeds a bound."""
+
+    REFUSED = "the snapshot is refused"
+    CARRIED = "the value is carried as its exact bytes"
+
+
+class Placed(Protocol):
+    """What can say where it stands."""
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One row of the table.
+
+    Attributes:
+        name: What is counted, as messages have it.
+        most: How many there may be in any snapshot.
+        reason: Why so many.
+        bytes_each: Above `most` there may be one for so many bytes of the snapshot; 0 if not.
+        beyond: What becomes of more.
+    """
+
+    name: str
+    most: int
+    reason: str
+    bytes_each: int = 0
+    beyond: Beyond = Beyond.REFUSED
+
+    def allowed(self, size: int = 0) -> int:
+        """How many there may be in a snapshot of so many bytes."""
+        return max(self.most, size // self.bytes_each) if self.bytes_each else self.most
+
+    def check(self, count: int, source: Placed | str) -> None:
+        """Refuse more than there may be in any snapshot.
+
+        Args:
+            count: How many there are.
+            source: Where.
+
+        Raises:
+            OversizedError: There are more.
+        """
+        if count > self.most:
+            raise self.exceeded(count, source)
+
+    def exceeded(self, count: int, source: Placed | str, size: int = 0) -> OversizedError:
+        """The error for more than there may be in a snapshot of so many bytes."""
+        place = source if isinstance(source, str) else source.place
+        return OversizedError(
+            f"{count} {self.name}, and at most {self.allowed(size)} are read",
+            place=place,
+            remedy="Flink writes nothing like it: do not trust the file, or see docs/security.md",
+        )
+
+
+@dataclass
+class Budget:
+    """What one snapshot has declared so far, held against the bytes that it is made of.
+
+    Attributes:
+        size: The bytes seen so far: more of them allow for more.
+        spent: How many of what, by the bound's name.
+    """
+
+    size: int
+    spent: dict[str, int] = field(default_factory=dict)
+
+    def spend(self, bound: Bound, count: int, source: Placed | str) -> None:
+        """Take so many more of something into account.
+
+        Args:
+            bound: Of what.
+            count: How many.
+            source: Where they are declared.
+
+        Raises:
+            OversizedError: There are more than there may be.
+        """
+        spent = self.spent.get(bound.name, 0) + count
+        if spent > bound.allowed(self.size):
+            raise bound.exceeded(spent, source, self.size)
+        self.spent[bound.name] = spent
+
+
+# --------------------------------------------------------------------------- the table
+
+OPERATORS = Bound("operators", 1 << 14, "a job has hundreds; each is described and listed")
+SUBTASKS = Bound(
+    "subtasks of all operators",
+    1 << 19,
+    "a parallelism is a number in a file, and a row in every report",
+    bytes_each=16,
+)
+KEY_GROUPS = Bound("key groups", 1 << 15, "Flink's own limit of the max parallelism")
+STATES = Bound("states", 1 << 13, "each is a table in the lake, and some files")
+COUNTED_CELLS = Bound(
+    "states times key groups of one operator", 1 << 22, "entries are counted by both"
+)
+THINGS = Bound(
+    "things declared by names, counts and types",
+    1 << 18,
+    "each name, serializer, field and object of a Java stream is a value in memory",
+    bytes_each=32,
+)
+MEMBERS = Bound("members of one type", (1 << 16) - 1, "the limit of a Java class's fields")
+HEAD_BYTES = Bound("bytes in the head of a state file", 1 << 26, "it is parsed as a whole")
+SERIALIZER_NESTING = Bound("levels of serializers", 64, "each is a call within a call")
+HANDLE_NESTING = Bound("levels of handles", 16, "Flink nests two")
+JAVA_NESTING = Bound("levels of Java objects", 100, "each is a call within a call")
+LOGICAL_NESTING = Bound("levels of logical types", 60, "each is a call within a call")
+AVRO_NESTING = Bound("levels of Avro records", 64, "each is a call within a call")
+COLUMNS = Bound(
+    "columns of one state", 1 << 12, "each is a column of a table", beyond=Beyond.CARRIED
+)
+COLUMN_NESTING = Bound(
+    "levels of columns", 32, "what reads and writes tables has limits", beyond=Beyond.CARRIED
+)
+COLUMNS_IN_ALL = Bound(
+    "columns of all states", 1 << 18, "types that are used again are columns again", bytes_each=32
+)
+BIG_NUMBER_BYTES = Bound(
+    "bytes of one BigInteger or BigDecimal",
+    1 << 12,
+    "9,864 digits; the time to make text of a number grows with its square",
+    beyond=Beyond.CARRIED,
+)
+EMPTY_FIELDS = Bound(
+    "fields that take no bytes",
+    64,
+    "nulls and empty records of Avro cost time and no bytes",
+    beyond=Beyond.CARRIED,
+)
+EMPTY_ELEMENTS = Bound("elements that take no bytes", 1 << 16, "nothing else bounds them")
+CELLS = Bound(
+    "cells of one value",
+    1 << 22,
+    "a null of a wide type is a byte in a file, and a cell in each of its columns",
+    bytes_each=0,
+)
+SHARED_BYTES = Bound(
+    "times that handles lead to the same bytes", 4, "Flink's handles share no bytes but in channels"
+)
+UNPACKED_BYTES = Bound(
+    "times that blocks hold more than their bytes", 256, "of real state it is below 20"
+)
+UNKNOWN_WORK = Bound(
+    "bytes read to find where unknown payloads end", 1 << 23, "every attempt reads the head anew"
+)
+
+BOUNDS = tuple(value for value in list(globals().values()) if isinstance(value, Bound))

@@ -1,0 +1,14 @@
+"""Links that are put there between the check and the use."""
+
+from __future__ import annotations
+
+from tests.adversary.cases_swaps import SWAP_CASES
+from tests.adversary.playing import Case, as_parameters, play
+from tests.adversary.runner import Runner
+from tests.adversary.scene import Scene
+
+
+@as_parameters(SWAP_CASES)
+def test_swap(case: Case, runner: Runner, scene: Scene) -> None:
+    """Whoever wins the race, nothing outside is read, written or removed."""
+    play(case, runner, scene)
