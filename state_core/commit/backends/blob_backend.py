@@ -60,35 +60,35 @@ INDEX_NAME = "snapshot-index"
 def garbage(
     blobs: Iterable[str], needed: Iterable[str], expiring: Mapping[str, int], now: int
 ) -> list[str]:
-    """The blobs that may go: nobody needs them, and no upload may still name them.
+    """Return the blobs that may be deleted: no snapshot needs them, and no upload may name them.
 
     Args:
-        blobs: All that there are.
-        needed: By the snapshots that are kept.
-        expiring: Folders of uploads that are in no record yet, and when they expire.
-        now: In milliseconds since 1970.
+        blobs: All blobs.
+        needed: The blobs of the snapshots that are kept.
+        expiring: Folders of uploads that are in no record yet, with the time when they expire.
+        now: The time, in milliseconds since 1970.
     """
     kept = set(needed)
     return [one for one in blobs if one not in kept and expiring.get(folder_of(one), now) <= now]
 
 
 def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
-    """The snapshot index that a marker names.
+    """Read the snapshot index that a marker names.
 
     Raises:
-        DeletedBlobError: It is no longer there.
-        CheckpointRecordError: It is none.
+        DeletedBlobError: It does not exist any more.
+        CheckpointRecordError: It is malformed.
     """
     return read_snapshot_index(b"".join(blobs.get(marker)), f"blob {marker}")
 
 
 class BlobStoreBackend(StateBackendFactory):
-    """Files of stores as blobs.
+    """A state backend that stores the files of stores as blobs.
 
     Args:
-        blobs: Where they go.
-        keep: How many snapshots of each store stay, the last one included.
-        threads: How many files of a store are got at once.
+        blobs: The blob store.
+        keep: The number of snapshots of each store to keep, the last one included.
+        threads: The number of a store's files to download at once.
     """
 
     name = BLOB_STORE_FACTORY
@@ -102,22 +102,22 @@ class BlobStoreBackend(StateBackendFactory):
         self.threads = threads
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Sends these stores' new files."""
+        """Return a manager that uploads the new files of these stores."""
         return _Backup(self, context, stores)
 
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Gets these stores' files."""
+        """Return a manager that downloads the files of these stores."""
         return _Restore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
-        """Checks that blobs can be put, got and removed."""
+        """Return an admin that checks that blobs can be stored, read and deleted."""
         return _Admin(self.blobs)
 
 
 def _indexes(
     blobs: BlobStore, checkpoint: Checkpoint | None, stores: Iterable[str]
 ) -> dict[str, tuple[str, SnapshotIndex]]:
-    """The index that a checkpoint names for each store, with its blob id."""
+    """Return the index that a checkpoint names for each store, with its blob id."""
     if not isinstance(checkpoint, CheckpointV2):
         return {}
     markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
@@ -199,7 +199,7 @@ class _Backup(TaskBackupManager):
         size: int,
         known: Mapping[str, FileIndex],
     ) -> FileIndex:
-        """A file's index: the one before if the content is the same, else it is sent."""
+        """Return the index of a file, which is uploaded unless its content is as before."""
         context = self.context
         before = known.get(path)
         if before is not None and before.metadata.size == size:
@@ -259,7 +259,7 @@ class _Backup(TaskBackupManager):
             self._swept.add(store)
 
     def _chain(self, store: str, marker: str) -> Iterator[tuple[str, SnapshotIndex]]:
-        """The snapshots to keep, the last one first."""
+        """Yield the snapshots to keep, the last one first."""
         current = self._previous.get(store)
         found = current if current and current[0] == marker else None
         blob: str | None = marker

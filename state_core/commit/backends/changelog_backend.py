@@ -51,12 +51,12 @@ CHANGES = 4096
 def undoing(
     changes: Iterable[Change], held: Mapping[bytes, bytes | None]
 ) -> Iterable[tuple[bytes, bytes | None]]:
-    """What is to be appended to a log, so that it says what a store holds.
+    """Return the changes to append to a log, so that it gives the content of a store.
 
     Args:
-        changes: That may say otherwise.
-        held: What the store holds, for each key of the changes; others are appended if they have a
-            value.
+        changes: The changes that may differ from the store.
+        held: The content of the store, for each key of the changes; other keys are appended if they
+            have a value.
     """
     said = {change.key: change.value for change in changes}
     return [
@@ -67,16 +67,17 @@ def undoing(
 
 
 class ChangelogBackend(StateBackendFactory):
-    """Changes of stores, appended to logs.
+    """A state backend that appends the changes of stores to logs.
 
     Args:
         changelogs: The logs.
-        transactional: Whether a restore ends at the checkpoint; else it ends with the log, and has
-            what was processed after the checkpoint too.
-        retain_existing: Whether a store without a marker is made of the whole log; else it starts
-            empty, and the log is undone.
-        compact_every: Changes after which the log is compacted up to the committed marker.
-        streams: Streams that the admin makes and checks, with their numbers of partitions.
+        transactional: Whether a restore ends at the checkpoint; else it ends with the log, and
+            includes what was processed after the checkpoint.
+        retain_existing: Whether a store without a marker is restored from the whole log; else it
+            starts empty, and the log is undone.
+        compact_every: The number of changes after which the log is compacted up to the committed
+            marker.
+        streams: The streams that the admin creates and checks, with their numbers of partitions.
     """
 
     name = CHANGELOG_FACTORY
@@ -97,15 +98,15 @@ class ChangelogBackend(StateBackendFactory):
         self.streams = dict(streams or {})
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Appends what these stores are told."""
+        """Return a manager that appends the changes of these stores."""
         return _Backup(self, context, stores)
 
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Applies the changes of these stores."""
+        """Return a manager that applies the changes of these stores."""
         return _Restore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
-        """Makes and checks the streams."""
+        """Return an admin that creates and checks the streams."""
         return _Admin(self)
 
 

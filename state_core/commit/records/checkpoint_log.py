@@ -29,10 +29,10 @@ class LogRecord:
     """One record of a log.
 
     Attributes:
-        offset: Its place; later records have greater ones.
-        key: As `serdes.write_key` makes it.
+        offset: The position; later records have greater ones.
+        key: The key, as `serdes.write_key` makes it.
         message: The checkpoint.
-        appended_at: When, in milliseconds since 1970.
+        appended_at: When it was appended, in milliseconds since 1970.
     """
 
     offset: int
@@ -42,46 +42,46 @@ class LogRecord:
 
 
 class CheckpointLog(Protocol):
-    """A log of records: of each key the last one counts, and older ones may be gone."""
+    """A log of records: of each key the last one counts, and older ones may be removed."""
 
     def append(self, key: bytes, message: bytes) -> None:
-        """Add a record. When this returns, the record is there for good.
+        """Append a record, which is durable when this returns.
 
         Raises:
-            StateError: It may be there, or not.
+            StateError: It may have been appended, or not.
         """
 
     def read(self, after: int = -1) -> Iterable[LogRecord]:
-        """The records behind an offset, in their order."""
+        """Yield the records behind an offset, in their order."""
 
 
 class MemoryCheckpointLog:
-    """A log that lives as long as its process: for tests, and jobs that need no restart."""
+    """A log in memory, for tests and for jobs that need no restart."""
 
     def __init__(self, clock: Callable[[], int] = now_millis) -> None:
         self.clock = clock
         self.records: list[LogRecord] = []
 
     def append(self, key: bytes, message: bytes) -> None:
-        """Add a record."""
+        """Append a record."""
         self.records.append(LogRecord(len(self.records), key, message, self.clock()))
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
-        """The records behind an offset."""
+        """Yield the records behind an offset."""
         yield from self.records[after + 1 :]
 
 
 class FileCheckpointLog:
     """A log on any file system: a file for each record, which appears whole or not at all.
 
-    No file is ever appended to, as object stores can't. Writers of several processes take the same
-    number at worst, and neither's record is lost: names end in who wrote.
+    No file is ever appended to, as object stores can't. If writers of several processes take the
+    same number, neither record is lost: names end with the writer.
 
     Args:
-        directory: Where the records lie.
-        clock: Milliseconds since 1970.
-        keep: From so many records on, those are removed that a later one of their key replaced;
-            again when the log is as long as twice what was left, and so many more.
+        directory: The directory of the records.
+        clock: Returns milliseconds since 1970.
+        keep: The number of records from which on those are removed that a later one of their key
+            replaced; again when the log is twice as long as what was left, plus this number.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class FileCheckpointLog:
         self._kept = 0
 
     def append(self, key: bytes, message: bytes) -> None:
-        """Add a record."""
+        """Append a record."""
         rest = _HEAD.pack(0, self.clock(), len(key))[4:] + key + message
         data = struct.pack(">I", zlib.crc32(rest)) + rest
         with self._lock:  # the tasks of a container append at once
@@ -106,7 +106,7 @@ class FileCheckpointLog:
                 self.compact()
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
-        """The records behind an offset.
+        """Yield the records behind an offset.
 
         Raises:
             CheckpointRecordError: A file is damaged.

@@ -21,10 +21,10 @@ _DIRECT = getattr(os, "O_DIRECT", 0)  # macOS has none
 
 
 def write_file(target: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file from its start to its end; when this returns, it is on the disk.
+    """Write a whole file, which is on the disk when this returns.
 
     Args:
-        target: The file; what was there before is gone.
+        target: The file, which is replaced if it exists.
         chunks: Its content.
     """
     file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -36,7 +36,7 @@ def write_file(target: Path, chunks: Iterable[bytes]) -> None:
 
 
 def _write(file: int, chunks: Iterable[bytes]) -> None:
-    """Whole blocks from memory that is aligned, as direct writing needs; the rest as usual."""
+    """Write whole blocks from aligned memory, as direct writing needs, and the rest as usual."""
     with mmap.mmap(-1, BLOCK) as block, memoryview(block) as room:
         held, direct = 0, False
         for chunk in chunks:
@@ -55,7 +55,7 @@ def _write(file: int, chunks: Iterable[bytes]) -> None:
 
 
 def _set_direct(file: int, direct: bool) -> bool:
-    """Ask for writing past the page cache, or no more; whether that was granted."""
+    """Turn writing past the page cache on or off, and return whether that was possible."""
     flags = fcntl.fcntl(file, fcntl.F_GETFL) & ~_DIRECT
     try:
         fcntl.fcntl(file, fcntl.F_SETFL, flags | _DIRECT if direct else flags)

@@ -29,14 +29,14 @@ _NOT_THERE = "it was removed by hand, or by another process: restart the task to
 
 @dataclass(frozen=True, slots=True)
 class FileAttributes:
-    """What a disk says of a file.
+    """The attributes of a file.
 
     Attributes:
-        created: In milliseconds since 1970.
-        modified: In milliseconds since 1970.
-        owner: Never empty.
-        group: Never empty.
-        permissions: As `ls` has them: `rw-r--r--`.
+        created: The time of creation, in milliseconds since 1970.
+        modified: The time of the last change, in milliseconds since 1970.
+        owner: The owner, never empty.
+        group: The group, never empty.
+        permissions: The permissions in the form of `ls`: `rw-r--r--`.
     """
 
     created: int = 0
@@ -47,55 +47,55 @@ class FileAttributes:
 
 
 class LocalDisk(Protocol):
-    """Files by relative paths with `/` between."""
+    """Files by relative paths, with `/` as separator."""
 
     def read(self, path: str) -> bytes:
-        """A whole file.
+        """Return the content of a file.
 
         Raises:
-            MissingFileError: There is none.
+            MissingFileError: It does not exist.
         """
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """A file piece by piece.
+        """Yield the content of a file in pieces.
 
         Raises:
-            MissingFileError: There is none.
+            MissingFileError: It does not exist.
         """
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a whole file for good: after a crash it is there whole, or as it was before."""
+        """Write a whole file durably: after a crash it is there completely, or as it was before."""
 
     def create(self, path: str, chunks: Iterable[bytes]) -> None:
         """Write a new file piece by piece; a crash may leave part of it."""
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none if it is not there."""
+        """Return the names in a directory, sorted; none if it does not exist."""
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Every file below a directory: its path from there, and its bytes; sorted."""
+        """Return every file below a directory, sorted: its relative path, and its size."""
 
     def attributes(self, path: str) -> FileAttributes:
-        """Owner, permissions and times of a file."""
+        """Return owner, permissions and times of a file."""
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Put every file below one directory into another: linked if it never changes."""
+        """Link or copy every file below one directory to another: link those that never change."""
 
     def link(self, source: str, target: str) -> None:
         """Give a file that never changes a second path."""
 
     def rename(self, source: str, target: str) -> None:
-        """Move a directory to where nothing is, at once."""
+        """Move a directory atomically to a path that does not exist."""
 
     def remove(self, path: str) -> None:
         """Remove a file, or a directory and all below; nothing happens if there is none."""
 
 
 def join(*parts: str) -> str:
-    """A path of its parts.
+    """Return a path of its parts.
 
     Raises:
-        UnsafePathError: A part leads elsewhere.
+        UnsafePathError: A part leads out of the directory.
     """
     for part in "/".join(parts).split("/"):
         if part in {"", ".", ".."} or "\0" in part or "\\" in part:
@@ -110,25 +110,25 @@ class PosixDisk:
     """A directory of this host.
 
     Args:
-        root: Where; made when it is first written to.
+        root: The directory; created by the first write.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
 
     def path(self, path: str) -> Path:
-        """Where a file is, for those who need a real one."""
+        """Return the real path of a file."""
         return self.root / join(path)
 
     def read(self, path: str) -> bytes:
-        """A whole file."""
+        """Return the content of a file."""
         try:
             return self.path(path).read_bytes()
         except OSError as error:
             raise _missing(str(self.path(path)), error) from error
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """A file piece by piece."""
+        """Yield the content of a file in pieces."""
         try:
             with self.path(path).open("rb", buffering=0) as file:
                 while piece := file.read(CHUNK):
@@ -137,7 +137,7 @@ class PosixDisk:
             raise _missing(str(self.path(path)), error) from error
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a whole file for good."""
+        """Write a whole file durably."""
         target = self.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
@@ -156,7 +156,7 @@ class PosixDisk:
         write_file(target, chunks)
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         try:
             found = [one.name for one in self.path(path).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
@@ -164,13 +164,13 @@ class PosixDisk:
         return sorted(one for one in found if not one.endswith(".part"))
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Every file below a directory."""
+        """Return every file below a directory."""
         base = self.path(path)
         found = [one for one in base.rglob("*") if one.is_file() and one.suffix != ".part"]
         return sorted((one.relative_to(base).as_posix(), one.stat().st_size) for one in found)
 
     def attributes(self, path: str) -> FileAttributes:
-        """Owner, permissions and times of a file, as Java has them."""
+        """Return owner, permissions and times of a file, as Java has them."""
         found = self.path(path).stat()
         modified = found.st_mtime_ns // 1_000_000
         return FileAttributes(
@@ -182,7 +182,7 @@ class PosixDisk:
         )
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Put every file below one directory into another."""
+        """Link or copy every file below one directory to another."""
         self.path(target).mkdir(parents=True, exist_ok=True)
         for name, _ in self.files(source):
             if immutable(name):
@@ -205,7 +205,7 @@ class PosixDisk:
         self.path(source).rename(self.path(target))
 
     def remove(self, path: str) -> None:
-        """Remove what is there."""
+        """Remove a file or a directory."""
         target = self.path(path)
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
@@ -214,20 +214,20 @@ class PosixDisk:
 
 
 class MemoryDisk:
-    """A disk of no host: bytes by their paths."""
+    """A disk in memory: bytes by their paths."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
 
     def read(self, path: str) -> bytes:
-        """A whole file."""
+        """Return the content of a file."""
         try:
             return self.contents[join(path)]
         except KeyError as error:
             raise _missing(path, error) from error
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """A file in one piece."""
+        """Yield the content of a file in one piece."""
         yield self.read(path)
 
     def write(self, path: str, data: bytes) -> None:
@@ -239,21 +239,21 @@ class MemoryDisk:
         self.contents[join(path)] = b"".join(chunks)
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         return sorted({name.split("/")[0] for name, _ in self.files(path)})
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Every file below a directory."""
+        """Return every file below a directory."""
         start = join(path) + "/"
         found = ((name, len(data)) for name, data in self.contents.items())
         return sorted((name[len(start) :], size) for name, size in found if name.startswith(start))
 
     def attributes(self, path: str) -> FileAttributes:
-        """The same for every file."""
+        """Return the same attributes for every file."""
         return FileAttributes()
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Put every file below one directory into another."""
+        """Link or copy every file below one directory to another."""
         for name, _ in self.files(source):
             self.link(join(source, name), join(target, name))
 
@@ -267,7 +267,7 @@ class MemoryDisk:
             self.contents[join(target, name)] = self.contents.pop(join(source, name))
 
     def remove(self, path: str) -> None:
-        """Remove what is there."""
+        """Remove a file or a directory."""
         for name, _ in self.files(path):
             del self.contents[join(path, name)]
         self.contents.pop(path, None)
