@@ -1,12 +1,12 @@
-"""The blob store backend: every commit sends the files that the one before did not.
+"""The blob store backend: every commit uploads the files that the one before did not.
 
 `snapshot` does nothing: the local checkpoint is the snapshot. `upload` compares its files with the
 index of the commit before, sends what is new, and then the new index, whose blob id is the marker.
 `clean_up` makes the commit's blobs permanent, and removes what only snapshots need that retention
 does not keep. `restore` gets every file of the index, and checks size and checksum of each.
 
-What no snapshot in the retained chain names, and no upload under way may still need, is removed at
-the first clean-up after a start: so nothing that any crash left stays.
+Blobs that no snapshot in the retained chain names, and no upload under way may need, are removed at
+the first clean-up after a start: so nothing that a crash left behind stays.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class BlobStoreBackend(StateBackendFactory):
 
     def __init__(self, blobs: BlobStore, keep: int = 1, threads: int = THREADS) -> None:
         if keep < 1:
-            raise CommitError(f"{keep} snapshots can't be kept", remedy="keep 1 or more")
+            raise CommitError(f"{keep} snapshots can't be kept", remedy="keep at least 1")
         self.blobs = blobs
         self.keep = keep
         self.threads = threads
@@ -154,7 +154,7 @@ class _Backup(TaskBackupManager):
             return then(self.context.pool, done(None), lambda _: self._send(store, checkpoint))
 
         sent = all_of([send(store) for store in self.stores])
-        return mapped(sent, lambda found: dict(zip(self.stores, found, strict=True)))
+        return mapped(sent, lambda uploaded: dict(zip(self.stores, uploaded, strict=True)))
 
     def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
         def tidy(store: str, marker: str) -> Future[None]:
@@ -222,9 +222,14 @@ class _Backup(TaskBackupManager):
         blob = self._blobs.put(folder, name, counted())
         context.measures.add("files_sent")
         context.measures.add("bytes_sent", sent)
-        found = context.stores.disk.attributes(local)
+        attributes = context.stores.disk.attributes(local)
         metadata = FileMetadata(
-            found.created, found.modified, sent, found.owner, found.group, found.permissions
+            attributes.created,
+            attributes.modified,
+            sent,
+            attributes.owner,
+            attributes.group,
+            attributes.permissions,
         )
         return FileIndex(name, (FileBlob(blob),), metadata, checksum)
 
@@ -261,13 +266,13 @@ class _Backup(TaskBackupManager):
     def _chain(self, store: str, marker: str) -> Iterator[tuple[str, SnapshotIndex]]:
         """Yield the snapshots to keep, the last one first."""
         current = self._previous.get(store)
-        found = current if current and current[0] == marker else None
+        known = current if current and current[0] == marker else None
         blob: str | None = marker
         for place in range(self._keep):
             if blob is None:
                 return
             try:
-                index = found[1] if found and place == 0 else read_index(self._blobs, blob)
+                index = known[1] if known and place == 0 else read_index(self._blobs, blob)
             except DeletedBlobError:
                 if place == 0:
                     raise
@@ -341,10 +346,10 @@ class _Admin(StateBackendAdmin):
     def validate_resources(self) -> None:
         try:
             blob = self._blobs.put(self.PROBE, "probe", [b"probe"])
-            found = b"".join(self._blobs.get(blob))
+            content = b"".join(self._blobs.get(blob))
             self._blobs.delete(blob)
             self._blobs.make_permanent(self.PROBE)
         except (StateError, OSError) as error:
             raise CommitError(f"the blob store can't be used: {error}") from error
-        if found != b"probe":
+        if content != b"probe":
             raise CommitError("the blob store does not return what was put there")

@@ -1,8 +1,7 @@
-"""Where blobs lie: put, got and deleted by ids that the store makes.
+"""Blob stores: blobs are stored, read and deleted by ids that the store makes.
 
-What is put belongs to a folder, one for each commit of a store, and expires with it unless the
-folder is made permanent. So what a crash leaves behind goes away by itself, and what the checkpoint
-log names stays.
+A blob belongs to a folder, one for each commit of a store, and expires with it unless the folder is
+made permanent. So what a crash leaves behind expires, and what the checkpoint log names stays.
 
 ::
 
@@ -185,17 +184,17 @@ class FileSystemBlobStore:
 
     def expiring(self, prefix: str) -> dict[str, int]:
         """Return the folders that expire."""
-        found = {}
+        folders = {}
         for path, _ in self.directory.files_below(join(_EXPIRING, prefix)):
             when = b"" if path.endswith(".part") else self._read(path)
             if when.isdigit():
-                found[path.partition("/")[2]] = int(when)
-        return found
+                folders[path.partition("/")[2]] = int(when)
+        return folders
 
     def list(self, prefix: str) -> list[str]:
         """Return the ids of all blobs."""
-        found = self.directory.files_below(join(_BLOBS, prefix))
-        return [path.partition("/")[2] for path, _ in found]
+        paths = self.directory.files_below(join(_BLOBS, prefix))
+        return [path.partition("/")[2] for path, _ in paths]
 
     def _read(self, path: str) -> bytes:
         try:

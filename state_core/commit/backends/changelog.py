@@ -1,7 +1,7 @@
-"""Changelogs: of each store a log of every put and delete, which outlives the task's host.
+"""Changelogs: for each store a log of every put and delete, which outlives the task's host.
 
-`Changelog` is one partition. Offsets count up and never come again; a compaction leaves gaps. What
-was appended is there for good when `flush` returns, and may or may not be before.
+`Changelog` is one partition. Offsets increase and are never used again; a compaction leaves gaps.
+Changes are durable when `flush` returns, and may or may not be before.
 """
 
 from __future__ import annotations
@@ -324,13 +324,13 @@ def _encoded(changes: list[Change]) -> bytes:
 
 def _from(path: Path, last: list[Path], start: int) -> Iterator[Change]:
     """Yield the changes of a segment, without batches that end before an offset."""
-    held: tuple[int, bytes] | None = None
+    batch: tuple[int, bytes] | None = None
     for _, first, data in _batches(path, last):
-        if held is not None and first > start:
-            yield from _changes(*held)
-        held = first, data
-    if held is not None:
-        yield from _changes(*held)
+        if batch is not None and first > start:
+            yield from _changes(*batch)
+        batch = first, data
+    if batch is not None:
+        yield from _changes(*batch)
 
 
 def _batches(path: Path, last: list[Path]) -> Iterator[tuple[int, int, bytes]]:

@@ -1,8 +1,8 @@
-"""Kafka for checkpoints and changelogs: topics as Samza has them, so that either finds the other's.
+"""Kafka for checkpoints and changelogs: in Samza's topics, so that each can read the other's.
 
 The checkpoint topic has one partition, and a changelog as many as there are tasks; both are
-compacted. Kafka compacts when it likes, also what lies before a marker if a key was written again
-behind it; not before `min.compaction.lag.ms`, so that long a checkpoint is restored exactly.
+compacted. Kafka compacts at any time, also what lies before a marker if a key was written again
+behind it; but not before `min.compaction.lag.ms`: for so long a checkpoint is restored exactly.
 
 Spec: SEP-28; `confluent-kafka` is needed here alone, and comes with the extra `kafka`.
 """
@@ -102,10 +102,10 @@ class KafkaCluster:
             CommitError: No broker answers.
         """
         try:
-            found = AdminClient(self.options).list_topics(topic, self.patience).topics[topic]
+            described = AdminClient(self.options).list_topics(topic, self.patience).topics[topic]
         except KafkaException as error:
             raise self.failed(topic, error) from error
-        return 0 if found.error is not None else len(found.partitions)
+        return 0 if described.error is not None else len(described.partitions)
 
     def ends(self, topic: str, partition: int, passing: frozenset[int] = _SOON) -> tuple[int, int]:
         """Return the first offset of a partition, and the one behind its last.
@@ -124,16 +124,16 @@ class KafkaCluster:
         try:
             while True:
                 try:
-                    found = consumer.get_watermark_offsets(wanted, timeout=self.patience)
+                    offsets = consumer.get_watermark_offsets(wanted, timeout=self.patience)
                 except KafkaException as error:
                     late = time.monotonic() - begun > self.patience
                     if late or error.args[0].code() not in passing:
                         raise self.failed(topic, error) from error
                     time.sleep(PAUSE)
                     continue
-                if found is None:
+                if offsets is None:
                     raise self.failed(topic, "no answer in time")
-                return int(found[0]), int(found[1])
+                return int(offsets[0]), int(offsets[1])
         finally:
             consumer.close()
 
@@ -187,9 +187,9 @@ class KafkaCluster:
     def _first(self, consumer: Consumer, topic: str, waiting: Callable[[], None]) -> Message:
         begun = time.monotonic()
         while True:
-            found = consumer.poll(LOOK)
-            if found is not None:
-                return found
+            message = consumer.poll(LOOK)
+            if message is not None:
+                return message
             waiting()
             if time.monotonic() - begun > self.patience:
                 raise self.failed(topic, "no record in time")
@@ -321,10 +321,10 @@ class KafkaChangelogs:
         Raises:
             CommitError: It has fewer or more.
         """
-        found = self.cluster.partitions(stream)
-        if found != partitions:
+        count = self.cluster.partitions(stream)
+        if count != partitions:
             raise CommitError(
-                f"it has {found} partitions, and {partitions} are needed",
+                f"it has {count} partitions, and {partitions} are needed",
                 place=f"topic {stream}",
                 remedy="a changelog has a partition for each task, for good: make it anew",
             )

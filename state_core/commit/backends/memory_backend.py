@@ -1,4 +1,4 @@
-"""The backend that keeps copies in memory: the test double, and the shortest example of one."""
+"""A backend that keeps copies in memory: for tests, and the shortest example of a backend."""
 
 from __future__ import annotations
 

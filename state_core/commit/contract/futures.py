@@ -1,4 +1,4 @@
-"""Results that come later, joined without a thread that waits for them."""
+"""Futures, combined without a thread that waits for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state backend is: a factory of three parts, and the order in which each is called.
+"""The interface of a state backend: a factory of three parts, and the order of calls of each.
 
 ::
 
@@ -13,7 +13,7 @@ processed and must be quick; `upload` runs beside processing, and is over before
 checkpoint, also at the next start, and then changes nothing more. It may come first: a crash
 between record and clean-up leaves that to the next start.
 
-The methods without an underscore hold that order: a backend fills in those with one.
+The methods without an underscore check that order: a backend implements those with one.
 """
 
 from __future__ import annotations

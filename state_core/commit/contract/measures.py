@@ -1,4 +1,4 @@
-"""What commits and restores cost, counted while they run."""
+"""Counters of what commits and restores cost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where the records of checkpoints go: a log that is appended to and read from its start.
+"""Checkpoint logs: records are appended to a log, which is read from its start.
 
-Whoever else keeps one (a Delta table, a Kafka topic) says what `CheckpointLog` says. Keys and
-messages are bytes here: what they mean is `checkpoint_reading`'s matter.
+Other logs (a Delta table, a Kafka topic) implement `CheckpointLog` too. Keys and messages are bytes
+here; `checkpoint_reading` interprets them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class FileCheckpointLog:
         Raises:
             CheckpointRecordError: A file is damaged.
         """
-        done = after
+        last = after
         for name in self._names():
             offset = self._offset(name)
             if offset <= after:
@@ -122,10 +122,10 @@ class FileCheckpointLog:
                 if self.directory.is_file(name):
                     raise
                 # a later record replaced it since the names were listed: they are listed again
-                yield from self.read(done)
+                yield from self.read(last)
                 return
             yield record
-            done = offset
+            last = offset
 
     def compact(self) -> None:
         """Remove every record that a later one of its key replaced."""
@@ -149,7 +149,9 @@ class FileCheckpointLog:
         number = name.partition("-")[0]
         if not number.isdigit():
             raise CheckpointRecordError(
-                "no record's name", place=self.directory.full(name), remedy="remove the file"
+                "this is not the name of a record",
+                place=self.directory.full(name),
+                remedy="remove the file",
             )
         return int(number)
 

@@ -1,8 +1,8 @@
-"""The last checkpoint of a task, read from a log that others wrote to before and will after us.
+"""The last checkpoint of a task, read from a log that other versions write to as well.
 
 A log has records of several versions during a migration, of later releases after a rollback, and of
-other tasks. What is of another version or of an unknown type is skipped; what is of ours and broken
-is refused, unless validation is off.
+other tasks. Records of another version or an unknown type are skipped; those of a known version
+that are broken are refused, unless validation is off.
 
 The way from version 1 to 2 and back, without loss, is by two settings alone::
 
@@ -123,8 +123,8 @@ class CheckpointManager:
         for record in self.log.read(self._position):
             self._take(record)
             self._position = record.offset
-        found = self._found.get(task)
-        return None if found is None else found.checkpoint
+        known = self._found.get(task)
+        return None if known is None else known.checkpoint
 
     def write(self, task: str, checkpoint: CheckpointV2) -> None:
         """Append a task's checkpoint in every version that is to be written."""

@@ -1,4 +1,4 @@
-"""What time it is, for those who are given no other clock."""
+"""The default clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint is: its id, its record in two versions, and the key of a record in the log.
+"""Checkpoints: the id, the record in two versions, and the key of a record in the log.
 
 A `CheckpointV1` holds offsets alone: of inputs, and of changelogs among them. A `CheckpointV2`
 keeps the two apart, and names for each state backend and each store an opaque marker: the offset
@@ -84,12 +84,12 @@ class CheckpointId:
         Raises:
             CheckpointRecordError: The text is no id.
         """
-        found = _ID.fullmatch(text)
-        if not found:
+        match = _ID.fullmatch(text)
+        if not match:
             raise CheckpointRecordError(
                 f"{text!r} is no checkpoint id", remedy="one is `millis-nanos`, as 1700000000000-42"
             )
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def __lt__(self, other: CheckpointId) -> bool:
         return (self.millis, self.nanos) < (other.millis, other.nanos)
@@ -247,12 +247,14 @@ def as_v2(checkpoint: CheckpointV1, changelogs: Mapping[str, SystemStreamPartiti
         changelogs: The changelog of each store: version 1 does not distinguish it from an input.
     """
     ends = {store: checkpoint.changelog_offset(one) for store, one in changelogs.items()}
-    found = {store: end for store, end in ends.items() if end is not None}
+    own_markers = {store: end for store, end in ends.items() if end is not None}
     inputs = {
         partition: offset
         for partition, offset in checkpoint.offsets.items()
         if partition not in set(changelogs.values()) and offset is not None
     }
-    identifier = max((one for one, _ in found.values()), default=CheckpointId(0, 0))
-    markers = {store: ChangelogMarker(changelogs[store], end) for store, (_, end) in found.items()}
+    identifier = max((one for one, _ in own_markers.values()), default=CheckpointId(0, 0))
+    markers = {
+        store: ChangelogMarker(changelogs[store], end) for store, (_, end) in own_markers.items()
+    }
     return identifier, inputs, markers

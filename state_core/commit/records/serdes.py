@@ -56,12 +56,12 @@ def json_object(data: bytes | str, what: str) -> dict[str, Any]:
         CheckpointRecordError: They are something else.
     """
     try:
-        found = json.loads(data)
+        parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CheckpointRecordError(f"no JSON: {error}", place=what) from error
-    if not isinstance(found, dict):
-        raise CheckpointRecordError("no JSON object", place=what)
-    return found
+        raise CheckpointRecordError(f"malformed JSON: {error}", place=what) from error
+    if not isinstance(parsed, dict):
+        raise CheckpointRecordError("this is not a JSON object", place=what)
+    return parsed
 
 
 def well_formed(what: str, build: Callable[[], _T]) -> _T:
@@ -81,7 +81,7 @@ def well_formed(what: str, build: Callable[[], _T]) -> _T:
     except KeyError as error:
         raise CheckpointRecordError(f"field {error} is missing", place=what) from error
     except (AttributeError, TypeError, ValueError) as error:
-        raise CheckpointRecordError(f"a field is no such value: {error}", place=what) from error
+        raise CheckpointRecordError(f"a field has an invalid value: {error}", place=what) from error
 
 
 def write_key(key: CheckpointLogKey) -> bytes:
@@ -102,13 +102,13 @@ def read_key(data: bytes) -> CheckpointLogKey:
         CheckpointRecordError: The bytes are no key.
     """
     what = "the key of a checkpoint record"
-    found = json_object(data, what)
+    fields = json_object(data, what)
     return well_formed(
         what,
         lambda: CheckpointLogKey(
-            _text(found["systemstreampartition-grouper-factory"]),
-            _text(found["taskName"]),
-            _text(found["type"]),
+            _text(fields["systemstreampartition-grouper-factory"]),
+            _text(fields["taskName"]),
+            _text(fields["type"]),
         ),
     )
 
@@ -135,14 +135,14 @@ def read_checkpoint_v1(data: bytes) -> CheckpointV1:
         CheckpointRecordError: The bytes are no such record.
     """
     what = "a checkpoint record of version 1"
-    found = json_object(data, what)
+    fields = json_object(data, what)
 
     def build() -> CheckpointV1:
         offsets = {
             SystemStreamPartition(
                 _text(one["system"]), _text(one["stream"]), int(_text(one["partition"]))
             ): None if one["offset"] is None else _text(one["offset"])
-            for one in found.values()
+            for one in fields.values()
         }
         return CheckpointV1(offsets)
 
@@ -171,13 +171,13 @@ def read_checkpoint_v2(data: bytes) -> CheckpointV2:
         CheckpointRecordError: The bytes are no such record.
     """
     what = "a checkpoint record of version 2"
-    found = json_object(data, what)
+    fields = json_object(data, what)
 
     def build() -> CheckpointV2:
-        inputs: Mapping[str, Any] = found["input-offsets"]
-        markers: Mapping[str, Mapping[str, Any]] = found["state-checkpoint-markers"]
+        inputs: Mapping[str, Any] = fields["input-offsets"]
+        markers: Mapping[str, Mapping[str, Any]] = fields["state-checkpoint-markers"]
         return CheckpointV2(
-            CheckpointId.parse(_text(found["checkpoint-id"])),
+            CheckpointId.parse(_text(fields["checkpoint-id"])),
             {_partition(name): _text(offset) for name, offset in inputs.items()},
             {
                 factory: {store: _text(marker) for store, marker in stores.items()}
@@ -211,11 +211,11 @@ def read_changelog_marker(text: str) -> ChangelogMarker:
         CheckpointRecordError: The text is no marker.
     """
     what = "the marker of a changelog"
-    found = json_object(text, what)
+    fields = json_object(text, what)
 
     def build() -> ChangelogMarker:
-        changelog = found["changelog-ssp"]
-        offset = found["changelog-offset"]
+        changelog = fields["changelog-ssp"]
+        offset = fields["changelog-offset"]
         return ChangelogMarker(
             SystemStreamPartition(
                 _text(changelog["system"]),

@@ -1,4 +1,4 @@
-"""What lies in a blob store for one store at one checkpoint, as Samza 1.8's JSON.
+"""Snapshot indexes: the blobs of one store at one checkpoint, as Samza 1.8's JSON.
 
 A snapshot index names the blobs of every file of a store's directory, directory by directory, and
 in each what the snapshot before had and this one has not: that is what may be deleted once this one
@@ -217,12 +217,12 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
     Raises:
         CheckpointRecordError: The bytes are no snapshot index.
     """
-    found = json_object(data, place)
+    fields = json_object(data, place)
 
     def build() -> SnapshotIndex:
-        metadata = found["snapshot-metadata"]
+        metadata = fields["snapshot-metadata"]
         return SnapshotIndex(
-            int(found["creation-time-millis"]),
+            int(fields["creation-time-millis"]),
             SnapshotMetadata(
                 CheckpointId.parse(metadata["checkpoint-id"]),
                 str(metadata["job-name"]),
@@ -230,8 +230,8 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
                 str(metadata["task-name"]),
                 str(metadata["store-name"]),
             ),
-            _read_directory(found["dir-index"]),
-            found.get("prev-snapshot-index-blob-id"),
+            _read_directory(fields["dir-index"]),
+            fields.get("prev-snapshot-index-blob-id"),
         )
 
     return well_formed(place, build)
@@ -264,21 +264,21 @@ def _write_file(file: FileIndex) -> dict[str, object]:
     }
 
 
-def _read_directory(found: Mapping[str, Any]) -> DirIndex:
+def _read_directory(fields: Mapping[str, Any]) -> DirIndex:
     return DirIndex(
-        str(found["dir-name"]),
-        tuple(map(_read_file, found["files-present"])),
-        tuple(map(_read_file, found["files-removed"])),
-        tuple(map(_read_directory, found["sub-dirs-present"])),
-        tuple(map(_read_directory, found["sub-dirs-removed"])),
+        str(fields["dir-name"]),
+        tuple(map(_read_file, fields["files-present"])),
+        tuple(map(_read_file, fields["files-removed"])),
+        tuple(map(_read_directory, fields["sub-dirs-present"])),
+        tuple(map(_read_directory, fields["sub-dirs-removed"])),
     )
 
 
-def _read_file(found: Mapping[str, Any]) -> FileIndex:
-    metadata = found["file-metadata"]
+def _read_file(fields: Mapping[str, Any]) -> FileIndex:
+    metadata = fields["file-metadata"]
     return FileIndex(
-        str(found["file-name"]),
-        tuple(FileBlob(str(one["blob-id"]), int(one["offset"])) for one in found["blobs"]),
+        str(fields["file-name"]),
+        tuple(FileBlob(str(one["blob-id"]), int(one["offset"])) for one in fields["blobs"]),
         FileMetadata(
             int(metadata["creation-time-millis"]),
             int(metadata["last-modified-time-millis"]),
@@ -287,5 +287,5 @@ def _read_file(found: Mapping[str, Any]) -> FileIndex:
             str(metadata["group"]),
             str(metadata["permissions"]),
         ),
-        int(found["checksum"]),
+        int(fields["checksum"]),
     )

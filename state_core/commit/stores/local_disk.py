@@ -1,7 +1,7 @@
-"""The disk of the host that a task runs on: where working state and its local checkpoints lie.
+"""The disk of the host that a task runs on, for working state and its local checkpoints.
 
-It may be gone after a restart, or be another host's: nothing depends on it but speed. `MemoryDisk`
-says the same without a file, for tests that kill a host ten thousand times.
+It may be lost at a restart, or be another host's: only speed depends on it. `MemoryDisk` does the
+same without files, for tests that kill a host ten thousand times.
 """
 
 from __future__ import annotations
@@ -158,27 +158,27 @@ class PosixDisk:
     def names(self, path: str) -> list[str]:
         """Return the names in a directory."""
         try:
-            found = [one.name for one in self.path(path).iterdir()]
+            names = [one.name for one in self.path(path).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(one for one in found if not one.endswith(".part"))
+        return sorted(one for one in names if not one.endswith(".part"))
 
     def files(self, path: str) -> list[tuple[str, int]]:
         """Return every file below a directory."""
         base = self.path(path)
-        found = [one for one in base.rglob("*") if one.is_file() and one.suffix != ".part"]
-        return sorted((one.relative_to(base).as_posix(), one.stat().st_size) for one in found)
+        paths = [one for one in base.rglob("*") if one.is_file() and one.suffix != ".part"]
+        return sorted((one.relative_to(base).as_posix(), one.stat().st_size) for one in paths)
 
     def attributes(self, path: str) -> FileAttributes:
         """Return owner, permissions and times of a file, as Java has them."""
-        found = self.path(path).stat()
-        modified = found.st_mtime_ns // 1_000_000
+        status = self.path(path).stat()
+        modified = status.st_mtime_ns // 1_000_000
         return FileAttributes(
             modified,
             modified,
-            _name(pwd.getpwuid, found.st_uid),
-            _name(grp.getgrgid, found.st_gid),
-            stat.filemode(found.st_mode & 0o777)[1:],
+            _name(pwd.getpwuid, status.st_uid),
+            _name(grp.getgrgid, status.st_gid),
+            stat.filemode(status.st_mode & 0o777)[1:],
         )
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
@@ -245,8 +245,8 @@ class MemoryDisk:
     def files(self, path: str) -> list[tuple[str, int]]:
         """Return every file below a directory."""
         start = join(path) + "/"
-        found = ((name, len(data)) for name, data in self.contents.items())
-        return sorted((name[len(start) :], size) for name, size in found if name.startswith(start))
+        sizes = ((name, len(data)) for name, data in self.contents.items())
+        return sorted((name[len(start) :], size) for name, size in sizes if name.startswith(start))
 
     def attributes(self, path: str) -> FileAttributes:
         """Return the same attributes for every file."""

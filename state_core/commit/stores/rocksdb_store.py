@@ -1,4 +1,4 @@
-"""Working state in RocksDB: its SST files never change, so a commit links and sends new ones alone.
+"""Working state in RocksDB: SST files never change, so a commit links and uploads only new ones.
 
 Nothing is kept in a write-ahead log: what is not in a checkpoint is never used after a restart.
 """

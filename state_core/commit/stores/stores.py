@@ -1,9 +1,9 @@
-"""Stores of keys and values that a task works on, as far as a commit needs to know them.
+"""Stores of keys and values that a task works on.
 
 `MemoryStore` has no files: only a changelog or the memory backend can back it up. `SegmentStore` is
 the embedded persistent one: everything in memory, every change since the last flush in one more
 file, and after some files one new file of all. Its files never change, so a local checkpoint is a
-few hard links, and an upload sends the new ones alone; as with RocksDB, which `RocksDbStore` is.
+few hard links, and an upload sends only the new ones; as with RocksDB in `RocksDbStore`.
 """
 
 from __future__ import annotations

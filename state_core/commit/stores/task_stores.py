@@ -7,8 +7,8 @@
     <store>/task=<task>/<checkpoint id>/CHECKPOINT-V2    its record, written after the uploads and
                                                  before the record goes to the log
 
-`current` is ahead of every checkpoint, so a restart never uses it: it is made anew, of a checkpoint
-that the log knows or of what a backend has.
+`current` is ahead of every checkpoint, so a restart never uses it: it is made anew, from a local
+checkpoint that is in the log, or from a backend.
 """
 
 from __future__ import annotations

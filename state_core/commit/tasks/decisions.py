@@ -1,4 +1,4 @@
-"""What a commit and a restore decide, as functions of what is known and nothing else."""
+"""The decisions of a commit and a restore, as pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of commits, by the names that a job's configuration has for them."""
+"""The settings of commits, by their names in a job's configuration."""
 
 from __future__ import annotations
 
@@ -123,10 +123,10 @@ class _Reader:
 
     def numbers(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
         """Return some whole numbers."""
-        found = self.list(name)
-        if not all(one.isdecimal() for one in found):
+        parts = self.list(name)
+        if not all(one.isdecimal() for one in parts):
             raise CommitError(f"{name}={self.config[name]!r}: versions are numbers")
-        return tuple(map(int, found)) or default
+        return tuple(map(int, parts)) or default
 
     def store(self, store: str) -> StoreSettings:
         """Return the settings of a store."""

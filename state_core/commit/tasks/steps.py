@@ -1,7 +1,7 @@
 """The steps of a commit, in their order, and what a crash between them leaves to the next start.
 
 The commit calls its observer with a step's name before it takes the step; the simulation in the
-tests ends a process there, and checks what stands here; `docs/commit.md` shows it as a table.
+tests kills a process there, and checks this table, which `docs/commit.md` shows.
 """
 
 from __future__ import annotations

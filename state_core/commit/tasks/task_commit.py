@@ -1,8 +1,8 @@
 """A task's commits: what runs while nothing is processed, and what runs beside processing.
 
 The steps and their order are `steps.STEPS`. Of a task at most one commit is under way. The record
-goes to the log only when every backend has everything for good, so a commit is there whole, or not
-at all: a failure before leaves the record before, and ends the task.
+goes to the log only when everything is durable in every backend, so a commit exists completely or
+not at all: a failure before that leaves the previous record, and ends the task.
 """
 
 from __future__ import annotations
@@ -203,13 +203,13 @@ class TaskCommit:
         return then(self.context.pool, _flat(mapped(recorded, clean)), drop)
 
     def _cleaned(self, checkpoint: CheckpointV2) -> list[Future[None]]:
-        found = []
+        cleaned = []
         for name, markers in checkpoint.markers.items():
             if name in self.backups:
-                found.append(self.backups[name].clean_up(checkpoint.id, markers))
+                cleaned.append(self.backups[name].clean_up(checkpoint.id, markers))
             else:
                 LOG.warning("task %s: %s is not configured any more", self.context.task, name)
-        return found or [done(None)]
+        return cleaned or [done(None)]
 
     def _tell(self, ended: Future[None]) -> None:
         error = ended.exception()

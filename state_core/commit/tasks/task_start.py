@@ -102,8 +102,10 @@ class TaskStart:
                 self._running.interrupt()
 
     def _start(self) -> StartedTask:
-        found = self.checkpoints.read_last(self.context.task)
-        last = None if found is None else upgrade(found, self.context.changelogs)
+        checkpoint_read = self.checkpoints.read_last(self.context.task)
+        last = (
+            None if checkpoint_read is None else upgrade(checkpoint_read, self.context.changelogs)
+        )
         decisions = {store: self._decide(store, last) for store in self.context.stores.names}
         self._restore(last, decisions)
         backups = self._backups(last)
