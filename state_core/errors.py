@@ -22,7 +22,7 @@
     ├── LegalityError                 a declaration, or an access to state, against the rules
     ├── ProcessError                  a process function of a user's failed
     ├── CommitError                   a commit of state, or a restore of one, that can't be
-    │   ├── CommitFailedError         the part that ran beside processing failed: the task is over
+    │   ├── AsyncCommitError          the part that ran beside processing failed: the task is over
     │   ├── CommitOrderError          a backend that is called before its turn, or after its end
     │   ├── CheckpointRecordError     bytes of a checkpoint log or of an index that are no record
     │   ├── DeletedBlobError          a blob that is no longer there
@@ -49,9 +49,9 @@ from typing import ClassVar
 from state_core.printable import printable
 
 __all__ = [
+    "AsyncCommitError",
     "CheckpointRecordError",
     "CommitError",
-    "CommitFailedError",
     "CommitOrderError",
     "ConflictError",
     "CorruptSnapshotError",
@@ -201,7 +201,7 @@ class CommitError(StateError):
     """A commit of state, or a restore of one, that can't be."""
 
 
-class CommitFailedError(CommitError):
+class AsyncCommitError(CommitError):
     """The part of a commit that runs beside processing failed: the task has to end."""
 
 

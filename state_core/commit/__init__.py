@@ -1,15 +1,15 @@
-"""State leaves the machine in two phases, to several backends at once, and is found again.
+"""Commits of a task's state: in two phases, to several backends, and the way back after a crash.
 
 =============  ======================================================================
 `records/`     checkpoints, markers and indexes, as Samza's JSON, and the logs they go to
 `stores/`      a task's stores on its disk, and how they survive a crash
-`contract/`    what a state backend promises, and the order of calls
+`contract/`    the interface of a state backend, and the order of calls
 `backends/`    blob stores, changelogs, Kafka, memory
 `tasks/`       the protocol's steps: start, commit, decide
 =============  ======================================================================
 
 A new backend is a module in `backends/` that implements `contract/interfaces`; a Delta one is in
-`pipelines.lake.commits`. `backends/kafka` is imported by those who want it.
+`pipelines.lake.commits`. `backends/kafka` is imported only where it is used.
 
 Spec: Samza's SEP-28, "State Backend Interface and Checkpointing Improvements"; `docs/commit.md`.
 """

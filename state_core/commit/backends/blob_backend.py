@@ -1,12 +1,12 @@
-"""The blob store backend: every commit sends the files that the one before did not.
+"""The blob store backend: every commit uploads the files that the one before did not.
 
 `snapshot` does nothing: the local checkpoint is the snapshot. `upload` compares its files with the
 index of the commit before, sends what is new, and then the new index, whose blob id is the marker.
 `clean_up` makes the commit's blobs permanent, and removes what only snapshots need that retention
 does not keep. `restore` gets every file of the index, and checks size and checksum of each.
 
-What no snapshot in the retained chain names, and no upload under way may still need, is removed at
-the first clean-up after a start: so nothing that any crash left stays.
+Blobs that no snapshot in the retained chain names, and no upload under way may need, are removed at
+the first clean-up after a start: so nothing that a crash left behind stays.
 """
 
 from __future__ import annotations
@@ -60,35 +60,35 @@ INDEX_NAME = "snapshot-index"
 def garbage(
     blobs: Iterable[str], needed: Iterable[str], expiring: Mapping[str, int], now: int
 ) -> list[str]:
-    """The blobs that may go: nobody needs them, and no upload may still name them.
+    """Return the blobs that may be deleted: no snapshot needs them, and no upload may name them.
 
     Args:
-        blobs: All that there are.
-        needed: By the snapshots that are kept.
-        expiring: Folders of uploads that are in no record yet, and when they expire.
-        now: In milliseconds since 1970.
+        blobs: All blobs.
+        needed: The blobs of the snapshots that are kept.
+        expiring: Folders of uploads that are in no record yet, with the time when they expire.
+        now: The time, in milliseconds since 1970.
     """
     kept = set(needed)
     return [one for one in blobs if one not in kept and expiring.get(folder_of(one), now) <= now]
 
 
 def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
-    """The snapshot index that a marker names.
+    """Read the snapshot index that a marker names.
 
     Raises:
-        DeletedBlobError: It is no longer there.
-        CheckpointRecordError: It is none.
+        DeletedBlobError: It does not exist any more.
+        CheckpointRecordError: It is malformed.
     """
     return read_snapshot_index(b"".join(blobs.get(marker)), f"blob {marker}")
 
 
 class BlobStoreBackend(StateBackendFactory):
-    """Files of stores as blobs.
+    """A state backend that stores the files of stores as blobs.
 
     Args:
-        blobs: Where they go.
-        keep: How many snapshots of each store stay, the last one included.
-        threads: How many files of a store are got at once.
+        blobs: The blob store.
+        keep: The number of snapshots of each store to keep, the last one included.
+        threads: The number of a store's files to download at once.
     """
 
     name = BLOB_STORE_FACTORY
@@ -96,28 +96,28 @@ class BlobStoreBackend(StateBackendFactory):
 
     def __init__(self, blobs: BlobStore, keep: int = 1, threads: int = THREADS) -> None:
         if keep < 1:
-            raise CommitError(f"{keep} snapshots can't be kept", remedy="keep 1 or more")
+            raise CommitError(f"{keep} snapshots can't be kept", remedy="keep at least 1")
         self.blobs = blobs
         self.keep = keep
         self.threads = threads
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Sends these stores' new files."""
+        """Return a manager that uploads the new files of these stores."""
         return _Backup(self, context, stores)
 
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Gets these stores' files."""
+        """Return a manager that downloads the files of these stores."""
         return _Restore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
-        """Checks that blobs can be put, got and removed."""
+        """Return an admin that checks that blobs can be stored, read and deleted."""
         return _Admin(self.blobs)
 
 
 def _indexes(
     blobs: BlobStore, checkpoint: Checkpoint | None, stores: Iterable[str]
 ) -> dict[str, tuple[str, SnapshotIndex]]:
-    """The index that a checkpoint names for each store, with its blob id."""
+    """Return the index that a checkpoint names for each store, with its blob id."""
     if not isinstance(checkpoint, CheckpointV2):
         return {}
     markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
@@ -154,7 +154,7 @@ class _Backup(TaskBackupManager):
             return then(self.context.pool, done(None), lambda _: self._send(store, checkpoint))
 
         sent = all_of([send(store) for store in self.stores])
-        return mapped(sent, lambda found: dict(zip(self.stores, found, strict=True)))
+        return mapped(sent, lambda uploaded: dict(zip(self.stores, uploaded, strict=True)))
 
     def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
         def tidy(store: str, marker: str) -> Future[None]:
@@ -199,7 +199,7 @@ class _Backup(TaskBackupManager):
         size: int,
         known: Mapping[str, FileIndex],
     ) -> FileIndex:
-        """A file's index: the one before if the content is the same, else it is sent."""
+        """Return the index of a file, which is uploaded unless its content is as before."""
         context = self.context
         before = known.get(path)
         if before is not None and before.metadata.size == size:
@@ -222,9 +222,14 @@ class _Backup(TaskBackupManager):
         blob = self._blobs.put(folder, name, counted())
         context.measures.add("files_sent")
         context.measures.add("bytes_sent", sent)
-        found = context.stores.disk.attributes(local)
+        attributes = context.stores.disk.attributes(local)
         metadata = FileMetadata(
-            found.created, found.modified, sent, found.owner, found.group, found.permissions
+            attributes.created,
+            attributes.modified,
+            sent,
+            attributes.owner,
+            attributes.group,
+            attributes.permissions,
         )
         return FileIndex(name, (FileBlob(blob),), metadata, checksum)
 
@@ -259,15 +264,15 @@ class _Backup(TaskBackupManager):
             self._swept.add(store)
 
     def _chain(self, store: str, marker: str) -> Iterator[tuple[str, SnapshotIndex]]:
-        """The snapshots to keep, the last one first."""
+        """Yield the snapshots to keep, the last one first."""
         current = self._previous.get(store)
-        found = current if current and current[0] == marker else None
+        known = current if current and current[0] == marker else None
         blob: str | None = marker
         for place in range(self._keep):
             if blob is None:
                 return
             try:
-                index = found[1] if found and place == 0 else read_index(self._blobs, blob)
+                index = known[1] if known and place == 0 else read_index(self._blobs, blob)
             except DeletedBlobError:
                 if place == 0:
                     raise
@@ -341,10 +346,10 @@ class _Admin(StateBackendAdmin):
     def validate_resources(self) -> None:
         try:
             blob = self._blobs.put(self.PROBE, "probe", [b"probe"])
-            found = b"".join(self._blobs.get(blob))
+            content = b"".join(self._blobs.get(blob))
             self._blobs.delete(blob)
             self._blobs.make_permanent(self.PROBE)
         except (StateError, OSError) as error:
             raise CommitError(f"the blob store can't be used: {error}") from error
-        if found != b"probe":
+        if content != b"probe":
             raise CommitError("the blob store does not return what was put there")

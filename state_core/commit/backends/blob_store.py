@@ -1,8 +1,7 @@
-"""Where blobs lie: put, got and deleted by ids that the store makes.
+"""Blob stores: blobs are stored, read and deleted by ids that the store makes.
 
-What is put belongs to a folder, one for each commit of a store, and expires with it unless the
-folder is made permanent. So what a crash leaves behind goes away by itself, and what the checkpoint
-log names stays.
+A blob belongs to a folder, one for each commit of a store, and expires with it unless the folder is
+made permanent. So what a crash leaves behind expires, and what the checkpoint log names stays.
 
 ::
 
@@ -35,42 +34,42 @@ _MILLIS = re.compile(rb"[0-9]{1,18}")
 
 
 class BlobStore(Protocol):
-    """Blobs in folders; folders and ids are paths."""
+    """A store of blobs in folders; folders and ids are paths."""
 
     def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
-        """Store a blob in a folder that expires; the blob's id.
+        """Store a blob in a folder that expires, and return its id.
 
         Raises:
-            StateError: It is not stored, or not whole.
+            StateError: It was not stored, or not completely.
         """
 
     def get(self, blob: str) -> Iterator[bytes]:
-        """A blob piece by piece, of at most a mebibyte each.
+        """Yield a blob in pieces of at most a mebibyte.
 
         Raises:
-            DeletedBlobError: It is no longer there.
+            DeletedBlobError: It does not exist any more.
         """
 
     def delete(self, blob: str) -> None:
         """Remove a blob; nothing happens if there is none."""
 
     def make_permanent(self, folder: str) -> None:
-        """A folder no longer expires; nothing happens if it never does."""
+        """Let a folder not expire; nothing happens if it never does."""
 
     def expiring(self, prefix: str) -> dict[str, int]:
-        """The folders below a prefix that expire, and when: in milliseconds since 1970."""
+        """Return the folders below a prefix that expire, and when: in milliseconds since 1970."""
 
     def list(self, prefix: str) -> list[str]:
-        """The ids of all blobs in folders below a prefix."""
+        """Return the ids of all blobs in folders below a prefix."""
 
 
 def folder_of(blob: str) -> str:
-    """The folder that a blob is in."""
+    """Return the folder of a blob."""
     return blob.rpartition("/")[0]
 
 
 def deleted(blob: str) -> DeletedBlobError:
-    """The error of a blob that is not there."""
+    """Return the error of a blob that does not exist."""
     return DeletedBlobError(
         f"blob {blob} is no longer there: retention removed it after a later commit, it expired, "
         "or someone deleted it",
@@ -80,10 +79,10 @@ def deleted(blob: str) -> DeletedBlobError:
 
 
 class MemoryBlobStore:
-    """A blob store that lives as long as its process.
+    """A blob store in memory, for the lifetime of its process.
 
     Args:
-        clock: Milliseconds since 1970.
+        clock: Returns milliseconds since 1970.
         ttl: Milliseconds after which a folder expires.
     """
 
@@ -95,7 +94,7 @@ class MemoryBlobStore:
         self._count = 0
 
     def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
-        """Store a blob."""
+        """Store a blob, and return its id."""
         self.folders.setdefault(folder, self.clock() + self.ttl)
         self._count += 1
         blob = join(folder, f"{self._count}-{name}")
@@ -103,7 +102,7 @@ class MemoryBlobStore:
         return blob
 
     def get(self, blob: str) -> Iterator[bytes]:
-        """A blob in pieces."""
+        """Yield a blob in pieces."""
         if blob not in self.blobs:
             raise deleted(blob)
         data = self.blobs[blob]
@@ -115,15 +114,15 @@ class MemoryBlobStore:
         self.blobs.pop(blob, None)
 
     def make_permanent(self, folder: str) -> None:
-        """A folder no longer expires."""
+        """Let a folder not expire."""
         self.folders.pop(folder, None)
 
     def expiring(self, prefix: str) -> dict[str, int]:
-        """The folders that expire."""
+        """Return the folders that expire."""
         return {one: at for one, at in self.folders.items() if one.startswith(f"{prefix}/")}
 
     def list(self, prefix: str) -> list[str]:
-        """The ids of all blobs."""
+        """Return the ids of all blobs."""
         return [one for one in self.blobs if one.startswith(f"{prefix}/")]
 
 
@@ -131,8 +130,8 @@ class FileSystemBlobStore:
     """A blob store in a directory of any file system: local, S3, HDFS.
 
     Args:
-        directory: Where.
-        clock: Milliseconds since 1970.
+        directory: The directory.
+        clock: Returns milliseconds since 1970.
         ttl: Milliseconds after which a folder expires.
     """
 
@@ -148,7 +147,7 @@ class FileSystemBlobStore:
         self._begun: set[str] = set()
 
     def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
-        """Store a blob."""
+        """Store a blob, and return its id."""
         if folder not in self._begun:
             self.directory.write(join(_EXPIRING, folder), str(self.clock() + self.ttl).encode())
             self._begun.add(folder)
@@ -161,7 +160,7 @@ class FileSystemBlobStore:
         return blob
 
     def get(self, blob: str) -> Iterator[bytes]:
-        """A blob in pieces."""
+        """Yield a blob in pieces."""
         path = join(_BLOBS, blob)
         try:
             with self.directory.open_input(path) as file:
@@ -188,21 +187,21 @@ class FileSystemBlobStore:
         self.directory.delete(path)
 
     def make_permanent(self, folder: str) -> None:
-        """A folder no longer expires."""
+        """Let a folder not expire."""
         self.directory.delete(join(_EXPIRING, folder))
         self._begun.discard(folder)
 
     def expiring(self, prefix: str) -> dict[str, int]:
-        """The folders that expire."""
-        found = {}
+        """Return the folders that expire."""
+        folders = {}
         for path, _ in self.directory.files_below(join(_EXPIRING, prefix)):
             when = b"" if path.endswith(PART) else self._read(path)
             if _MILLIS.fullmatch(when):
-                found[path.partition("/")[2]] = int(when)
-        return found
+                folders[path.partition("/")[2]] = int(when)
+        return folders
 
     def list(self, prefix: str) -> list[str]:
-        """The ids of all blobs."""
+        """Return the ids of all blobs."""
         found = self.directory.files_below(join(_BLOBS, prefix))
         ids = (path.partition("/")[2] for path, _ in found)
         return [one for one in ids if _ID.fullmatch(one)]

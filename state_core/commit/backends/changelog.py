@@ -1,7 +1,7 @@
-"""Changelogs: of each store a log of every put and delete, which outlives the task's host.
+"""Changelogs: for each store a log of every put and delete, which outlives the task's host.
 
-`Changelog` is one partition. Offsets count up and never come again; a compaction leaves gaps. What
-was appended is there for good when `flush` returns, and may or may not be before.
+`Changelog` is one partition. Offsets increase and are never used again; a compaction leaves gaps.
+Changes are durable when `flush` returns, and may or may not be before.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _CHANGE = struct.Struct(">IIi")  # offset behind the first, length of key, of va
 
 
 def no_matter() -> None:
-    """Waiting that nobody ends."""
+    """Do nothing: a wait that is never cancelled."""
 
 
 class Change(NamedTuple):
-    """One put, or a delete."""
+    """A put or a delete."""
 
     offset: int
     key: bytes
@@ -50,79 +50,79 @@ class Change(NamedTuple):
 
 
 class Changelog(Protocol):
-    """One partition of a changelog; one task writes it."""
+    """One partition of a changelog, written by one task."""
 
     def append(self, key: bytes, value: bytes | None) -> None:
-        """Add a put, or a delete."""
+        """Append a put or a delete."""
 
     def flush(self) -> None:
-        """Make sure of all that was appended."""
+        """Write everything that was appended durably."""
 
     def newest(self) -> int | None:
-        """The offset of the last change that is there for good; None if there never was one."""
+        """Return the offset of the last durable change; None if there never was one."""
 
     def read(
         self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
     ) -> Iterator[Change]:
-        """The changes from one offset to another, both included; to the newest without an end.
+        """Yield the changes from one offset to another, both included; by default to the newest.
 
         Args:
             start: The first offset.
-            end: The last one.
-            waiting: Called twice a second while nothing comes; may raise to end that.
+            end: The last offset.
+            waiting: Called twice a second while nothing arrives; may raise to cancel.
         """
 
     def compact(self, end: int) -> None:
-        """Forget changes that a later one of their key replaces, both at or before an offset.
+        """Remove changes that a later one of their key replaces, both at or before an offset.
 
-        From then on the log says what the state was at this offset and at later ones.
+        From then on the log only gives the state at this offset and at later ones.
         """
 
     def close(self) -> None:
-        """Let go of it, without flushing."""
+        """Close the partition without flushing."""
 
 
 class Changelogs(Protocol):
     """All partitions of all changelogs.
 
     Attributes:
-        compaction_lag: Milliseconds after which a log may compact by itself what lies before a
+        compaction_lag: Milliseconds after which a log may by itself compact what lies before a
             marker; None if it never does.
     """
 
     compaction_lag: int | None
 
     def open(self, partition: SystemStreamPartition) -> Changelog:
-        """One of them."""
+        """Open one partition."""
 
     def create(self, stream: str, partitions: int) -> None:
-        """Make a stream, if it is not there."""
+        """Create a stream unless it exists."""
 
     def validate(self, stream: str, partitions: int) -> None:
-        """Check that a stream has as many partitions.
+        """Check that a stream has this number of partitions.
 
         Raises:
-            CommitError: It has not.
+            CommitError: It has another number.
         """
 
 
 class EmbeddedChangelogs:
-    """A partition is made when it is opened, and compacted only when that is asked for."""
+    """Changelogs whose partitions are created when opened, and compacted only on request."""
 
     compaction_lag: int | None = None
 
     def create(self, stream: str, partitions: int) -> None:
-        """Nothing has to be made."""
+        """Do nothing: partitions are created when they are opened."""
 
     def validate(self, stream: str, partitions: int) -> None:
-        """Everything is there."""
+        """Do nothing: every partition exists."""
 
 
 class MemoryChangelogs(EmbeddedChangelogs):
-    """Changelogs that live as long as their process.
+    """Changelogs in memory, for the lifetime of their process.
 
     Attributes:
-        changes: What was flushed, by partition.
+        changes: The flushed changes, by partition.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class MemoryChangelogs(EmbeddedChangelogs):
         self.ends: dict[SystemStreamPartition, int] = {}
 
     def open(self, partition: SystemStreamPartition) -> Changelog:
-        """A writer with a buffer of its own."""
+        """Return a writer with a buffer of its own."""
         return _MemoryChangelog(self, partition)
 
 
@@ -173,12 +173,12 @@ class FileChangelogs(EmbeddedChangelogs):
     """The embedded changelogs: files below a directory that outlives the host, such as a mount.
 
     A partition is a directory of segments, each named by its first offset; only the last one is
-    appended to. A batch has a checksum, so that what a crash cut off is seen, and cut off for good
-    when the partition is opened again.
+    appended to. A batch has a checksum, so that one that a crash cut off is noticed, and removed
+    for good when the partition is opened again.
 
     Args:
         root: The directory.
-        segment_bytes: After so many, a new segment is begun.
+        segment_bytes: The size after which a new segment is begun.
     """
 
     def __init__(self, root: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -186,7 +186,7 @@ class FileChangelogs(EmbeddedChangelogs):
         self.segment_bytes = segment_bytes
 
     def open(self, partition: SystemStreamPartition) -> Changelog:
-        """A partition's segments.
+        """Open the segments of a partition.
 
         Raises:
             UnsafePathError: A name leads elsewhere, as no stream's does.
@@ -263,7 +263,7 @@ class _FileChangelog:
                     yield change
 
     def compact(self, end: int) -> None:
-        """Whole segments alone, and never the one that is appended to."""
+        """Compact whole segments, but never the one that is appended to."""
         with self._lock:
             sealed = [
                 one

@@ -1,4 +1,4 @@
-"""The changelog backend: what is put and deleted is appended at once; a commit flushes it.
+"""The changelog backend: puts and deletes are appended at once; a commit flushes them.
 
 `snapshot` flushes, while nothing is processed, and the marker is the offset of the last change:
 `upload` has nothing left to do. `restore` applies the changes up to the marker, to an empty store.
@@ -49,34 +49,35 @@ CHANGES = 4096
 
 
 def undoing(
-    changes: Iterable[Change], held: Mapping[bytes, bytes | None]
+    changes: Iterable[Change], content: Mapping[bytes, bytes | None]
 ) -> Iterable[tuple[bytes, bytes | None]]:
-    """What is to be appended to a log, so that it says what a store holds.
+    """Return the changes to append to a log, so that it gives the content of a store.
 
     Args:
-        changes: That may say otherwise.
-        held: What the store holds, for each key of the changes; others are appended if they have a
-            value.
+        changes: The changes that may differ from the store.
+        content: The content of the store, for each key of the changes; other keys are appended if
+            they have a value.
     """
     said = {change.key: change.value for change in changes}
     return [
         (key, value)
-        for key, value in sorted(held.items())
+        for key, value in sorted(content.items())
         if (key in said and said[key] != value) or (key not in said and value is not None)
     ]
 
 
 class ChangelogBackend(StateBackendFactory):
-    """Changes of stores, appended to logs.
+    """A state backend that appends the changes of stores to logs.
 
     Args:
         changelogs: The logs.
-        transactional: Whether a restore ends at the checkpoint; else it ends with the log, and has
-            what was processed after the checkpoint too.
-        retain_existing: Whether a store without a marker is made of the whole log; else it starts
-            empty, and the log is undone.
-        compact_every: Changes after which the log is compacted up to the committed marker.
-        streams: Streams that the admin makes and checks, with their numbers of partitions.
+        transactional: Whether a restore ends at the checkpoint; else it ends with the log, and
+            includes what was processed after the checkpoint.
+        retain_existing: Whether a store without a marker is restored from the whole log; else it
+            starts empty, and the log is undone.
+        compact_every: The number of changes after which the log is compacted up to the committed
+            marker.
+        streams: The streams that the admin creates and checks, with their numbers of partitions.
     """
 
     name = CHANGELOG_FACTORY
@@ -97,15 +98,15 @@ class ChangelogBackend(StateBackendFactory):
         self.streams = dict(streams or {})
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Appends what these stores are told."""
+        """Return a manager that appends the changes of these stores."""
         return _Backup(self, context, stores)
 
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Applies the changes of these stores."""
+        """Return a manager that applies the changes of these stores."""
         return _Restore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
-        """Makes and checks the streams."""
+        """Return an admin that creates and checks the streams."""
         return _Admin(self)
 
 
@@ -138,16 +139,16 @@ class _Backup(TaskBackupManager):
             log = self._logs[name] = self._backend.changelogs.open(partition)
             store = self.context.stores.open(name)
             marker = markers.get(name)
-            held: dict[bytes, bytes | None]
+            content: dict[bytes, bytes | None]
             if marker and marker.changelog == partition and _reaches(log, marker):
                 start = 0 if marker.offset is None else int(marker.offset) + 1
                 changes = list(log.read(start))
-                held = {change.key: store.get(change.key) for change in changes}
+                content = {change.key: store.get(change.key) for change in changes}
             else:
                 changes = list(log.read())
-                held = {change.key: None for change in changes}
-                held.update(store.items())
-            for key, value in undoing(changes, held):
+                content = {change.key: None for change in changes}
+                content.update(store.items())
+            for key, value in undoing(changes, content):
                 log.append(key, value)
             log.flush()
             self._compacted[name] = log.newest() or 0
@@ -239,17 +240,17 @@ class _Restore(TaskRestoreManager):
             return
         opened = self.context.stores.open(store)
         count = size = 0
-        held: dict[bytes, bytes | None] = {}
+        content: dict[bytes, bytes | None] = {}
         for _, key, value in self._logs[store].read(0, end, self._check):
-            held[key] = value
+            content[key] = value
             count += 1
             size += len(key) + len(value or b"")
-            if size >= CHUNK or len(held) >= CHANGES:
+            if size >= CHUNK or len(content) >= CHANGES:
                 self._check()
-                opened.apply_all(held)
-                held, size = {}, 0
+                opened.apply_all(content)
+                content, size = {}, 0
         self._check()
-        opened.apply_all(held)
+        opened.apply_all(content)
         self.context.measures.add("changes_restored", count)
 
     def _close(self) -> None:

@@ -1,8 +1,8 @@
-"""Kafka for checkpoints and changelogs: topics as Samza has them, so that either finds the other's.
+"""Kafka for checkpoints and changelogs: in Samza's topics, so that each can read the other's.
 
 The checkpoint topic has one partition, and a changelog as many as there are tasks; both are
-compacted. Kafka compacts when it likes, also what lies before a marker if a key was written again
-behind it; not before `min.compaction.lag.ms`, so that long a checkpoint is restored exactly.
+compacted. Kafka compacts at any time, also what lies before a marker if a key was written again
+behind it; but not before `min.compaction.lag.ms`: for so long a checkpoint is restored exactly.
 
 Spec: SEP-28; `confluent-kafka` is needed here alone, and comes with the extra `kafka`.
 """
@@ -44,11 +44,11 @@ _REMEDY = "see whether the brokers are up and the topic's leader is known, and r
 
 
 class KafkaCluster:
-    """A cluster, and how it is spoken to.
+    """A Kafka cluster, and the settings of its clients.
 
     Args:
-        servers: `host:port`, several with commas between.
-        options: More settings of librdkafka's, such as those of security.
+        servers: `host:port`, several separated by commas.
+        options: More settings of librdkafka, such as those of security.
         patience: Seconds to wait for any answer.
     """
 
@@ -59,7 +59,7 @@ class KafkaCluster:
         self.patience = patience
 
     def producer(self) -> Producer:
-        """One whose records are kept in order, and acknowledged by all replicas in sync."""
+        """Return a producer with ordered records that all in-sync replicas acknowledge."""
         milliseconds = int(self.patience * 1000)
         return Producer(
             {
@@ -72,15 +72,15 @@ class KafkaCluster:
         )
 
     def create(self, topic: str, partitions: int, compaction_lag: int = FOUR_HOURS_MS) -> None:
-        """Make a compacted topic, if it is not there.
+        """Create a compacted topic unless it exists.
 
         Args:
-            topic: Its name.
-            partitions: How many it has.
+            topic: The name of the topic.
+            partitions: The number of partitions.
             compaction_lag: Milliseconds for which nothing is compacted.
 
         Raises:
-            CommitError: It can't be made.
+            CommitError: It can't be created.
         """
         config = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(compaction_lag)}
         wanted = NewTopic(topic, num_partitions=partitions, config=config)
@@ -96,27 +96,27 @@ class KafkaCluster:
             self.ends(topic, number, _SOON | _UNKNOWN)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0 if it is not there.
+        """Return the number of partitions of a topic; 0 if it does not exist.
 
         Raises:
-            CommitError: Nobody answers.
+            CommitError: No broker answers.
         """
         try:
-            found = AdminClient(self.options).list_topics(topic, self.patience).topics[topic]
+            described = AdminClient(self.options).list_topics(topic, self.patience).topics[topic]
         except KafkaException as error:
             raise self.failed(topic, error) from error
-        return 0 if found.error is not None else len(found.partitions)
+        return 0 if described.error is not None else len(described.partitions)
 
     def ends(self, topic: str, partition: int, passing: frozenset[int] = _SOON) -> tuple[int, int]:
-        """The first offset of a partition, and the one behind its last.
+        """Return the first offset of a partition, and the one behind its last.
 
         Args:
-            topic: Its topic.
-            partition: Its number.
-            passing: Codes of errors that are waited out.
+            topic: The topic.
+            partition: The partition's number.
+            passing: Codes of errors to wait out.
 
         Raises:
-            CommitError: Nobody answers, or there is no such partition.
+            CommitError: No broker answers, or there is no such partition.
         """
         consumer = self._consumer()
         wanted = TopicPartition(topic, partition)
@@ -124,16 +124,16 @@ class KafkaCluster:
         try:
             while True:
                 try:
-                    found = consumer.get_watermark_offsets(wanted, timeout=self.patience)
+                    offsets = consumer.get_watermark_offsets(wanted, timeout=self.patience)
                 except KafkaException as error:
                     late = time.monotonic() - begun > self.patience
                     if late or error.args[0].code() not in passing:
                         raise self.failed(topic, error) from error
                     time.sleep(PAUSE)
                     continue
-                if found is None:
+                if offsets is None:
                     raise self.failed(topic, "no answer in time")
-                return int(found[0]), int(found[1])
+                return int(offsets[0]), int(offsets[1])
         finally:
             consumer.close()
 
@@ -145,14 +145,14 @@ class KafkaCluster:
         end: int,
         waiting: Callable[[], None] = no_matter,
     ) -> Iterator[Message]:
-        """The records from one offset to another, both included, as far as they are there.
+        """Yield the records from one offset to another, both included, as far as they exist.
 
         Args:
             topic: The topic.
-            partition: Its number.
+            partition: The partition's number.
             start: The first offset.
-            end: The last one.
-            waiting: Called twice a second while nothing comes; may raise to end that.
+            end: The last offset.
+            waiting: Called twice a second while nothing arrives; may raise to cancel.
 
         Raises:
             CommitError: The partition can't be read.
@@ -187,15 +187,15 @@ class KafkaCluster:
     def _first(self, consumer: Consumer, topic: str, waiting: Callable[[], None]) -> Message:
         begun = time.monotonic()
         while True:
-            found = consumer.poll(LOOK)
-            if found is not None:
-                return found
+            message = consumer.poll(LOOK)
+            if message is not None:
+                return message
             waiting()
             if time.monotonic() - begun > self.patience:
                 raise self.failed(topic, "no record in time")
 
     def failed(self, topic: str, why: object) -> CommitError:
-        """The error of a topic that can't be used."""
+        """Return the error of a topic that can't be used."""
         return CommitError(f"Kafka fails: {why}", place=f"topic {topic}", remedy=_REMEDY)
 
     def _consumer(self) -> Consumer:
@@ -212,7 +212,7 @@ class KafkaCluster:
 
 
 class _Sender:
-    """A producer that remembers what went wrong, and where the last record went."""
+    """A producer that remembers its first error, and the offset of the last record."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, partition: int) -> None:
         self.newest: int | None = None
@@ -256,11 +256,11 @@ class _Sender:
 
 
 class KafkaCheckpointLog:
-    """A checkpoint log that is a topic of one partition.
+    """A checkpoint log in a topic of one partition.
 
     Args:
-        cluster: Where.
-        topic: Such as `__samza_checkpoint_ver_1_for_job_1`.
+        cluster: The cluster.
+        topic: The topic, such as `__samza_checkpoint_ver_1_for_job_1`.
     """
 
     def __init__(self, cluster: KafkaCluster, topic: str) -> None:
@@ -270,14 +270,14 @@ class KafkaCheckpointLog:
         self._sender: _Sender | None = None
 
     def create(self) -> None:
-        """Make the topic, if it is not there."""
+        """Create the topic unless it exists."""
         self.cluster.create(self.topic, 1, compaction_lag=0)
 
     def append(self, key: bytes, message: bytes) -> None:
-        """Add a record, and wait until all replicas in sync have it.
+        """Append a record, and wait until all in-sync replicas have it.
 
         Raises:
-            CommitError: It may be there, or not.
+            CommitError: It may have been appended, or not.
         """
         with self._lock:  # the tasks of a container append at once
             sender = self._sender or _Sender(self.cluster, self.topic, 0)
@@ -287,7 +287,7 @@ class KafkaCheckpointLog:
             self._sender = sender
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
-        """The records behind an offset."""
+        """Yield the records behind an offset."""
         for message in self.cluster.read(self.topic, 0, after + 1, 2**63 - 1):
             key, value, offset = message.key(), message.value(), message.offset()
             if value is not None and offset is not None:
@@ -296,11 +296,11 @@ class KafkaCheckpointLog:
 
 
 class KafkaChangelogs:
-    """Changelogs that are topics: the stream is the topic, the partition the task's.
+    """Changelogs in topics: the stream is the topic, the partition the task's.
 
     Args:
-        cluster: Where.
-        compaction_lag: Milliseconds for which topics that are made here keep everything.
+        cluster: The cluster.
+        compaction_lag: Milliseconds for which topics that are created here keep everything.
     """
 
     def __init__(self, cluster: KafkaCluster, compaction_lag: int = FOUR_HOURS_MS) -> None:
@@ -308,23 +308,23 @@ class KafkaChangelogs:
         self.compaction_lag: int | None = compaction_lag
 
     def open(self, partition: SystemStreamPartition) -> Changelog:
-        """One partition, with a producer of its own."""
+        """Open one partition, with a producer of its own."""
         return _KafkaChangelog(self.cluster, partition)
 
     def create(self, stream: str, partitions: int) -> None:
-        """Make a topic, if it is not there."""
+        """Create a topic unless it exists."""
         self.cluster.create(stream, partitions, self.compaction_lag or 0)
 
     def validate(self, stream: str, partitions: int) -> None:
         """Check that a topic has a partition for each task.
 
         Raises:
-            CommitError: It has not.
+            CommitError: It has fewer or more.
         """
-        found = self.cluster.partitions(stream)
-        if found != partitions:
+        count = self.cluster.partitions(stream)
+        if count != partitions:
             raise CommitError(
-                f"it has {found} partitions, and {partitions} are needed",
+                f"it has {count} partitions, and {partitions} are needed",
                 place=f"topic {stream}",
                 remedy="a changelog has a partition for each task, for good: make it anew",
             )
@@ -364,7 +364,7 @@ class _KafkaChangelog:
                 yield Change(offset, bytes(key), None if value is None else bytes(value))
 
     def compact(self, end: int) -> None:
-        """Kafka does it by itself."""
+        """Do nothing: Kafka compacts by itself."""
 
     def close(self) -> None:
         if self._sender is not None:

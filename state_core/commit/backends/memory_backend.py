@@ -1,4 +1,4 @@
-"""The backend that keeps copies in memory: the test double, and the shortest example of one."""
+"""A backend that keeps copies in memory: for tests, and the shortest example of a backend."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MEMORY_FACTORY = "memory"
 
 
 class MemoryBackend(StateBackendFactory):
-    """Copies of stores, by task, store and checkpoint id; they outlive the task, not the process.
+    """Copies of stores by task, store and checkpoint id; they outlive the task, not the process.
 
     Attributes:
-        copies: What is backed up.
+        copies: The copies.
     """
 
     name = MEMORY_FACTORY
@@ -34,15 +34,15 @@ class MemoryBackend(StateBackendFactory):
         self.copies: dict[tuple[str, str, str], dict[bytes, bytes]] = {}
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Copies these stores."""
+        """Return a manager that copies these stores."""
         return _Backup(self, context, stores)
 
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Puts the copies back."""
+        """Return a manager that restores the copies."""
         return _Restore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
-        """There is nothing to make."""
+        """Return an admin that has nothing to create."""
         return _Admin()
 
 

@@ -1,4 +1,4 @@
-"""Results that come later, joined without a thread that waits for them."""
+"""Futures, combined without a thread that waits for them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ _U = TypeVar("_U")
 
 
 class Pool(Protocol):
-    """Whoever runs functions later: a `ThreadPoolExecutor`, or a test that chooses when."""
+    """Runs functions later: a `ThreadPoolExecutor`, or a test that chooses when."""
 
     def submit(self, function: Callable[[], _T], /) -> Future[_T]:
-        """Run a function at some time; its result or its error."""
+        """Run a function later, and return a future of its result."""
 
 
 def wait_for(future: Future[Any], seconds: float) -> None:
-    """Wait for a result or an error, without taking it.
+    """Wait for a result or an error, without raising it.
 
     Raises:
-        TimeoutError: Neither came in time.
+        TimeoutError: There was neither in time.
     """
     if wait([future], seconds).not_done:
         raise TimeoutError
 
 
 def done(value: _T) -> Future[_T]:
-    """A result that is there already."""
+    """Return a future with a result."""
     made: Future[_T] = Future()
     made.set_result(value)
     return made
 
 
 def all_of(futures: Iterable[Future[_T]]) -> Future[list[_T]]:
-    """The results of all, in their order, when the last is there; or the first error of any.
+    """Return a future of all results in order, or of the first error.
 
-    The error comes when all have ended: nothing runs on behind it.
+    An error is set when all have ended, so that nothing runs on after it.
     """
     waited = list(futures)
     joined: Future[list[_T]] = Future()
@@ -67,7 +67,7 @@ def all_of(futures: Iterable[Future[_T]]) -> Future[list[_T]]:
 
 
 def mapped(future: Future[_T], function: Callable[[_T], _U]) -> Future[_U]:
-    """What a function makes of a result, where the result is made: for what takes no time."""
+    """Return a future of a function of a result, called at once in the thread that sets it."""
     made: Future[_U] = Future()
 
     def follow(ended: Future[_T]) -> None:
@@ -85,7 +85,7 @@ def mapped(future: Future[_T], function: Callable[[_T], _U]) -> Future[_U]:
 
 
 def then(pool: Pool, future: Future[_T], function: Callable[[_T], _U]) -> Future[_U]:
-    """What a function makes of a result, on the pool, once it is there; errors pass by it."""
+    """Return a future of a function of a result, called on the pool; errors skip the function."""
     made: Future[_U] = Future()
 
     def finish(ended: Future[_U]) -> None:

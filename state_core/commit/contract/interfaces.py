@@ -1,4 +1,4 @@
-"""What a state backend is: a factory of three parts, and the order in which each is called.
+"""The interface of a state backend: a factory of three parts, and the order of calls of each.
 
 ::
 
@@ -13,7 +13,7 @@ processed and must be quick; `upload` runs beside processing, and is over before
 checkpoint, also at the next start, and then changes nothing more. It may come first: a crash
 between record and clean-up leaves that to the next start.
 
-The methods without an underscore hold that order: a backend fills in those with one.
+The methods without an underscore check that order: a backend implements those with one.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """All that a backend needs to know of the task that it works for.
+    """The task that a backend works for.
 
     Attributes:
-        job_name: Of the job.
-        job_id: Of its instance.
-        task: The task's name.
-        stores: Its stores on this host.
-        pool: Runs what is done beside processing.
-        wait: Waits so many seconds for a result of the pool, or raises TimeoutError.
-        clock: Nanoseconds since 1970.
+        job_name: The name of the job.
+        job_id: The id of the job's instance.
+        task: The name of the task.
+        stores: The task's stores on this host.
+        pool: Runs functions beside processing.
+        wait: Waits a number of seconds for a result of the pool, or raises TimeoutError.
+        clock: Returns nanoseconds since 1970.
         changelogs: The partition that a store's changes are appended to, for those that have one.
-        measures: Where bytes and times are counted.
+        measures: The counters of bytes and times.
     """
 
     job_name: str
@@ -89,10 +89,10 @@ class TaskBackupManager(ABC):
         self._uploading: Future[dict[str, str]] | None = None
 
     def init(self, checkpoint: Checkpoint | None) -> None:
-        """Begin.
+        """Initialize the manager.
 
         Args:
-            checkpoint: What the task's stores were restored to; None if there is none.
+            checkpoint: The checkpoint that the stores were restored to; None if there is none.
 
         Raises:
             CommitOrderError: This is not the first call.
@@ -105,7 +105,7 @@ class TaskBackupManager(ABC):
         """Fix what is to be uploaded, while nothing is processed.
 
         Args:
-            checkpoint: Of this commit. The stores are flushed, and local checkpoints made.
+            checkpoint: The id of this commit. The stores are flushed, and local checkpoints made.
 
         Returns:
             Markers for `upload`, by store.
@@ -123,17 +123,17 @@ class TaskBackupManager(ABC):
     def upload(
         self, checkpoint: CheckpointId, markers: Mapping[str, str]
     ) -> Future[dict[str, str]]:
-        """Store what was fixed, beside processing.
+        """Upload what `snapshot` fixed, beside processing.
 
         Args:
-            checkpoint: Of this commit.
-            markers: What `snapshot` returned.
+            checkpoint: The id of this commit.
+            markers: The markers that `snapshot` returned.
 
         Returns:
-            The markers to restore from, by store, once everything is stored for good.
+            A future of the markers to restore from, by store, set once everything is durable.
 
         Raises:
-            CommitOrderError: There was no snapshot of this checkpoint, or it was uploaded.
+            CommitOrderError: There was no snapshot of this checkpoint, or it was uploaded before.
         """
         self._expect("upload", "ready")
         if self._snapshot_id != checkpoint:
@@ -143,11 +143,11 @@ class TaskBackupManager(ABC):
         return self._uploading
 
     def clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
-        """Remove what only checkpoints before this one need; any number of times.
+        """Remove what only earlier checkpoints need; may be called any number of times.
 
         Args:
-            checkpoint: Of the last record in the log.
-            markers: This backend's in that record, by store.
+            checkpoint: The id of the last record in the log.
+            markers: This backend's markers in that record, by store.
 
         Raises:
             CommitOrderError: It was not initialized, or an upload has not ended.
@@ -159,7 +159,7 @@ class TaskBackupManager(ABC):
         return self._clean_up(checkpoint, ours)
 
     def close(self) -> None:
-        """Let go of everything; any number of times."""
+        """Release everything; may be called any number of times."""
         if self._state != "closed":
             self._state = "closed"
             self._close()
@@ -208,7 +208,10 @@ class TaskRestoreManager(ABC):
         self._stopped = Event()
 
     def init(self, checkpoint: Checkpoint | None) -> None:
-        """Find out what is to be restored, from where.
+        """Determine what is to be restored, and from where.
+
+        Args:
+            checkpoint: The checkpoint to restore; None if there is none.
 
         Raises:
             CommitOrderError: This is not the first call.
@@ -219,11 +222,11 @@ class TaskRestoreManager(ABC):
         self._state = "ready"
 
     def restore(self) -> None:
-        """Make the stores what they were at the checkpoint, whatever is there now.
+        """Restore the stores to the checkpoint, whatever they contain now.
 
         Raises:
             CommitOrderError: `init` was not called, or this was called before.
-            RestoreInterruptedError: `interrupt` was called; the stores are to be restored anew.
+            RestoreInterruptedError: `interrupt` was called; the stores must be restored anew.
         """
         self._expect("restore", "ready")
         self._state = "restored"
@@ -233,11 +236,11 @@ class TaskRestoreManager(ABC):
             self._restore(store)
 
     def interrupt(self) -> None:
-        """End a restore within a second, from any thread."""
+        """Cancel a restore within a second, from any thread."""
         self._stopped.set()
 
     def close(self) -> None:
-        """Let go of everything; any number of times."""
+        """Release everything; may be called any number of times."""
         if self._state != "closed":
             self._state = "closed"
             self._close()
@@ -270,26 +273,26 @@ class TaskRestoreManager(ABC):
 
 
 class StateBackendAdmin(ABC):
-    """Makes and checks what a job's tasks share in a backend."""
+    """Creates and checks the resources that a job's tasks share in a backend."""
 
     @abstractmethod
     def create_resources(self) -> None:
-        """Make what is not there yet; any number of times."""
+        """Create what does not exist yet; may be called any number of times."""
 
     @abstractmethod
     def validate_resources(self) -> None:
-        """Check that it is there and fits.
+        """Check that the resources exist and fit.
 
         Raises:
-            CommitError: It is not, or does not.
+            CommitError: One is missing, or does not fit.
         """
 
 
 class StateBackendFactory(ABC):
-    """Makes the parts of one backend.
+    """Creates the parts of one backend.
 
     Attributes:
-        name: Under which markers of this backend stand in records.
+        name: The name of this backend in the markers of records.
         exact: Whether a restore is exactly of the checkpoint; else of some time after it.
         needs_files: Whether only persistent stores can be backed up.
     """
@@ -300,12 +303,12 @@ class StateBackendFactory(ABC):
 
     @abstractmethod
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Backs up these stores of a task."""
+        """Return a manager that backs up these stores of a task."""
 
     @abstractmethod
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Restores these stores of a task."""
+        """Return a manager that restores these stores of a task."""
 
     @abstractmethod
     def admin(self) -> StateBackendAdmin:
-        """Makes and checks the job's resources."""
+        """Return an admin that creates and checks the job's resources."""

@@ -1,4 +1,4 @@
-"""What commits and restores cost, counted while they run."""
+"""Counters of what commits and restores cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CommitMeasures:
         self._lock = Lock()
 
     def add(self, name: str, amount: int = 1) -> None:
-        """Count."""
+        """Add to a counter."""
         with self._lock:
             self._counts[name] += amount
 
@@ -39,6 +39,6 @@ class CommitMeasures:
         return self._counts[name]
 
     def as_dict(self) -> dict[str, int]:
-        """All that was counted."""
+        """Return all counters."""
         with self._lock:
             return dict(self._counts)

@@ -1,7 +1,7 @@
-"""Where the records of checkpoints go: a log that is appended to and read from its start.
+"""Checkpoint logs: records are appended to a log, which is read from its start.
 
-Whoever else keeps one (a Delta table, a Kafka topic) says what `CheckpointLog` says. Keys and
-messages are bytes here: what they mean is `checkpoint_reading`'s matter.
+Other logs (a Delta table, a Kafka topic) implement `CheckpointLog` too. Keys and messages are bytes
+here; `checkpoint_reading` interprets them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class LogRecord:
     """One record of a log.
 
     Attributes:
-        offset: Its place; later records have greater ones.
-        key: As `serdes.write_key` makes it.
+        offset: The position; later records have greater ones.
+        key: The key, as `serdes.write_key` makes it.
         message: The checkpoint.
-        appended_at: When, in milliseconds since 1970.
+        appended_at: When it was appended, in milliseconds since 1970.
     """
 
     offset: int
@@ -44,46 +44,46 @@ class LogRecord:
 
 
 class CheckpointLog(Protocol):
-    """A log of records: of each key the last one counts, and older ones may be gone."""
+    """A log of records: of each key the last one counts, and older ones may be removed."""
 
     def append(self, key: bytes, message: bytes) -> None:
-        """Add a record. When this returns, the record is there for good.
+        """Append a record, which is durable when this returns.
 
         Raises:
-            StateError: It may be there, or not.
+            StateError: It may have been appended, or not.
         """
 
     def read(self, after: int = -1) -> Iterable[LogRecord]:
-        """The records behind an offset, in their order."""
+        """Yield the records behind an offset, in their order."""
 
 
 class MemoryCheckpointLog:
-    """A log that lives as long as its process: for tests, and jobs that need no restart."""
+    """A log in memory, for tests and for jobs that need no restart."""
 
     def __init__(self, clock: Callable[[], int] = now_millis) -> None:
         self.clock = clock
         self.records: list[LogRecord] = []
 
     def append(self, key: bytes, message: bytes) -> None:
-        """Add a record."""
+        """Append a record."""
         self.records.append(LogRecord(len(self.records), key, message, self.clock()))
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
-        """The records behind an offset."""
+        """Yield the records behind an offset."""
         yield from self.records[after + 1 :]
 
 
 class FileCheckpointLog:
     """A log on any file system: a file for each record, which appears whole or not at all.
 
-    No file is ever appended to, as object stores can't. Writers of several processes take the same
-    number at worst, and neither's record is lost: names end in who wrote.
+    No file is ever appended to, as object stores can't. If writers of several processes take the
+    same number, neither record is lost: names end with the writer.
 
     Args:
-        directory: Where the records lie.
-        clock: Milliseconds since 1970.
-        keep: From so many records on, those are removed that a later one of their key replaced;
-            again when the log is as long as twice what was left, and so many more.
+        directory: The directory of the records.
+        clock: Returns milliseconds since 1970.
+        keep: The number of records from which on those are removed that a later one of their key
+            replaced; again when the log is twice as long as what was left, plus this number.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class FileCheckpointLog:
         self._kept = 0
 
     def append(self, key: bytes, message: bytes) -> None:
-        """Add a record."""
+        """Append a record."""
         rest = _HEAD.pack(0, self.clock(), len(key))[4:] + key + message
         data = struct.pack(">I", zlib.crc32(rest)) + rest
         with self._lock:  # the tasks of a container append at once
@@ -108,12 +108,12 @@ class FileCheckpointLog:
                 self.compact()
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
-        """The records behind an offset.
+        """Yield the records behind an offset.
 
         Raises:
             CheckpointRecordError: A file is damaged.
         """
-        done = after
+        last = after
         for name in self._names():
             offset = self._offset(name)
             if offset <= after:
@@ -124,10 +124,10 @@ class FileCheckpointLog:
                 if self.directory.is_file(name):
                     raise
                 # a later record replaced it since the names were listed: they are listed again
-                yield from self.read(done)
+                yield from self.read(last)
                 return
             yield record
-            done = offset
+            last = offset
 
     def compact(self) -> None:
         """Remove every record that a later one of its key replaced."""
@@ -151,7 +151,9 @@ class FileCheckpointLog:
         found = _NAME.fullmatch(name)
         if not found:
             raise CheckpointRecordError(
-                "no record's name", place=self.directory.full(name), remedy="remove the file"
+                "this is not the name of a record",
+                place=self.directory.full(name),
+                remedy="remove the file",
             )
         return int(found[1])
 

@@ -1,8 +1,8 @@
-"""The last checkpoint of a task, read from a log that others wrote to before and will after us.
+"""The last checkpoint of a task, read from a log that other versions write to as well.
 
 A log has records of several versions during a migration, of later releases after a rollback, and of
-other tasks. What is of another version or of an unknown type is skipped; what is of ours and broken
-is refused, unless validation is off.
+other tasks. Records of another version or an unknown type are skipped; those of a known version
+that are broken are refused, unless validation is off.
 
 The way from version 1 to 2 and back, without loss, is by two settings alone::
 
@@ -50,17 +50,17 @@ class _Found:
 def replaces(
     new: int, new_at: int, old: int, old_at: int, read_versions: tuple[int, ...], max_age: int
 ) -> bool:
-    """Whether a later record is to be taken instead of one before it in the log.
+    """Return whether a record is to be used instead of an earlier one in the log.
 
-    It is if its version is wanted as much or more; or if the earlier one is so much older that
-    nobody writes its version any more.
+    It is if its version is preferred at least as much; or if the earlier record is so much older
+    that its version is no longer written.
 
     Args:
         new: The later record's version.
-        new_at: When it was appended.
+        new_at: When the later record was appended.
         old: The earlier record's version.
-        old_at: When it was appended.
-        read_versions: Versions to read, the most wanted first.
+        old_at: When the earlier record was appended.
+        read_versions: Versions to read, the preferred one first.
         max_age: Milliseconds by which records of one commit may be apart.
     """
     return read_versions.index(new) <= read_versions.index(old) or new_at - old_at > max_age
@@ -71,14 +71,15 @@ class CheckpointManager:
 
     Args:
         log: The log.
-        grouper: The class that says which task has which partition.
-        read_versions: `checkpoint.read.versions`, the most wanted first.
+        grouper: The class that assigns partitions to tasks.
+        read_versions: `checkpoint.read.versions`, the preferred one first.
         write_versions: `checkpoint.write.versions`, in the order of writing.
-        validate: Whether another grouper's or broken records are errors; else they are warned of.
-        live_max_age: Milliseconds after which a record of a less wanted version is preferred.
+        validate: Whether broken records, or those of another grouper, are errors rather than
+            warnings.
+        live_max_age: Milliseconds after which a record of a less preferred version is used.
 
     Raises:
-        CommitError: What would be read is not written, so that a restart would go back in time.
+        CommitError: The version to read is not written, so that a restart would go back in time.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class CheckpointManager:
             )
 
     def read_last(self, task: str) -> Checkpoint | None:
-        """The checkpoint that a task restarts from; None before its first commit.
+        """Return the checkpoint that a task restarts from; None before its first commit.
 
         Raises:
             CheckpointRecordError: It is broken, or of another grouper, and validation is on.
@@ -122,8 +123,8 @@ class CheckpointManager:
         for record in self.log.read(self._position):
             self._take(record)
             self._position = record.offset
-        found = self._found.get(task)
-        return None if found is None else found.checkpoint
+        known = self._found.get(task)
+        return None if known is None else known.checkpoint
 
     def write(self, task: str, checkpoint: CheckpointV2) -> None:
         """Append a task's checkpoint in every version that is to be written."""

@@ -1,4 +1,4 @@
-"""What time it is, for those who are given no other clock."""
+"""The default clocks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["now_millis", "now_nanos"]
 
 
 def now_millis() -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def now_nanos() -> int:
-    """Nanoseconds since 1970."""
+    """Return nanoseconds since 1970."""
     return time.time_ns()

@@ -1,4 +1,4 @@
-"""What a checkpoint is: its id, its record in two versions, and the key of a record in the log.
+"""Checkpoints: the id, the record in two versions, and the key of a record in the log.
 
 A `CheckpointV1` holds offsets alone: of inputs, and of changelogs among them. A `CheckpointV2`
 keeps the two apart, and names for each state backend and each store an opaque marker: the offset
@@ -53,11 +53,11 @@ _NANOS_OF_A_MILLI = 1_000_000
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class CheckpointId:
-    """When a commit began: ids of one task are unique, and later ones are greater.
+    """The id of a commit: when it began. Ids of one task are unique, and later ones are greater.
 
     Attributes:
-        millis: Since 1970.
-        nanos: Tells ids of one millisecond apart.
+        millis: Milliseconds since 1970.
+        nanos: A number that distinguishes ids of one millisecond.
     """
 
     millis: int
@@ -65,11 +65,11 @@ class CheckpointId:
 
     @classmethod
     def create(cls, nanoseconds: int, after: CheckpointId | None = None) -> CheckpointId:
-        """The id of a commit that begins now.
+        """Return the id of a commit that begins now.
 
         Args:
-            nanoseconds: The clock's, since 1970.
-            after: The task's id before: a clock that went back makes no lower id than this.
+            nanoseconds: The time, in nanoseconds since 1970.
+            after: The task's previous id: even if the clock went back, the new id is greater.
         """
         made = cls(*divmod(nanoseconds, _NANOS_OF_A_MILLI))
         if after is not None and made <= after:
@@ -79,17 +79,17 @@ class CheckpointId:
 
     @classmethod
     def parse(cls, text: str) -> CheckpointId:
-        """The id of its text, `millis-nanos`.
+        """Parse the text of an id, `millis-nanos`.
 
         Raises:
-            CheckpointRecordError: It is none.
+            CheckpointRecordError: The text is no id.
         """
-        found = _ID.fullmatch(text)
-        if not found:
+        match = _ID.fullmatch(text)
+        if not match:
             raise CheckpointRecordError(
                 f"{text!r} is no checkpoint id", remedy="one is `millis-nanos`, as 1700000000000-42"
             )
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def __lt__(self, other: CheckpointId) -> bool:
         return (self.millis, self.nanos) < (other.millis, other.nanos)
@@ -103,10 +103,10 @@ class SystemStreamPartition:
     """One partition of one stream of one system.
 
     Attributes:
-        system: Such as `kafka`; without dots, since records join the three by them.
-        stream: Such as a topic; may have dots.
-        partition: Its number.
-        key_bucket: Part of the partition that a task has, where it is split; -1 if it is not.
+        system: The system, such as `kafka`; without dots, since records join the three by them.
+        stream: The stream, such as a topic; may contain dots.
+        partition: The number of the partition.
+        key_bucket: The part of the partition that a task has, where it is split; else -1.
     """
 
     system: str
@@ -133,7 +133,7 @@ class ChangelogMarker:
 
     Attributes:
         changelog: The partition of the changelog.
-        offset: Of the last change; None if the changelog was empty.
+        offset: The offset of the last change; None if the changelog was empty.
     """
 
     changelog: SystemStreamPartition
@@ -145,7 +145,7 @@ class CheckpointV1:
     """Offsets of inputs and of changelogs together; a changelog's is `checkpoint id:offset`.
 
     Attributes:
-        offsets: By partition; None for one that has no offset yet.
+        offsets: The offsets by partition; None for one that has no offset yet.
     """
 
     offsets: Mapping[SystemStreamPartition, str | None] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class CheckpointV1:
     def changelog_offset(
         self, changelog: SystemStreamPartition
     ) -> tuple[CheckpointId, str | None] | None:
-        """Of which checkpoint a changelog's offset is, and where it ends; None if it has none.
+        """Return the checkpoint and the offset of a changelog; None if it has no offset.
 
         Raises:
             CheckpointRecordError: The offset is an input's.
@@ -178,9 +178,9 @@ class CheckpointV2:
     """Offsets of inputs, and markers of state.
 
     Attributes:
-        id: Of the commit.
-        input_offsets: By partition: what was processed last.
-        markers: Where each backend has the state of each store.
+        id: The id of the commit.
+        input_offsets: The offset that was processed last, by partition.
+        markers: The marker of each store, by backend.
     """
 
     id: CheckpointId
@@ -191,7 +191,7 @@ class CheckpointV2:
 
     @property
     def offsets(self) -> Mapping[SystemStreamPartition, str]:
-        """The inputs' alone, as every version of a checkpoint has them."""
+        """The offsets of the inputs, as in every version of a checkpoint."""
         return self.input_offsets
 
 
@@ -203,12 +203,12 @@ _Parts: TypeAlias = tuple[
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLogKey:
-    """The key of a record in a checkpoint log: of it, a log keeps the last record.
+    """The key of a record in a checkpoint log, which keeps the last record of each key.
 
     Attributes:
-        grouper: The class that says which task has which partition: offsets depend on it.
+        grouper: The class that assigns partitions to tasks: offsets depend on it.
         task: The task's name.
-        type: `checkpoint` or `checkpoint-v2`; others may come, and are skipped.
+        type: `checkpoint` or `checkpoint-v2`; others may occur, and are skipped.
     """
 
     grouper: str
@@ -226,11 +226,11 @@ class CheckpointLogKey:
 
 
 def as_v1(checkpoint: CheckpointV2, changelogs: Mapping[str, ChangelogMarker]) -> CheckpointV1:
-    """What version 1 can say of a checkpoint: everything but the markers of other backends.
+    """Return a checkpoint in version 1: without the markers of other backends than changelogs.
 
     Args:
-        checkpoint: In version 2.
-        changelogs: Its changelogs' markers, parsed, by store.
+        checkpoint: The checkpoint in version 2.
+        changelogs: The parsed markers of its changelogs, by store.
     """
     offsets: dict[SystemStreamPartition, str | None] = dict(checkpoint.input_offsets)
     for marker in changelogs.values():
@@ -240,19 +240,21 @@ def as_v1(checkpoint: CheckpointV2, changelogs: Mapping[str, ChangelogMarker]) -
 
 
 def as_v2(checkpoint: CheckpointV1, changelogs: Mapping[str, SystemStreamPartition]) -> _Parts:
-    """What version 1 says, apart: the inputs' offsets, and where the changelogs of stores end.
+    """Return a checkpoint in version 2: with the markers of changelogs apart from the inputs.
 
     Args:
-        checkpoint: In version 1.
-        changelogs: The changelog of each store: in version 1 nothing else tells it from an input.
+        checkpoint: The checkpoint in version 1.
+        changelogs: The changelog of each store: version 1 does not distinguish it from an input.
     """
     ends = {store: checkpoint.changelog_offset(one) for store, one in changelogs.items()}
-    found = {store: end for store, end in ends.items() if end is not None}
+    own_markers = {store: end for store, end in ends.items() if end is not None}
     inputs = {
         partition: offset
         for partition, offset in checkpoint.offsets.items()
         if partition not in set(changelogs.values()) and offset is not None
     }
-    identifier = max((one for one, _ in found.values()), default=CheckpointId(0, 0))
-    markers = {store: ChangelogMarker(changelogs[store], end) for store, (_, end) in found.items()}
+    identifier = max((one for one, _ in own_markers.values()), default=CheckpointId(0, 0))
+    markers = {
+        store: ChangelogMarker(changelogs[store], end) for store, (_, end) in own_markers.items()
+    }
     return identifier, inputs, markers

@@ -45,30 +45,34 @@ _T = TypeVar("_T")
 
 
 def to_json(value: object) -> bytes:
-    """As Jackson writes it: no spaces, and other scripts as they are."""
+    """Return JSON as Jackson writes it: without spaces, with other scripts as they are."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
 def json_object(data: bytes | str, what: str) -> dict[str, Any]:
-    """The object that bytes are.
+    """Parse bytes as a JSON object.
 
     Raises:
         CheckpointRecordError: They are something else.
     """
     try:
-        found = json.loads(data)
+        parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CheckpointRecordError(f"no JSON: {error}", place=what) from error
-    if not isinstance(found, dict):
-        raise CheckpointRecordError("no JSON object", place=what)
-    return found
+        raise CheckpointRecordError(f"malformed JSON: {error}", place=what) from error
+    if not isinstance(parsed, dict):
+        raise CheckpointRecordError("this is not a JSON object", place=what)
+    return parsed
 
 
 def well_formed(what: str, build: Callable[[], _T]) -> _T:
-    """What a record says, if it has the fields and types that it should.
+    """Build a record, and turn errors of its fields into those of a record.
+
+    Args:
+        what: The name of the record, for messages.
+        build: Makes the record from its fields.
 
     Raises:
-        CheckpointRecordError: It has not.
+        CheckpointRecordError: A field is missing, or of the wrong type.
     """
     try:
         return build()
@@ -77,11 +81,11 @@ def well_formed(what: str, build: Callable[[], _T]) -> _T:
     except KeyError as error:
         raise CheckpointRecordError(f"field {error} is missing", place=what) from error
     except (AttributeError, TypeError, ValueError) as error:
-        raise CheckpointRecordError(f"a field is no such value: {error}", place=what) from error
+        raise CheckpointRecordError(f"a field has an invalid value: {error}", place=what) from error
 
 
 def write_key(key: CheckpointLogKey) -> bytes:
-    """The key of a record."""
+    """Return the bytes of a record's key."""
     return to_json(
         {
             "systemstreampartition-grouper-factory": key.grouper,
@@ -92,25 +96,25 @@ def write_key(key: CheckpointLogKey) -> bytes:
 
 
 def read_key(data: bytes) -> CheckpointLogKey:
-    """The key of a record.
+    """Read the key of a record.
 
     Raises:
-        CheckpointRecordError: The bytes are none.
+        CheckpointRecordError: The bytes are no key.
     """
     what = "the key of a checkpoint record"
-    found = json_object(data, what)
+    fields = json_object(data, what)
     return well_formed(
         what,
         lambda: CheckpointLogKey(
-            _text(found["systemstreampartition-grouper-factory"]),
-            _text(found["taskName"]),
-            _text(found["type"]),
+            _text(fields["systemstreampartition-grouper-factory"]),
+            _text(fields["taskName"]),
+            _text(fields["type"]),
         ),
     )
 
 
 def write_checkpoint_v1(checkpoint: CheckpointV1) -> bytes:
-    """A record of version 1."""
+    """Return the bytes of a record of version 1."""
     return to_json(
         {
             str(partition): {
@@ -125,20 +129,20 @@ def write_checkpoint_v1(checkpoint: CheckpointV1) -> bytes:
 
 
 def read_checkpoint_v1(data: bytes) -> CheckpointV1:
-    """A record of version 1.
+    """Read a record of version 1.
 
     Raises:
-        CheckpointRecordError: The bytes are none.
+        CheckpointRecordError: The bytes are no such record.
     """
     what = "a checkpoint record of version 1"
-    found = json_object(data, what)
+    fields = json_object(data, what)
 
     def build() -> CheckpointV1:
         offsets = {
             SystemStreamPartition(
                 _text(one["system"]), _text(one["stream"]), int(_text(one["partition"]))
             ): None if one["offset"] is None else _text(one["offset"])
-            for one in found.values()
+            for one in fields.values()
         }
         return CheckpointV1(offsets)
 
@@ -146,7 +150,7 @@ def read_checkpoint_v1(data: bytes) -> CheckpointV1:
 
 
 def write_checkpoint_v2(checkpoint: CheckpointV2) -> bytes:
-    """A record of version 2."""
+    """Return the bytes of a record of version 2."""
     offsets = checkpoint.input_offsets.items()
     return to_json(
         {
@@ -161,19 +165,19 @@ def write_checkpoint_v2(checkpoint: CheckpointV2) -> bytes:
 
 
 def read_checkpoint_v2(data: bytes) -> CheckpointV2:
-    """A record of version 2.
+    """Read a record of version 2.
 
     Raises:
-        CheckpointRecordError: The bytes are none.
+        CheckpointRecordError: The bytes are no such record.
     """
     what = "a checkpoint record of version 2"
-    found = json_object(data, what)
+    fields = json_object(data, what)
 
     def build() -> CheckpointV2:
-        inputs: Mapping[str, Any] = found["input-offsets"]
-        markers: Mapping[str, Mapping[str, Any]] = found["state-checkpoint-markers"]
+        inputs: Mapping[str, Any] = fields["input-offsets"]
+        markers: Mapping[str, Mapping[str, Any]] = fields["state-checkpoint-markers"]
         return CheckpointV2(
-            CheckpointId.parse(_text(found["checkpoint-id"])),
+            CheckpointId.parse(_text(fields["checkpoint-id"])),
             {_partition(name): _text(offset) for name, offset in inputs.items()},
             {
                 factory: {store: _text(marker) for store, marker in stores.items()}
@@ -185,7 +189,7 @@ def read_checkpoint_v2(data: bytes) -> CheckpointV2:
 
 
 def write_changelog_marker(marker: ChangelogMarker) -> str:
-    """The marker of a changelog, as it stands in a record of version 2."""
+    """Return the marker of a changelog, as in a record of version 2."""
     changelog = marker.changelog
     written = {
         "version": MARKER_VERSION,
@@ -201,17 +205,17 @@ def write_changelog_marker(marker: ChangelogMarker) -> str:
 
 
 def read_changelog_marker(text: str) -> ChangelogMarker:
-    """The marker of a changelog.
+    """Parse the marker of a changelog.
 
     Raises:
-        CheckpointRecordError: The text is none.
+        CheckpointRecordError: The text is no marker.
     """
     what = "the marker of a changelog"
-    found = json_object(text, what)
+    fields = json_object(text, what)
 
     def build() -> ChangelogMarker:
-        changelog = found["changelog-ssp"]
-        offset = found["changelog-offset"]
+        changelog = fields["changelog-ssp"]
+        offset = fields["changelog-offset"]
         return ChangelogMarker(
             SystemStreamPartition(
                 _text(changelog["system"]),
@@ -226,23 +230,23 @@ def read_changelog_marker(text: str) -> ChangelogMarker:
 
 
 def changelog_markers(checkpoint: CheckpointV2) -> dict[str, ChangelogMarker]:
-    """The changelogs' markers of a checkpoint, by store."""
+    """Return the markers of a checkpoint's changelogs, by store."""
     written = checkpoint.markers.get(CHANGELOG_FACTORY, {})
     return {store: read_changelog_marker(marker) for store, marker in written.items()}
 
 
 def downgrade(checkpoint: CheckpointV2) -> CheckpointV1:
-    """A checkpoint as version 1 has it."""
+    """Return a checkpoint in version 1."""
     return as_v1(checkpoint, changelog_markers(checkpoint))
 
 
 def upgrade(
     checkpoint: Checkpoint, changelogs: Mapping[str, SystemStreamPartition]
 ) -> CheckpointV2:
-    """A checkpoint as version 2 has it, whichever it is of.
+    """Return a checkpoint of either version in version 2.
 
     Args:
-        checkpoint: In either version.
+        checkpoint: The checkpoint, in either version.
         changelogs: The changelog of each store that has one.
     """
     if isinstance(checkpoint, CheckpointV2):

@@ -1,4 +1,4 @@
-"""What lies in a blob store for one store at one checkpoint, as Samza 1.8's JSON.
+"""Snapshot indexes: the blobs of one store at one checkpoint, as Samza 1.8's JSON.
 
 A snapshot index names the blobs of every file of a store's directory, directory by directory, and
 in each what the snapshot before had and this one has not: that is what may be deleted once this one
@@ -38,8 +38,8 @@ class FileBlob:
     """A blob with part of a file.
 
     Attributes:
-        id: The blob's.
-        offset: Where in the file it begins.
+        id: The id of the blob.
+        offset: The position in the file where it begins.
     """
 
     id: str
@@ -48,15 +48,15 @@ class FileBlob:
 
 @dataclass(frozen=True, slots=True)
 class FileMetadata:
-    """What a file was where it was uploaded.
+    """The attributes of a file when it was uploaded.
 
     Attributes:
-        created: In milliseconds since 1970.
-        modified: In milliseconds since 1970.
-        size: In bytes.
-        owner: Never empty.
-        group: Never empty.
-        permissions: As `ls` has them: `rw-r--r--`.
+        created: The time of creation, in milliseconds since 1970.
+        modified: The time of the last change, in milliseconds since 1970.
+        size: The size in bytes.
+        owner: The owner, never empty.
+        group: The group, never empty.
+        permissions: The permissions in the form of `ls`: `rw-r--r--`.
     """
 
     created: int
@@ -69,13 +69,13 @@ class FileMetadata:
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """A file.
+    """A file of a snapshot.
 
     Attributes:
-        name: Without directories.
-        blobs: Its content, in any order.
-        metadata: Its size, and more.
-        checksum: CRC-32 of its content.
+        name: The name without directories.
+        blobs: The blobs of its content, in any order.
+        metadata: Its size and other attributes.
+        checksum: The CRC-32 of its content.
     """
 
     name: str
@@ -86,14 +86,14 @@ class FileIndex:
 
 @dataclass(frozen=True, slots=True)
 class DirIndex:
-    """A directory.
+    """A directory of a snapshot.
 
     Attributes:
-        name: Empty for the one at the top.
-        files: That are there.
-        files_removed: That were there in the snapshot before, or were other ones.
-        directories: That are there.
-        directories_removed: That were there in the snapshot before.
+        name: The name; empty for the top directory.
+        files: The files in it.
+        files_removed: Files that were in the snapshot before, or had another content there.
+        directories: The directories in it.
+        directories_removed: Directories that were in the snapshot before.
     """
 
     name: str = ROOT
@@ -105,14 +105,14 @@ class DirIndex:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMetadata:
-    """Of what a snapshot is.
+    """The store and the commit that a snapshot belongs to.
 
     Attributes:
-        checkpoint: The commit's id.
-        job_name: Of the job.
-        job_id: Of its instance.
-        task: The task's name.
-        store: The store's name.
+        checkpoint: The id of the commit.
+        job_name: The name of the job.
+        job_id: The id of the job's instance.
+        task: The name of the task.
+        store: The name of the store.
     """
 
     checkpoint: CheckpointId
@@ -127,8 +127,8 @@ class SnapshotIndex:
     """A snapshot of a store.
 
     Attributes:
-        created: In milliseconds since 1970.
-        metadata: Of what it is.
+        created: The time of creation, in milliseconds since 1970.
+        metadata: The store and the commit that it belongs to.
         directory: The files.
         previous: The id of the blob with the index before; None for the first.
     """
@@ -140,7 +140,7 @@ class SnapshotIndex:
 
 
 def present_files(directory: DirIndex, prefix: str = "") -> Iterator[tuple[str, FileIndex]]:
-    """Every file of a snapshot, by its path."""
+    """Yield every file of a snapshot, by its path."""
     for file in directory.files:
         yield prefix + file.name, file
     for below in directory.directories:
@@ -148,14 +148,14 @@ def present_files(directory: DirIndex, prefix: str = "") -> Iterator[tuple[str, 
 
 
 def reachable_blobs(directory: DirIndex) -> Iterator[str]:
-    """The blobs that a snapshot needs."""
+    """Yield the blobs that a snapshot needs."""
     for _, file in present_files(directory):
         for blob in file.blobs:
             yield blob.id
 
 
 def removed_blobs(directory: DirIndex) -> Iterator[str]:
-    """The blobs that the snapshot before needed, and this one does not."""
+    """Yield the blobs that the snapshot before needed, and this one does not."""
     for file in directory.files_removed:
         for blob in file.blobs:
             yield blob.id
@@ -166,12 +166,12 @@ def removed_blobs(directory: DirIndex) -> Iterator[str]:
 
 
 def successor(files: Mapping[str, FileIndex], before: DirIndex, name: str = ROOT) -> DirIndex:
-    """The index of a directory as it is now, with what is gone since another snapshot.
+    """Return the index of a directory, with what was removed since another snapshot.
 
     Args:
-        files: Every file below, by path; a file that did not change is the index's own.
+        files: Every file below, by path; an unchanged file is that of the index before.
         before: The directory in the snapshot before.
-        name: The directory's.
+        name: The name of the directory.
     """
     here: list[FileIndex] = []
     below: dict[str, dict[str, FileIndex]] = {}
@@ -193,7 +193,7 @@ def successor(files: Mapping[str, FileIndex], before: DirIndex, name: str = ROOT
 
 
 def write_snapshot_index(index: SnapshotIndex) -> bytes:
-    """A snapshot index."""
+    """Return the bytes of a snapshot index."""
     metadata = index.metadata
     return to_json(
         {
@@ -212,17 +212,17 @@ def write_snapshot_index(index: SnapshotIndex) -> bytes:
 
 
 def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> SnapshotIndex:
-    """A snapshot index.
+    """Read a snapshot index.
 
     Raises:
-        CheckpointRecordError: The bytes are none.
+        CheckpointRecordError: The bytes are no snapshot index.
     """
-    found = json_object(data, place)
+    fields = json_object(data, place)
 
     def build() -> SnapshotIndex:
-        metadata, previous = found["snapshot-metadata"], found.get("prev-snapshot-index-blob-id")
+        metadata, previous = fields["snapshot-metadata"], fields.get("prev-snapshot-index-blob-id")
         return SnapshotIndex(
-            int(found["creation-time-millis"]),
+            int(fields["creation-time-millis"]),
             SnapshotMetadata(
                 CheckpointId.parse(metadata["checkpoint-id"]),
                 str(metadata["job-name"]),
@@ -230,7 +230,7 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
                 str(metadata["task-name"]),
                 str(metadata["store-name"]),
             ),
-            _read_directory(found["dir-index"]),
+            _read_directory(fields["dir-index"]),
             None if previous is None else str(previous),
         )
 
@@ -264,21 +264,21 @@ def _write_file(file: FileIndex) -> dict[str, object]:
     }
 
 
-def _read_directory(found: Mapping[str, Any]) -> DirIndex:
+def _read_directory(fields: Mapping[str, Any]) -> DirIndex:
     return DirIndex(
-        str(found["dir-name"]),
-        tuple(map(_read_file, found["files-present"])),
-        tuple(map(_read_file, found["files-removed"])),
-        tuple(map(_read_directory, found["sub-dirs-present"])),
-        tuple(map(_read_directory, found["sub-dirs-removed"])),
+        str(fields["dir-name"]),
+        tuple(map(_read_file, fields["files-present"])),
+        tuple(map(_read_file, fields["files-removed"])),
+        tuple(map(_read_directory, fields["sub-dirs-present"])),
+        tuple(map(_read_directory, fields["sub-dirs-removed"])),
     )
 
 
-def _read_file(found: Mapping[str, Any]) -> FileIndex:
-    metadata = found["file-metadata"]
+def _read_file(fields: Mapping[str, Any]) -> FileIndex:
+    metadata = fields["file-metadata"]
     return FileIndex(
-        str(found["file-name"]),
-        tuple(FileBlob(str(one["blob-id"]), int(one["offset"])) for one in found["blobs"]),
+        str(fields["file-name"]),
+        tuple(FileBlob(str(one["blob-id"]), int(one["offset"])) for one in fields["blobs"]),
         FileMetadata(
             int(metadata["creation-time-millis"]),
             int(metadata["last-modified-time-millis"]),
@@ -287,5 +287,5 @@ def _read_file(found: Mapping[str, Any]) -> FileIndex:
             str(metadata["group"]),
             str(metadata["permissions"]),
         ),
-        int(found["checksum"]),
+        int(fields["checksum"]),
     )

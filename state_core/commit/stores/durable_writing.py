@@ -1,8 +1,7 @@
-"""Writing whole files for good: large ones past the page cache, where the system has such a way.
+"""Writing whole files durably: large ones past the page cache, where the system supports it.
 
-A restore writes what is read again in parts at most, so that a cache full of it is of no use; and
-what goes to the disk directly need not be waited for twice (RocksDB's `use_direct_io_for_flush` is
-of the same mind).
+Most of what a restore writes is not read again soon, so a cache full of it is of no use; and what
+goes to the disk directly need not be waited for twice (RocksDB has `use_direct_io_for_flush`).
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ def write_out(file: int, chunks: Iterable[bytes]) -> None:
 
 
 def _write(file: int, chunks: Iterable[bytes]) -> None:
-    """Whole blocks from memory that is aligned, as direct writing needs; the rest as usual."""
+    """Write whole blocks from aligned memory, as direct writing needs, and the rest as usual."""
     with mmap.mmap(-1, BLOCK) as block, memoryview(block) as room:
-        held, direct = 0, False
+        buffered, direct = 0, False
         for chunk in chunks:
             rest = memoryview(chunk)
             while rest:
-                taken = min(len(rest), BLOCK - held)
-                room[held : held + taken] = rest[:taken]
-                held, rest = held + taken, rest[taken:]
-                if held == BLOCK:
+                taken = min(len(rest), BLOCK - buffered)
+                room[buffered : buffered + taken] = rest[:taken]
+                buffered, rest = buffered + taken, rest[taken:]
+                if buffered == BLOCK:
                     direct = direct or _set_direct(file, True)
                     _write_all(file, room)
-                    held = 0
+                    buffered = 0
         if direct:
             _set_direct(file, False)
-        _write_all(file, room[:held])
+        _write_all(file, room[:buffered])
 
 
 def _set_direct(file: int, direct: bool) -> bool:
-    """Ask for writing past the page cache, or no more; whether that was granted."""
+    """Turn writing past the page cache on or off, and return whether that was possible."""
     flags = fcntl.fcntl(file, fcntl.F_GETFL) & ~_DIRECT
     try:
         fcntl.fcntl(file, fcntl.F_SETFL, flags | _DIRECT if direct else flags)

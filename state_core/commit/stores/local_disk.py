@@ -1,7 +1,7 @@
-"""The disk of the host that a task runs on: where working state and its local checkpoints lie.
+"""The disk of the host that a task runs on, for working state and its local checkpoints.
 
-It may be gone after a restart, or be another host's: nothing depends on it but speed. `MemoryDisk`
-says the same without a file, for tests that kill a host ten thousand times.
+It may be lost at a restart, or be another host's: only speed depends on it. `MemoryDisk` does the
+same without files, for tests that kill a host ten thousand times.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _NOT_THERE = "it was removed by hand, or by another process: restart the task to
 
 @dataclass(frozen=True, slots=True)
 class FileAttributes:
-    """What a disk says of a file.
+    """The attributes of a file.
 
     Attributes:
-        created: In milliseconds since 1970.
-        modified: In milliseconds since 1970.
-        owner: Never empty.
-        group: Never empty.
-        permissions: As `ls` has them: `rw-r--r--`.
+        created: The time of creation, in milliseconds since 1970.
+        modified: The time of the last change, in milliseconds since 1970.
+        owner: The owner, never empty.
+        group: The group, never empty.
+        permissions: The permissions in the form of `ls`: `rw-r--r--`.
     """
 
     created: int = 0
@@ -47,55 +47,55 @@ class FileAttributes:
 
 
 class LocalDisk(Protocol):
-    """Files by relative paths with `/` between."""
+    """Files by relative paths, with `/` as separator."""
 
     def read(self, path: str) -> bytes:
-        """A whole file.
+        """Return the content of a file.
 
         Raises:
-            MissingFileError: There is none.
+            MissingFileError: It does not exist.
         """
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """A file piece by piece.
+        """Yield the content of a file in pieces.
 
         Raises:
-            MissingFileError: There is none.
+            MissingFileError: It does not exist.
         """
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a whole file for good: after a crash it is there whole, or as it was before."""
+        """Write a whole file durably: after a crash it is there completely, or as it was before."""
 
     def create(self, path: str, chunks: Iterable[bytes]) -> None:
         """Write a new file piece by piece; a crash may leave part of it."""
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none if it is not there."""
+        """Return the names in a directory, sorted; none if it does not exist."""
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Every file below a directory: its path from there, and its bytes; sorted."""
+        """Return every file below a directory, sorted: its relative path, and its size."""
 
     def attributes(self, path: str) -> FileAttributes:
-        """Owner, permissions and times of a file."""
+        """Return owner, permissions and times of a file."""
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Put every file below one directory into another: linked if it never changes."""
+        """Link or copy every file below one directory to another: link those that never change."""
 
     def link(self, source: str, target: str) -> None:
         """Give a file that never changes a second path."""
 
     def rename(self, source: str, target: str) -> None:
-        """Move a directory to where nothing is, at once."""
+        """Move a directory atomically to a path that does not exist."""
 
     def remove(self, path: str) -> None:
         """Remove a file, or a directory and all below; nothing happens if there is none."""
 
 
 def join(*parts: str) -> str:
-    """A path of its parts, which may be data: names of stores, tasks and files in an index.
+    """Return a path of its parts, which may be data: names of stores, tasks and files in an index.
 
     Raises:
-        UnsafePathError: A part leads elsewhere.
+        UnsafePathError: A part leads out of the directory.
     """
     return relative_path("/".join(parts), what="a file", inside="the stores' directory")
 
@@ -104,7 +104,7 @@ class PosixDisk:
     """A directory of this host.
 
     Args:
-        root: Where; made when it is first written to.
+        root: The directory; created by the first write.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -112,22 +112,22 @@ class PosixDisk:
         self._tree = ConfinedTree(str(self.root))
 
     def path(self, path: str) -> Path:
-        """Where a directory is, for a library that needs a real one; no link is on the way now."""
+        """Return a directory for a library that needs a real one; no link is on the way now."""
         self._tree.status(join(path))
         return self.root / path
 
     def read(self, path: str) -> bytes:
-        """A whole file."""
+        """Return the content of a file."""
         return b"".join(self.chunks(path))
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """A file piece by piece."""
+        """Yield the content of a file in pieces."""
         with _known(), os.fdopen(self._tree.open(join(path)), "rb", buffering=0) as file:
             while piece := file.read(CHUNK):
                 yield piece
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a whole file for good."""
+        """Write a whole file durably."""
         self._tree.write(join(path), [data], for_good=True)
 
     def create(self, path: str, chunks: Iterable[bytes]) -> None:
@@ -135,29 +135,29 @@ class PosixDisk:
         write_out(self._tree.create(join(path)), chunks)
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         return [one for one in self._tree.names(join(path)) if not one.endswith(PART)]
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Every file below a directory."""
+        """Return every file below a directory."""
         return [one for one in self._tree.files(join(path)) if not one[0].endswith(PART)]
 
     def attributes(self, path: str) -> FileAttributes:
-        """Owner, permissions and times of a file, as Java has them."""
-        found = self._tree.status(join(path))
-        if found is None:
+        """Return owner, permissions and times of a file, as Java has them."""
+        status = self._tree.status(join(path))
+        if status is None:
             raise MissingFileError("no such file", place=path, remedy=_NOT_THERE)
-        modified = found.st_mtime_ns // 1_000_000
+        modified = status.st_mtime_ns // 1_000_000
         return FileAttributes(
             modified,
             modified,
-            _name(pwd.getpwuid, found.st_uid),
-            _name(grp.getgrgid, found.st_gid),
-            stat.filemode(found.st_mode & 0o777)[1:],
+            _name(pwd.getpwuid, status.st_uid),
+            _name(grp.getgrgid, status.st_gid),
+            stat.filemode(status.st_mode & 0o777)[1:],
         )
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Put every file below one directory into another."""
+        """Link or copy every file below one directory to another."""
         self._tree.make(join(target))
         for name, _ in self.files(source):
             if immutable(name):
@@ -176,7 +176,7 @@ class PosixDisk:
         self._tree.rename(join(source), join(target))
 
     def remove(self, path: str) -> None:
-        """Remove what is there."""
+        """Remove a file or a directory."""
         found = self._tree.status(join(path))
         if found is not None and stat.S_ISDIR(found.st_mode):
             self._tree.remove_tree(path)
@@ -185,20 +185,20 @@ class PosixDisk:
 
 
 class MemoryDisk:
-    """A disk of no host: bytes by their paths."""
+    """A disk in memory: bytes by their paths."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
 
     def read(self, path: str) -> bytes:
-        """A whole file."""
+        """Return the content of a file."""
         try:
             return self.contents[join(path)]
         except KeyError as error:
             raise MissingFileError("no such file", place=path, remedy=_NOT_THERE) from error
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """A file in one piece."""
+        """Yield the content of a file in one piece."""
         yield self.read(path)
 
     def write(self, path: str, data: bytes) -> None:
@@ -210,21 +210,21 @@ class MemoryDisk:
         self.contents[join(path)] = b"".join(chunks)
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         return sorted({name.split("/")[0] for name, _ in self.files(path)})
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Every file below a directory."""
+        """Return every file below a directory."""
         start = join(path) + "/"
-        found = ((name, len(data)) for name, data in self.contents.items())
-        return sorted((name[len(start) :], size) for name, size in found if name.startswith(start))
+        sizes = ((name, len(data)) for name, data in self.contents.items())
+        return sorted((name[len(start) :], size) for name, size in sizes if name.startswith(start))
 
     def attributes(self, path: str) -> FileAttributes:
-        """The same for every file."""
+        """Return the same attributes for every file."""
         return FileAttributes()
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Put every file below one directory into another."""
+        """Link or copy every file below one directory to another."""
         for name, _ in self.files(source):
             self.link(join(source, name), join(target, name))
 
@@ -238,7 +238,7 @@ class MemoryDisk:
             self.contents[join(target, name)] = self.contents.pop(join(source, name))
 
     def remove(self, path: str) -> None:
-        """Remove what is there."""
+        """Remove a file or a directory."""
         for name, _ in self.files(path):
             del self.contents[join(path, name)]
         self.contents.pop(path, None)

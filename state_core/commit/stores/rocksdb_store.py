@@ -1,4 +1,4 @@
-"""Working state in RocksDB: its SST files never change, so a commit links and sends new ones alone.
+"""Working state in RocksDB: SST files never change, so a commit links and uploads only new ones.
 
 Nothing is kept in a write-ahead log: what is not in a checkpoint is never used after a restart.
 """
@@ -19,14 +19,14 @@ __all__ = ["RocksDbStore", "rocksdb_spec"]
 
 
 class RocksDbStore(PersistentStore):
-    """A database of its own for one store.
+    """A store in a RocksDB database of its own.
 
     Args:
-        disk: Where it lies: one with real paths.
-        path: Its directory.
+        disk: The disk, which must have real paths.
+        path: The directory of the database.
 
     Raises:
-        CommitError: The disk has none.
+        CommitError: The disk has no real paths.
     """
 
     def __init__(self, disk: LocalDisk, path: str) -> None:
@@ -44,7 +44,7 @@ class RocksDbStore(PersistentStore):
 
     @staticmethod
     def immutable(name: str) -> bool:
-        """Whether a file of this name never changes."""
+        """Return whether a file of this name never changes."""
         return name.endswith(".sst")
 
     def apply(self, key: bytes, value: bytes | None) -> None:
@@ -65,11 +65,11 @@ class RocksDbStore(PersistentStore):
         self._database.write(batch, self._writing)
 
     def get(self, key: bytes) -> bytes | None:
-        """A key's value."""
+        """Return the value of a key; None if there is none."""
         return cast("bytes | None", self._database.get(key))
 
     def items(self) -> Iterable[tuple[bytes, bytes]]:
-        """Every key with its value."""
+        """Return every key with its value."""
         return cast("Iterable[tuple[bytes, bytes]]", self._database.items())
 
     def flush(self) -> None:
@@ -77,20 +77,20 @@ class RocksDbStore(PersistentStore):
         self._database.flush()
 
     def checkpoint(self, target: str) -> None:
-        """RocksDB's own checkpoint: hard links, and copies of the few files that change."""
+        """Make RocksDB's own checkpoint: hard links, and copies of the few files that change."""
         path = self._disk.path(target)
         path.parent.mkdir(parents=True, exist_ok=True)
         Checkpoint(self._database).create_checkpoint(str(path))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._database.close()
 
 
 def rocksdb_spec(name: str) -> StoreSpec:
-    """A store in RocksDB.
+    """Return the specification of a store in RocksDB.
 
     Args:
-        name: The store's.
+        name: The name of the store.
     """
     return StoreSpec(name, RocksDbStore, immutable=RocksDbStore.immutable)

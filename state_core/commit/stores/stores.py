@@ -1,9 +1,9 @@
-"""Stores of keys and values that a task works on, as far as a commit needs to know them.
+"""Stores of keys and values that a task works on.
 
 `MemoryStore` has no files: only a changelog or the memory backend can back it up. `SegmentStore` is
 the embedded persistent one: everything in memory, every change since the last flush in one more
 file, and after some files one new file of all. Its files never change, so a local checkpoint is a
-few hard links, and an upload sends the new ones alone; as with RocksDB, which `RocksDbStore` is.
+few hard links, and an upload sends only the new ones; as with RocksDB in `RocksDbStore`.
 """
 
 from __future__ import annotations
@@ -28,57 +28,57 @@ _SEGMENT = re.compile(r"[0-9]{6,}\.seg")
 
 
 class KeyValueStore(ABC):
-    """Bytes by bytes."""
+    """A store of keys and values as bytes."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[bytes, bytes | None], None]] = []
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Set a key's value, and tell whoever listens."""
+        """Set the value of a key, and call the subscribers."""
         self.apply(key, value)
         for listener in self._listeners:
             listener(key, value)
 
     def delete(self, key: bytes) -> None:
-        """Remove a key, and tell whoever listens."""
+        """Remove a key, and call the subscribers."""
         self.apply(key, None)
         for listener in self._listeners:
             listener(key, None)
 
     def subscribe(self, listener: Callable[[bytes, bytes | None], None]) -> None:
-        """Be told of every put, and of every delete with None, after it is done."""
+        """Call a function after every put with key and value, and after every delete with None."""
         self._listeners.append(listener)
 
     @abstractmethod
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Set or remove a key without telling anybody: for restores."""
+        """Set or remove a key without calling subscribers, for restores."""
 
     def apply_all(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Set some keys, and remove those without a value, without telling anybody."""
+        """Set some keys, and remove those without a value, without calling subscribers."""
         for key, value in changes.items():
             self.apply(key, value)
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
-        """A key's value."""
+        """Return the value of a key; None if there is none."""
 
     @abstractmethod
     def items(self) -> Iterable[tuple[bytes, bytes]]:
-        """Every key with its value, sorted by key."""
+        """Return every key with its value, sorted by key."""
 
     def flush(self) -> None:  # noqa: B027 - a store without files has nothing to do
-        """Bring to disk what is only in memory."""
+        """Write to disk what is only in memory."""
 
     def close(self) -> None:  # noqa: B027 - the same
-        """Let go of files."""
+        """Close the files."""
 
 
 class PersistentStore(KeyValueStore):
-    """A store that has its content in a directory."""
+    """A store with its content in a directory."""
 
     @abstractmethod
     def checkpoint(self, target: str) -> None:
-        """Put the content, as it was flushed, into a new directory of the same disk."""
+        """Copy or link the content, as it was flushed, to a new directory of the same disk."""
 
 
 class MemoryStore(KeyValueStore):
@@ -96,11 +96,11 @@ class MemoryStore(KeyValueStore):
             self._values[key] = value
 
     def get(self, key: bytes) -> bytes | None:
-        """A key's value."""
+        """Return the value of a key; None if there is none."""
         return self._values.get(key)
 
     def items(self) -> Iterable[tuple[bytes, bytes]]:
-        """Every key with its value."""
+        """Return every key with its value."""
         return sorted(self._values.items())
 
 
@@ -108,13 +108,13 @@ class SegmentStore(PersistentStore):
     """A store of immutable files, read into memory when it is opened.
 
     Args:
-        disk: Where it lies.
-        path: Its directory; made at the first flush.
-        max_segments: After so many files, all are replaced by one.
+        disk: The disk.
+        path: The directory; created by the first flush.
+        max_segments: The number of files after which all are replaced by one.
 
     Raises:
         CorruptSnapshotError: A file is damaged.
-        MissingFileError: A file is not there.
+        MissingFileError: A file is missing.
     """
 
     def __init__(self, disk: LocalDisk, path: str, max_segments: int = MAX_SEGMENTS) -> None:
@@ -130,7 +130,7 @@ class SegmentStore(PersistentStore):
 
     @staticmethod
     def immutable(name: str) -> bool:
-        """Whether a file of this name never changes: segments and the list of them."""
+        """Return whether a file of this name never changes: segments and the list of them."""
         return name.endswith(".seg") or name == MANIFEST
 
     def apply(self, key: bytes, value: bytes | None) -> None:
@@ -142,11 +142,11 @@ class SegmentStore(PersistentStore):
         self._changed.add(key)
 
     def get(self, key: bytes) -> bytes | None:
-        """A key's value."""
+        """Return the value of a key; None if there is none."""
         return self._values.get(key)
 
     def items(self) -> Iterable[tuple[bytes, bytes]]:
-        """Every key with its value."""
+        """Return every key with its value."""
         return sorted(self._values.items())
 
     def flush(self) -> None:

@@ -7,8 +7,8 @@
     <store>/task=<task>/<checkpoint id>/CHECKPOINT-V2    its record, written after the uploads and
                                                  before the record goes to the log
 
-`current` is ahead of every checkpoint, so a restart never uses it: it is made anew, of a checkpoint
-that the log knows or of what a backend has.
+`current` is ahead of every checkpoint, so a restart never uses it: it is made anew, from a local
+checkpoint that is in the log, or from a backend.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _ID = re.compile(r"\d+-\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """How a store is opened.
+    """A store's name and kind, and how it is opened.
 
     Attributes:
-        name: As settings have it.
-        open: Makes it of a disk and a directory; the directory may be empty or not be there.
-        persistent: Whether it keeps its content there.
-        immutable: Which of its files never change, so that they may be linked.
+        name: The name in the settings.
+        open: Creates the store in a directory of a disk; it may be empty or not exist.
+        persistent: Whether the store keeps its content there.
+        immutable: Returns whether a file never changes, so that it may be linked.
     """
 
     name: str
@@ -53,22 +53,22 @@ class StoreSpec:
 
     @classmethod
     def in_memory(cls, name: str) -> StoreSpec:
-        """A store without files."""
+        """Return the specification of a store without files."""
         return cls(name, lambda *_: MemoryStore(), persistent=False)
 
     @classmethod
     def segments(cls, name: str) -> StoreSpec:
-        """The embedded persistent store."""
+        """Return the specification of the embedded persistent store."""
         return cls(name, SegmentStore, immutable=SegmentStore.immutable)
 
 
 class TaskStores:
-    """What a commit and a restore do to a task's stores on this host.
+    """The stores of a task on this host, and their local checkpoints.
 
     Args:
-        disk: The host's.
+        disk: The disk of the host.
         task: The task's name.
-        specs: Its stores.
+        specs: The specifications of its stores.
     """
 
     def __init__(self, disk: LocalDisk, task: str, specs: Iterable[StoreSpec]) -> None:
@@ -80,27 +80,27 @@ class TaskStores:
 
     @property
     def names(self) -> list[str]:
-        """Of all stores."""
+        """The names of all stores."""
         return list(self.specs)
 
     @property
     def persistent(self) -> list[str]:
-        """Names of those with files."""
+        """The names of the stores with files."""
         return [name for name, spec in self.specs.items() if spec.persistent]
 
     def directory(self, store: str, checkpoint: CheckpointId | None = None) -> str:
-        """Where a store, or one of its local checkpoints, lies."""
+        """Return the directory of a store, or of one of its local checkpoints."""
         last = "current" if checkpoint is None else str(checkpoint)
         return join(store, self._folder, last)
 
     def open(self, store: str) -> KeyValueStore:
-        """A store to work on; the same one until it is closed or discarded."""
+        """Return a store to work on; the same one until it is closed or discarded."""
         if store not in self._open:
             self._open[store] = self.specs[store].open(self.disk, self.directory(store))
         return self._open[store]
 
     def flush(self) -> None:
-        """Bring every store's changes to disk."""
+        """Write the changes of every store to disk."""
         for store in self.names:
             self.open(store).flush()
 
@@ -113,24 +113,24 @@ class TaskStores:
             store.checkpoint(self.directory(name, checkpoint))
 
     def mark(self, checkpoint: CheckpointV2) -> None:
-        """Say in every local checkpoint which record it belongs to: from now on it may be used."""
+        """Write its record into every local checkpoint, so that it may be used."""
         for name in self.persistent:
             path = join(self.directory(name, checkpoint.id), CHECKPOINT_FILE)
             self.disk.write(path, write_checkpoint_v2(checkpoint))
 
     def marked(self, store: str) -> set[CheckpointId]:
-        """The checkpoints that are here whole."""
+        """Return the complete local checkpoints."""
         return {one for one in self._checkpoints(store) if self._is_marked(store, one)}
 
     def adopt(self, store: str, checkpoint: CheckpointId) -> None:
-        """Work on from a local checkpoint, which stays as it is."""
+        """Continue from a local checkpoint, which stays as it is."""
         self.discard(store)
         source, target = self.directory(store, checkpoint), self.directory(store)
         self.disk.link_tree(source, target, self.specs[store].immutable)
         self.disk.remove(join(target, CHECKPOINT_FILE))
 
     def discard(self, store: str) -> None:
-        """Forget what a store holds, but for its local checkpoints."""
+        """Remove the content of a store, but not its local checkpoints."""
         opened = self._open.pop(store, None)
         if opened is not None:
             opened.close()
@@ -146,7 +146,7 @@ class TaskStores:
                     self.disk.remove(self.directory(store, one))
 
     def close(self) -> None:
-        """Let go of every store."""
+        """Close every store."""
         while self._open:
             self._open.popitem()[1].close()
 

@@ -1,4 +1,4 @@
-"""What a commit and a restore decide, as functions of what is known and nothing else."""
+"""The decisions of a commit and a restore, as pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_POOL = 64
 
 
 class CommitDecision(Enum):
-    """What becomes of a commit that is asked for."""
+    """The decision on a requested commit."""
 
     START = "start"
     SKIP = "skip"
@@ -31,7 +31,7 @@ class CommitDecision(Enum):
 
 
 class RestoreSource(Enum):
-    """Where a store's content comes from."""
+    """The source that a store's content is restored from."""
 
     LOCAL = "the local checkpoint"
     MARKER = "a marker of the record"
@@ -42,12 +42,12 @@ class RestoreSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RestoreDecision:
-    """How one store is restored.
+    """The decision on how one store is restored.
 
     Attributes:
-        source: Where from.
-        factory: The backend that does it; None if none has to.
-        error: What is to be logged as an ERROR; empty if all is as configured.
+        source: The source.
+        factory: The backend to restore from; None if none is needed.
+        error: A message to log as an ERROR; empty if all is as configured.
     """
 
     source: RestoreSource
@@ -56,27 +56,27 @@ class RestoreDecision:
 
 
 def pool_size(tasks: int) -> int:
-    """The threads of a container's commit pool."""
+    """Return the number of threads of a container's commit pool."""
     return max(1, min(tasks, MAX_POOL))
 
 
 def is_due(now: int, last: int, interval: int) -> bool:
-    """Whether the next commit is to be asked for.
+    """Return whether the next commit is due.
 
     Args:
-        now: In milliseconds.
-        last: When the last one was asked for.
-        interval: `task.commit.ms`; below 0 means never.
+        now: The time in milliseconds.
+        last: When the last commit was requested.
+        interval: `task.commit.ms`; less than 0 means never.
     """
     return interval >= 0 and now - last >= interval
 
 
 def decide_commit(started: int | None, now: int, max_delay: int) -> CommitDecision:
-    """Whether a commit begins, is skipped, or waits for the one before, and processing with it.
+    """Decide whether a commit begins, is skipped, or waits for the one before with processing.
 
     Args:
-        started: When the commit began that has not ended, in milliseconds; None if all have.
-        now: In milliseconds.
+        started: When the unfinished commit began, in milliseconds; None if there is none.
+        now: The time in milliseconds.
         max_delay: `task.max.commit.delay`.
     """
     if started is None:
@@ -85,7 +85,7 @@ def decide_commit(started: int | None, now: int, max_delay: int) -> CommitDecisi
 
 
 def merged(markers: Mapping[str, Mapping[str, str]]) -> StateCheckpointMarkers:
-    """The markers of all backends in one record; backends without stores have no place in it."""
+    """Return the markers of all backends that have stores."""
     return {factory: dict(stores) for factory, stores in markers.items() if stores}
 
 
@@ -99,17 +99,18 @@ def decide_restore(
     *,
     exact: bool = True,
 ) -> RestoreDecision:
-    """How a store is restored to a checkpoint.
+    """Decide how a store is restored to a checkpoint.
 
     Args:
         store: The store's name.
-        checkpoint: The last one in the log.
-        local: The ids of the store's whole local checkpoints. An id that the log does not have is
-            of a commit that ended between the two, and never counts.
+        checkpoint: The last checkpoint in the log.
+        local: The ids of the store's complete local checkpoints. An id that the log does not have
+            is of a commit that ended between the two, and never counts.
         wanted: The backend of `stores.<store>.restore.factory`; None if nothing backs it up.
-        known: Backends that can be asked, in the order of asking.
+        known: The available backends, in the order of preference.
         bootstrap: The backend that has the store's changelog; None if it has none.
-        exact: Whether the wanted backend restores a checkpoint exactly; else local ones don't do.
+        exact: Whether the wanted backend restores a checkpoint exactly; if not, local ones are not
+            used.
     """
     if checkpoint is not None and exact and checkpoint.id in local:
         return RestoreDecision(RestoreSource.LOCAL, wanted)

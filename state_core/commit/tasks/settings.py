@@ -1,4 +1,4 @@
-"""The settings of commits, by the names that a job's configuration has for them."""
+"""The settings of commits, by their names in a job's configuration."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Of one store.
+    """The settings of one store.
 
     Attributes:
-        backup: `stores.<store>.backup.factories`: where every commit goes.
-        restore: `stores.<store>.restore.factory`: from where it is restored; by default the first
+        backup: `stores.<store>.backup.factories`: the backends of every commit.
+        restore: `stores.<store>.restore.factory`: the backend to restore from; by default the first
             of the others.
         changelog: `stores.<store>.changelog`, as `system.stream`.
     """
@@ -43,16 +43,16 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """Of a job.
+    """The settings of a job.
 
     Attributes:
-        commit_ms: `task.commit.ms`: from one commit to the next.
-        max_commit_delay: `task.max.commit.delay`: so long a commit may be under way before the next
-            one waits for it, and processing with it.
-        commit_timeout: `task.commit.timeout.ms`: so long it waits.
-        read_versions: `checkpoint.read.versions`, the most wanted first.
+        commit_ms: `task.commit.ms`: the time from one commit to the next.
+        max_commit_delay: `task.max.commit.delay`: how long a commit may be under way before the
+            next one waits for it, and processing with it.
+        commit_timeout: `task.commit.timeout.ms`: how long it waits.
+        read_versions: `checkpoint.read.versions`, the preferred one first.
         write_versions: `checkpoint.write.versions`, in the order of writing.
-        stores: Of each store.
+        stores: The settings of each store.
     """
 
     commit_ms: int = MINUTE_MS
@@ -64,14 +64,14 @@ class CommitSettings:
 
     @classmethod
     def parse(cls, config: Mapping[str, str], stores: Iterable[str]) -> CommitSettings:
-        """The settings of a job's configuration; what is of no concern here is skipped.
+        """Parse the settings of commits in a job's configuration, and ignore other settings.
 
         Args:
-            config: Names with their values.
+            config: The configuration: names and values.
             stores: The names of the job's stores.
 
         Raises:
-            CommitError: A value can't be.
+            CommitError: A value is invalid.
         """
         reader, default = _Reader(config), cls()
         return cls(
@@ -84,10 +84,10 @@ class CommitSettings:
         )
 
     def changelogs(self, partition: int) -> dict[str, SystemStreamPartition]:
-        """The changelog of each store of a task.
+        """Return the changelog of each store of a task.
 
         Args:
-            partition: The task's, in every changelog.
+            partition: The task's partition, in every changelog.
         """
         return {
             name: SystemStreamPartition(*one.changelog, partition)
@@ -96,7 +96,7 @@ class CommitSettings:
         }
 
     def backed_up_by(self, factory: str) -> list[str]:
-        """The stores that a backend backs up."""
+        """Return the stores that a backend backs up."""
         return [name for name, one in self.stores.items() if factory in one.backup]
 
     @property
@@ -110,11 +110,11 @@ class _Reader:
     config: Mapping[str, str]
 
     def list(self, name: str) -> list[str]:
-        """The parts of a value between commas."""
+        """Return the parts of a value between commas."""
         return [one.strip() for one in self.config.get(name, "").split(",") if one.strip()]
 
     def number(self, name: str, default: int) -> int:
-        """A whole number."""
+        """Return a whole number."""
         text = self.config.get(name, str(default))
         try:
             return int(text)
@@ -122,14 +122,14 @@ class _Reader:
             raise CommitError(f"{name}={text!r} is no number") from error
 
     def numbers(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        """Some whole numbers."""
-        found = self.list(name)
-        if not all(one.isdecimal() for one in found):
+        """Return some whole numbers."""
+        parts = self.list(name)
+        if not all(one.isdecimal() for one in parts):
             raise CommitError(f"{name}={self.config[name]!r}: versions are numbers")
-        return tuple(map(int, found)) or default
+        return tuple(map(int, parts)) or default
 
     def store(self, store: str) -> StoreSettings:
-        """A store's settings."""
+        """Return the settings of a store."""
         prefix = f"stores.{store}"
         stream = self.config.get(f"{prefix}.changelog")
         changelog = None

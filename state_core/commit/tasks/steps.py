@@ -1,7 +1,7 @@
 """The steps of a commit, in their order, and what a crash between them leaves to the next start.
 
 The commit calls its observer with a step's name before it takes the step; the simulation in the
-tests ends a process there, and checks what stands here; `docs/commit.md` shows it as a table.
+tests kills a process there, and checks this table, which `docs/commit.md` shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Step:
     """A step of a commit.
 
     Attributes:
-        name: As the observer is told.
+        name: The name that the observer is called with.
         beside: Whether it runs beside processing.
         does: What it does.
         left: What a crash before it leaves behind.
@@ -91,7 +91,7 @@ STEPS = (
 
 
 def order() -> str:
-    """The steps as a drawing."""
+    """Return the steps as a drawing."""
     width = max(len(step.name) for step in STEPS)
     lines = ["processing stops", "  │"]
     for at, step in enumerate(STEPS):
@@ -102,7 +102,7 @@ def order() -> str:
 
 
 def crash_table() -> str:
-    """What a crash before each step leaves, as a table in Markdown."""
+    """Return what a crash before each step leaves, as a table in Markdown."""
     rows = ["| crash before | left behind | the next start |", "|---|---|---|"]
     rows += [f"| `{step.name}` | {step.left} | {step.resolved} |" for step in STEPS]
     return "\n".join(rows)

@@ -1,8 +1,8 @@
 """A task's commits: what runs while nothing is processed, and what runs beside processing.
 
 The steps and their order are `steps.STEPS`. Of a task at most one commit is under way. The record
-goes to the log only when every backend has everything for good, so a commit is there whole, or not
-at all: a failure before leaves the record before, and ends the task.
+goes to the log only when everything is durable in every backend, so a commit exists completely or
+not at all: a failure before that leaves the previous record, and ends the task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from state_core.commit.records.checkpoint_reading import CheckpointManager
 from state_core.commit.records.records import CheckpointId, CheckpointV2, SystemStreamPartition
 from state_core.commit.tasks.decisions import CommitDecision, decide_commit, merged
 from state_core.commit.tasks.settings import CommitSettings
-from state_core.errors import CommitFailedError
+from state_core.errors import AsyncCommitError
 
 __all__ = ["InputTrimmer", "TaskCommit"]
 
@@ -27,22 +27,22 @@ Offsets = Mapping[SystemStreamPartition, str]
 
 
 class InputTrimmer(Protocol):
-    """Whoever removes what was processed from inputs that nobody else reads."""
+    """Removes processed records from inputs that are not read by others."""
 
     def __call__(self, offsets: Offsets, /) -> None:
-        """Remove what lies at and before these offsets."""
+        """Remove the records at and before these offsets."""
 
 
 class TaskCommit:
-    """Commits a task's state; made by `task_start.start_task`, which restores it first.
+    """Commits a task's state; created by `TaskStart`, which restores it first.
 
     Args:
         context: The task.
-        settings: The job's.
-        checkpoints: Where records go.
-        backups: The backends of `stores.<store>.backup.factories`, initialized, by their names.
+        settings: The settings of the job.
+        checkpoints: Writes records.
+        backups: The initialized backends of `stores.<store>.backup.factories`, by name.
         last: The checkpoint that was restored; None if there was none.
-        trim_inputs: Called with the offsets of a commit that is done.
+        trim_inputs: Called with the offsets of a finished commit.
         observer: Called with the name of every step before it is taken.
     """
 
@@ -75,15 +75,15 @@ class TaskCommit:
         return self._pending is not None and not self._pending.done()
 
     def raise_if_failed(self) -> None:
-        """End the task if what ran beside it failed: to be called between messages.
+        """Raise if the asynchronous part of a commit failed; to be called between messages.
 
         Raises:
-            CommitFailedError: It did.
+            AsyncCommitError: It failed.
         """
         if self._pending is not None and self._pending.done() and self._failure is None:
             self._failure = self._pending.exception()
         if self._failure is not None:
-            raise CommitFailedError(
+            raise AsyncCommitError(
                 f"the commit failed: {self._failure}",
                 place=f"task {self.context.task}",
                 remedy="restart the task: it goes on from the last record in the checkpoint log",
@@ -92,16 +92,16 @@ class TaskCommit:
     def commit(self, offsets: Offsets) -> CommitDecision:
         """Commit what was processed so far; to be called between messages.
 
-        Returns when the stores' content is fixed: the rest runs beside processing.
+        Returns when the content of the stores is fixed: the rest runs beside processing.
 
         Args:
-            offsets: Of the inputs: what was processed last.
+            offsets: The offset of each input that was processed last.
 
         Returns:
             SKIP if nothing was done; BLOCK if processing was held up before the commit began.
 
         Raises:
-            CommitFailedError: The commit before failed, or did not end in time.
+            AsyncCommitError: The commit before failed, or did not end in time.
         """
         self.raise_if_failed()
         measures = self.context.measures
@@ -136,13 +136,13 @@ class TaskCommit:
         """Wait until no commit is under way.
 
         Raises:
-            CommitFailedError: It failed, or did not end within `task.commit.timeout.ms`.
+            AsyncCommitError: It failed, or did not end within `task.commit.timeout.ms`.
         """
         if self._pending is not None:
             try:
                 self.context.wait(self._pending, self.settings.commit_timeout / 1000)
             except TimeoutError as error:
-                raise CommitFailedError(
+                raise AsyncCommitError(
                     f"the commit did not end within {self.settings.commit_timeout} ms",
                     place=f"task {self.context.task}",
                     remedy="see what the state backend waits for, or raise task.commit.timeout.ms",
@@ -150,7 +150,7 @@ class TaskCommit:
         self.raise_if_failed()
 
     def close(self) -> None:
-        """Let go of the backends and the stores; what was not committed is forgotten."""
+        """Close the backends and the stores; what was not committed is lost."""
         for backup in self.backups.values():
             backup.close()
         self.context.stores.close()
@@ -189,7 +189,7 @@ class TaskCommit:
         return checkpoint
 
     def finish(self, recorded: Future[CheckpointV2]) -> Future[None]:
-        """What follows once a record is in the log, and again at a start: any number of times."""
+        """Run what follows a record in the log; may be repeated, as at every start."""
 
         def drop(checkpoint: CheckpointV2) -> None:
             self._step("drop_local")
@@ -203,13 +203,13 @@ class TaskCommit:
         return then(self.context.pool, _flat(mapped(recorded, clean)), drop)
 
     def _cleaned(self, checkpoint: CheckpointV2) -> list[Future[None]]:
-        found = []
+        cleaned = []
         for name, markers in checkpoint.markers.items():
             if name in self.backups:
-                found.append(self.backups[name].clean_up(checkpoint.id, markers))
+                cleaned.append(self.backups[name].clean_up(checkpoint.id, markers))
             else:
                 LOG.warning("task %s: %s is not configured any more", self.context.task, name)
-        return found or [done(None)]
+        return cleaned or [done(None)]
 
     def _tell(self, ended: Future[None]) -> None:
         error = ended.exception()
@@ -218,7 +218,7 @@ class TaskCommit:
 
 
 def _flat(future: Future[Future[CheckpointV2]]) -> Future[CheckpointV2]:
-    """The result of a result."""
+    """Return a future of the result of a future."""
     made: Future[CheckpointV2] = Future()
 
     def copy(ended: Future[CheckpointV2]) -> None:

@@ -35,11 +35,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StartedTask:
-    """A task that may process.
+    """A task that is ready to process.
 
     Attributes:
-        commits: Its commits.
-        offsets: Of its inputs: what was processed last.
+        commits: Commits the task.
+        offsets: The offsets of its inputs that were processed last.
         restored: How each store was restored.
     """
 
@@ -49,14 +49,14 @@ class StartedTask:
 
 
 class TaskStart:
-    """Restores a task once, and makes what commits it.
+    """Restores a task once, and creates its `TaskCommit`.
 
     Args:
         context: The task.
-        settings: The job's.
-        checkpoints: Where records are.
-        factories: Every backend that can be asked, configured now or before.
-        trim_inputs: Called with the offsets of a commit that is done.
+        settings: The settings of the job.
+        checkpoints: Reads and writes records.
+        factories: Every available backend, configured now or before.
+        trim_inputs: Called with the offsets of a finished commit.
         observer: Called with the name of every step of a commit before it is taken.
     """
 
@@ -95,15 +95,17 @@ class TaskStart:
             raise
 
     def interrupt(self) -> None:
-        """End `start` within a second, from any thread."""
+        """Cancel `start` within a second, from any thread."""
         with self._lock:
             self._interrupted = True
             if self._running is not None:
                 self._running.interrupt()
 
     def _start(self) -> StartedTask:
-        found = self.checkpoints.read_last(self.context.task)
-        last = None if found is None else upgrade(found, self.context.changelogs)
+        checkpoint_read = self.checkpoints.read_last(self.context.task)
+        last = (
+            None if checkpoint_read is None else upgrade(checkpoint_read, self.context.changelogs)
+        )
         decisions = {store: self._decide(store, last) for store in self.context.stores.names}
         self._restore(last, decisions)
         backups = self._backups(last)
@@ -141,7 +143,7 @@ class TaskStart:
                     raise CommitError(f"store {name!r} has no files that {factory} could back up")
 
     def _validate_versions(self, store: str) -> None:
-        """Version 1 has no markers: without a changelog, what it is restored from is lost."""
+        """Refuse version 1 for stores without a changelog: it has no markers for them."""
         settings = self.settings
         backup = settings.stores[store].backup
         first = settings.read_versions[0]

@@ -389,7 +389,7 @@ def test_snapshots_that_are_kept(tmp_path: Path) -> None:
 
 def test_nothing_to_keep_is_refused() -> None:
     """The last snapshot is what the log names."""
-    with pytest.raises(CommitError, match="keep 1 or more"):
+    with pytest.raises(CommitError, match="keep at least 1"):
         BlobStoreBackend(MemoryBlobStore(), keep=0)
 
 

@@ -26,7 +26,7 @@ from state_core.commit.backends.memory_backend import MEMORY_FACTORY
 from state_core.commit.contract.futures import wait_for
 from state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
 from state_core.commit.tasks.decisions import decide_commit, decide_restore, is_due, merged
-from state_core.errors import CommitError, CommitFailedError, RestoreInterruptedError
+from state_core.errors import AsyncCommitError, CommitError, RestoreInterruptedError
 from tests.support.jobs.commit_simulation import INPUT, Life, Plan, Schedule
 from tests.support.jobs.commit_tasks import Job
 from tests.support.jobs.commit_world import Fate
@@ -94,7 +94,7 @@ def test_a_commit_that_does_not_end_fails_the_task(tmp_path: Path) -> None:
         job.blobs.put = hang  # type: ignore[method-assign]
         task.put(a="1")
         task.commit(wait=False)
-        with pytest.raises(CommitFailedError, match="did not end within 50 ms"):
+        with pytest.raises(AsyncCommitError, match="did not end within 50 ms"):
             task.commit()
         go_on.set()
 
@@ -131,7 +131,7 @@ def test_a_failed_upload_fails_the_task_loudly(
             one.pool.step()
     assert "the commit failed: the network is down" in caplog.text
     for again in (one.commits.raise_if_failed, one.commits.wait, one.commit):
-        with pytest.raises(CommitFailedError, match="the network is down; restart the task"):
+        with pytest.raises(AsyncCommitError, match="the network is down; restart the task"):
             again()
     assert one.remote.log.records == before
     marked = one.context.stores.marked("store")
@@ -147,7 +147,7 @@ def test_a_failed_snapshot_fails_the_task() -> None:
     one.fate.fail_at = one.fate.count + 3
     with pytest.raises(OSError, match="the schedule says"):
         one.commit()
-    with pytest.raises(CommitFailedError):
+    with pytest.raises(AsyncCommitError):
         one.commit()
     assert not one.remote.log.records
 

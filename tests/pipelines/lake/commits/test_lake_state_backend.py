@@ -25,7 +25,7 @@ from pipelines.lake.commits.state_backend import (
 from pipelines.lake.tables.tables import StateTable
 from state_core.commit import CheckpointId, CheckpointV2, SystemStreamPartition
 from state_core.commit.records.records import LAKE_FACTORY
-from state_core.errors import CommitError, CommitFailedError
+from state_core.errors import AsyncCommitError, CommitError
 from state_core.files.filesystem import Directory
 from tests.support.jobs.committed_job import CommittedJob
 
@@ -251,7 +251,7 @@ def test_a_commit_that_is_cut_off_was_never_there(
         raise OSError("the network is gone")
 
     monkeypatch.setattr(owner, step, failing)
-    with pytest.raises(CommitFailedError, match="is gone"):
+    with pytest.raises(AsyncCommitError, match="is gone"):
         job.run("Partition 0", [{b"a": b"2"}])
     monkeypatch.undo()
     shutil.rmtree(tmp_path / "disks")
