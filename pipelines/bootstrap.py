@@ -156,7 +156,7 @@ def _check_lake(lake: Lake, job: str, snapshot_id: str | None) -> None:
 
 def _sweep(to: str | os.PathLike[str]) -> None:
     """Remove what tasks left that Spark ran twice."""
-    directory = Directory(to)
+    directory = Directory(to).confined()
     for name in directory.names():
         if name.endswith(".spill"):
             directory.delete(name)

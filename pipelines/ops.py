@@ -17,7 +17,6 @@ from pipelines.resources import Locations
 from pipelines.runtime import RunOptions, run_job
 from pipelines.savepoints import keep_savepoints, take_savepoint, verify_savepoint
 from state_core.commit.clocks import now_millis
-from state_core.filesystem import Directory
 from state_core.formats.recompression import recompress_snapshot
 from state_core.legality import check_job
 
@@ -208,7 +207,7 @@ def report_commits(
     """Show what commits cost; fails if they were skipped or held up processing too often."""
     now = now_millis()
     job = config.job or locations.job_name
-    reports = CommitReports(Directory(locations.open_lake().location), job)
+    reports = CommitReports(locations.open_lake().directory, job)
     found = reports.read(now - int(config.hours * 3_600_000))
     counts, metadata = total(found), commits_metadata(found, now)
     limits = {"commits_blocked": config.max_blocked, "commits_skipped": config.max_skipped}

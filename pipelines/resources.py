@@ -5,6 +5,7 @@ import os
 import dagster as dg
 
 from pipelines.lake.catalog import Lake
+from state_core.confinement import relative_path
 
 __all__ = ["Locations"]
 
@@ -82,5 +83,6 @@ class Locations(dg.ConfigurableResource[None]):
         return Lake(self._given(self.lake, "STATELAKE_LAKE"))
 
     def savepoint(self, name: str) -> str:
-        """The savepoint of that name."""
+        """The savepoint of that name: a partition's key, which was a directory's name there."""
+        relative_path(name, what="a savepoint", inside="the directory of savepoints")
         return f"{self.savepoints_location.rstrip('/')}/{name}"

@@ -78,12 +78,12 @@ def take_savepoint(
             f"job {job!r} has no snapshot", place=lake.location, remedy="import a savepoint first"
         )
     name = f"{now or datetime.now(timezone.utc):%Y%m%dT%H%M%S%f}-{path_segment(latest.snapshot_id)}"
-    target = Directory(exports).child(path_segment(job))
+    target = Directory(exports).confined().child(path_segment(job))
     done = export_snapshot(
         lake,
         job,
         latest.snapshot_id,
-        target.child(name).location,
+        target.checked_location(name),
         parallelism=parallelism,
         engine=engine,
     )
@@ -122,7 +122,7 @@ def verify_savepoint(
         directory = Directory(savepoint)
         said = {"snapshot": record.snapshot_id, "entries": restored.entries}
         name = directory.root.rpartition("/")[2] + VERIFIED
-        directory.child("..").write(name, json.dumps(said).encode())
+        directory.child("..").confined().write(name, json.dumps(said).encode())
     return Verification(faults, restored.entries, restored.state_bytes)
 
 

@@ -17,7 +17,7 @@ def nightly_archive(
     context: dg.ScheduleEvaluationContext, locations: Locations
 ) -> dg.RunRequest | dg.SkipReason:
     """Archives the savepoint that was written last."""
-    directory = Directory(locations.savepoints_location)
+    directory = Directory(locations.savepoints_location).confined()
     found = find_savepoints(locations.savepoints_location)
     if not found:
         return dg.SkipReason(f"no savepoint in {locations.savepoints_location}")

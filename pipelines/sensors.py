@@ -5,7 +5,8 @@ import dagster as dg
 from pipelines.jobs import archive_job
 from pipelines.partitions import snapshot_partitions
 from pipelines.resources import Locations
-from state_core.filesystem import Directory
+from state_core.errors import UnsafePathError
+from state_core.filesystem import ConfinedDirectory, Directory
 from state_core.formats.reader import METADATA_FILE
 
 __all__ = ["all_sensors", "find_savepoints"]
@@ -13,8 +14,15 @@ __all__ = ["all_sensors", "find_savepoints"]
 
 def find_savepoints(location: str) -> list[str]:
     """The names of the directories below `location` that hold a finished snapshot."""
-    directory = Directory(location)
-    return [name for name in directory.names() if directory.is_file(f"{name}/{METADATA_FILE}")]
+    directory = Directory(location).confined()
+    return [name for name in directory.names() if _is_finished(directory, name)]
+
+
+def _is_finished(directory: ConfinedDirectory, name: str) -> bool:
+    try:
+        return directory.is_file(f"{name}/{METADATA_FILE}")
+    except UnsafePathError:  # a link, whoever put it there
+        return False
 
 
 @dg.sensor(job=archive_job, minimum_interval_seconds=30)

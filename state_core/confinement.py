@@ -16,18 +16,23 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
-from state_core.errors import UnsafePathError
+import pyarrow as pa
 
-__all__ = ["ConfinedTree", "relative_path", "shortened"]
+from state_core.errors import MissingFileError, SnapshotError, UnsafePathError
+
+__all__ = ["PART", "ConfinedTree", "given_to_arrow", "relative_path", "shortened"]
 
 DEEPEST = 100
 """So many directories below one another are listed."""
 
 REMEMBERED = 4096
 """Of so many files it is known that they were reached."""
+
+PART = ".part"
+"""The end of a name that a file has until it is whole."""
 
 LONGEST_SHOWN = 120
 """So much of a path is shown."""
@@ -45,10 +50,12 @@ _REASONS = (
     (r"(?:\A|/)\.\.(?:/|\Z)", "it leads above"),
     (r"(?:\A|/)\.?(?:/|\Z)", "it is not normalized"),
 )
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
+_ANCHOR = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _ANCHOR | _NO_LINK
 # a pipe would else be waited for
 _READ = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | _NO_LINK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
 
 
@@ -84,8 +91,9 @@ def shortened(path: str) -> str:
 class ConfinedTree:
     """What is below a local directory, reached without following a symbolic link.
 
-    Paths are those that `relative_path` let pass, or empty for the directory itself. What an
-    operating system says of a file is an `OSError`, as ever.
+    Paths are those that `relative_path` let pass, or empty for the directory itself. Each operation
+    raises `UnsafePathError` where there is a link on the way, or at its end; `MissingFileError`
+    where nothing is that it needs; and `SnapshotError` for whatever else the system refuses.
 
     Args:
         anchor: The directory. It may itself be a link, as who names it is to be trusted.
@@ -100,9 +108,6 @@ class ConfinedTree:
 
         A file that was reached before is opened by its whole path: it is the one that was reached
         if its identity is the same, whatever the path leads through by now.
-
-        Raises:
-            UnsafePathError: There is a link on the way.
         """
         if known := self._known.get(path):
             try:
@@ -116,16 +121,15 @@ class ConfinedTree:
 
     def _reached(self, path: str) -> int:
         """A descriptor of a file that is reached name by name."""
-        folder, name = self._parent(path)
-        try:
-            handle = os.open(name, _READ, dir_fd=folder)
-        except OSError as error:
-            raise self._explained(error, folder, name, path) from error
-        finally:
-            os.close(folder)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise FileNotFoundError(errno.ENOENT, "no regular file", path)
+        with self._telling("read", path), self._folder_of(path) as (folder, name):
+            try:
+                handle = os.open(name, _READ, dir_fd=folder)
+            except OSError:
+                self._refuse_link(folder, name, path)
+                raise
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                os.close(handle)
+                raise FileNotFoundError(errno.ENOENT, "no regular file")
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[path] = _identity(handle)
@@ -135,88 +139,123 @@ class ConfinedTree:
         """A descriptor to write a new file, its directories made; the caller closes it.
 
         A file that was there is removed first, as it may be linked from elsewhere.
-
-        Raises:
-            UnsafePathError: There is a link on the way, or something that is no file.
         """
-        folder, name = self._parent(path, create=True)
-        try:
+        with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
             self._remove(folder, name, path)
             return os.open(name, _CREATE, 0o666, dir_fd=folder)
-        finally:
-            os.close(folder)
 
-    def write(self, path: str, data: bytes) -> None:
+    def append(self, path: str) -> int:
+        """A descriptor to write at the end of a file that nothing else links to."""
+        with self._telling("written", path), self._folder_of(path) as (folder, name):
+            self._is_file(folder, name, path)
+            handle = os.open(name, _APPEND, dir_fd=folder)
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            os.close(handle)
+            raise UnsafePathError(
+                f"{shortened(path)} is linked from elsewhere",
+                place=self.anchor,
+                remedy="nothing is written into it: replace it by a copy of its own",
+            )
+        return handle
+
+    def write(self, path: str, chunks: Iterable[bytes], *, for_good: bool = False) -> None:
         """Write a whole file, its directories made, so that it appears complete or not at all.
 
-        Raises:
-            UnsafePathError: There is a link on the way, or something that is no file.
+        Args:
+            path: The file's.
+            chunks: Its content.
+            for_good: Whether its directory is on the disk too when this returns.
         """
-        folder, name = self._parent(path, create=True)
-        part = f"{name}.{uuid.uuid4().hex[:8]}.part"
-        try:
-            self._regular(folder, name, path)
-            with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            self._remove(folder, part, path)
-            raise
-        finally:
-            os.close(folder)
+        with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
+            self._is_file(folder, name, path)
+            part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
+            try:
+                with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
+                    file.writelines(chunks)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+                if for_good:
+                    os.fsync(folder)
+            except BaseException:
+                self._remove(folder, part, path)
+                raise
+
+    def link(self, source: ConfinedTree, path: str, new: str) -> bool:
+        """Give a file of this or another tree a second path, its directories made.
+
+        Returns:
+            Whether the system could: not from one file system to another.
+        """
+        with (
+            self._telling("linked", path),
+            source._folder_of(path) as (above, name),
+            self._folder_of(new, create=True) as (folder, last),
+        ):
+            source._is_file(above, name, path)
+            try:
+                os.link(name, last, src_dir_fd=above, dst_dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                return False
+            if not stat.S_ISREG(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.unlink(last, dir_fd=folder)  # it became a link just now
+                raise source._no_file(path)
+        return True
+
+    def rename(self, path: str, new: str) -> None:
+        """Move a directory to where nothing is, at once."""
+        with (
+            self._telling("moved", path),
+            self._folder_of(path) as (above, name),
+            self._folder_of(new, create=True) as (folder, last),
+        ):
+            os.rename(name, last, src_dir_fd=above, dst_dir_fd=folder)
 
     def make(self, path: str = "") -> None:
         """Make a directory and those above it."""
-        os.makedirs(self.anchor, exist_ok=True)
-        os.close(self._folder(path, create=True))
+        with self._telling("made", path):
+            os.close(self._folder(path, create=True))
 
     def status(self, path: str = "") -> os.stat_result | None:
-        """What is there, None if nothing is.
-
-        Raises:
-            UnsafePathError: It is a link, or there is one on the way.
-        """
-        try:
-            folder, name = self._parent(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        try:
+        """What is there, None if nothing is."""
+        with (
+            self._telling("looked up", path),
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder_of(path) as (folder, name),
+        ):
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-        else:
             if stat.S_ISLNK(found.st_mode):
                 raise self._link(folder, name, path)
             return found
-        finally:
-            os.close(folder)
+        return None
+
+    def size(self, path: str) -> int | None:
+        """The bytes of a regular file, None if there is none."""
+        found = self.status(path)
+        return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else None
 
     def names(self, path: str = "") -> list[str]:
-        """All names in a directory, links too, sorted; none if it is not there.
-
-        Raises:
-            UnsafePathError: There is a link on the way.
-        """
-        try:
-            folder = self._folder(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        try:
-            return sorted(os.listdir(folder))
-        finally:
-            os.close(folder)
+        """All names in a directory, links too, sorted; none if it is not there."""
+        with self._telling("listed", path):
+            try:
+                folder = self._folder(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            try:
+                return sorted(os.listdir(folder))
+            finally:
+                os.close(folder)
 
     def files(self, path: str = "") -> list[tuple[str, int]]:
         """Every regular file below a directory, as path from there and bytes, sorted.
 
         Links are none, and are not followed.
-
-        Raises:
-            UnsafePathError: There is a link on the way, or directories nest too deep.
         """
-        entries = self._below(path)
+        with self._telling("listed", path):
+            entries = self._below(path)
         return sorted((name, at.st_size) for name, at in entries if stat.S_ISREG(at.st_mode))
 
     def refuse_links(self, path: str = "") -> None:
@@ -225,68 +264,45 @@ class ConfinedTree:
         Raises:
             UnsafePathError: There is one, or one on the way.
         """
-        try:
-            folder = self._folder(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        try:
-            with os.scandir(folder) as entries:
-                links = sorted(one.name for one in entries if one.is_symlink())
-            if links:
-                raise self._link(folder, links[0], f"{path}/{links[0]}" if path else links[0])
-        finally:
-            os.close(folder)
+        for name in self.names(path):
+            self.status(f"{path}/{name}" if path else name)
 
     def remove(self, path: str) -> None:
-        """Remove a regular file; nothing happens if there is none.
-
-        Raises:
-            UnsafePathError: There is a link on the way, or something that is no file.
-        """
-        try:
-            folder, name = self._parent(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        try:
+        """Remove a regular file; nothing happens if there is none."""
+        with (
+            self._telling("removed", path),
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder_of(path) as (folder, name),
+        ):
             self._remove(folder, name, path)
-        finally:
-            os.close(folder)
 
     def remove_tree(self, path: str = "") -> None:
         """Remove a directory and all files below; nothing happens if there is none.
 
         Only what was listed before is removed: if there is anything but files and directories,
         nothing is.
-
-        Raises:
-            UnsafePathError: There is a link on the way or below, or something that is no file.
         """
-        entries = self._below(path)
-        prefix = f"{path}/" if path else ""
-        for name, found in entries:
-            if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
-                raise _no_file(self.anchor, prefix + name)
-        for name, found in entries:
-            if stat.S_ISREG(found.st_mode):
-                self.remove(prefix + name)
-            else:
-                self._remove_directory(prefix + name)
-        if path:
+        start = f"{path}/" if path else ""
+        with self._telling("removed", path):
+            entries = self._below(path)
+            for name, found in entries:
+                if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
+                    raise self._no_file(start + name)
+            for name, found in entries:
+                if stat.S_ISREG(found.st_mode):
+                    self.remove(start + name)
+                else:
+                    self._remove_directory(start + name)
             self._remove_directory(path)
-        elif not os.path.islink(self.anchor) and os.path.isdir(self.anchor):
-            os.rmdir(self.anchor)
 
     def _remove_directory(self, path: str) -> None:
-        try:
-            folder, name = self._parent(path)
-        except FileNotFoundError:
-            return
-        try:
-            os.rmdir(name, dir_fd=folder)
-        except FileNotFoundError:
-            return
-        finally:
-            os.close(folder)
+        with suppress(FileNotFoundError):
+            if not path:  # where it is a link it stays, as it is not ours
+                if not os.path.islink(self.anchor):
+                    os.rmdir(self.anchor)
+                return
+            with self._folder_of(path) as (folder, name):
+                os.rmdir(name, dir_fd=folder)
 
     def _below(self, path: str) -> list[tuple[str, os.stat_result]]:
         """All that is below a directory, what is in one before itself."""
@@ -309,46 +325,52 @@ class ConfinedTree:
                 remedy="do not trust it: nothing of ours is so deep",
             )
         for name in os.listdir(folder):
-            try:
+            with suppress(FileNotFoundError):  # somebody removed it meanwhile
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if stat.S_ISDIR(found.st_mode):
-                    below = os.open(name, _DIRECTORY | _NO_LINK, dir_fd=folder)
+                    below = os.open(name, _FOLDER, dir_fd=folder)
                     try:
                         yield from self._entries(below, f"{prefix}{name}/", depth + 1)
                     finally:
                         os.close(below)
-            except FileNotFoundError:
-                continue  # somebody removed it meanwhile
-            yield f"{prefix}{name}", found
+                yield f"{prefix}{name}", found
 
-    def _parent(self, path: str, *, create: bool = False) -> tuple[int, str]:
-        """The opened directory that a path is in, and the path's last name."""
+    @contextmanager
+    def _folder_of(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        """The opened directory that a path is in, with its last name."""
         above, _, name = path.rpartition("/")
-        return self._folder(above, create=create), name or "."
+        folder = self._folder(above, create=create)
+        try:
+            yield folder, name or "."
+        finally:
+            os.close(folder)
 
     def _folder(self, path: str, *, create: bool = False) -> int:
         """A directory, opened name by name."""
-        if create and not os.path.isdir(self.anchor):
+        try:
+            folder = os.open(self.anchor, _ANCHOR)
+        except FileNotFoundError:
+            if not create:
+                raise
             os.makedirs(self.anchor, exist_ok=True)
-        folder = os.open(self.anchor, _DIRECTORY)
+            folder = os.open(self.anchor, _ANCHOR)
         for name in path.split("/") if path else ():
             above = folder
             try:
                 folder = _entered(above, name, create=create)
-            except OSError as error:
-                raise self._explained(error, above, name, path) from error
+            except OSError:  # which error a link gives differs between systems
+                self._refuse_link(above, name, path)
+                raise
             finally:
                 os.close(above)
         return folder
 
     def _remove(self, folder: int, name: str, path: str) -> None:
-        if self._regular(folder, name, path):
-            try:
+        if self._is_file(folder, name, path):
+            with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
-            except FileNotFoundError:
-                return
 
-    def _regular(self, folder: int, name: str, path: str) -> bool:
+    def _is_file(self, folder: int, name: str, path: str) -> bool:
         """Whether a file is there; what is no file is refused."""
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -357,29 +379,56 @@ class ConfinedTree:
         if stat.S_ISLNK(found.st_mode):
             raise self._link(folder, name, path)
         if not stat.S_ISREG(found.st_mode):
-            raise _no_file(self.anchor, path)
+            raise self._no_file(path)
         return True
 
-    def _explained(self, error: OSError, folder: int, name: str, path: str) -> Exception:
-        """The error of opening: what a link gives differs from one system to another."""
+    @contextmanager
+    def _telling(self, what: str, path: str) -> Iterator[None]:
+        """Say what the system says as our error; what can't be read is missing."""
         try:
-            if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                return self._link(folder, name, path)
+            yield
+        except OSError as error:
+            place = f"{self.anchor}/{path}".rstrip("/")
+            problem = error.strerror or str(error)
+            if isinstance(error, FileNotFoundError) or what in {"read", "looked up"}:
+                raise MissingFileError(problem, place=place) from error
+            raise SnapshotError(
+                f"can't be {what}: {problem}", place=place, remedy="check permissions and space"
+            ) from error
+
+    def _refuse_link(self, folder: int, name: str, path: str) -> None:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
-            return error
-        return error
+            return
+        if stat.S_ISLNK(found.st_mode):
+            raise self._link(folder, name, path)
 
     def _link(self, folder: int, name: str, path: str) -> UnsafePathError:
         try:
             target = os.readlink(name, dir_fd=folder)
-        except OSError:
-            target = "somewhere"
+        except OSError:  # it was one just now
+            target = "nowhere any more"
         return UnsafePathError(
             f"{shortened(path)}: {name!r} is a link that leads to {target}",
             place=self.anchor,
-            remedy="links are not followed there: replace the link by what it leads to, if it is"
-            " yours",
+            remedy="links are not followed there: replace it by what it leads to, if that is yours",
         )
+
+    def _no_file(self, path: str) -> UnsafePathError:
+        return UnsafePathError(
+            f"{shortened(path)} is no regular file",
+            place=self.anchor,
+            remedy="it is neither read nor replaced nor removed: look what it is",
+        )
+
+
+def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
+    """An open file for Arrow: opened once more by its descriptor, and not by its path."""
+    try:
+        return pa.OSFile(f"/dev/fd/{handle}", mode)
+    finally:
+        os.close(handle)
 
 
 def _identity(handle: int) -> tuple[int, int, int]:
@@ -390,18 +439,10 @@ def _identity(handle: int) -> tuple[int, int, int]:
 
 def _entered(folder: int, name: str, *, create: bool) -> int:
     try:
-        return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=folder)
+        return os.open(name, _FOLDER, dir_fd=folder)
     except FileNotFoundError:
         if not create:
             raise
     with suppress(FileExistsError):  # somebody made it meanwhile
         os.mkdir(name, dir_fd=folder)
-    return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=folder)
-
-
-def _no_file(anchor: str, path: str) -> UnsafePathError:
-    return UnsafePathError(
-        f"{shortened(path)} is neither a file nor a directory",
-        place=anchor,
-        remedy="nothing is removed there or replaced: remove it by hand, if it is yours",
-    )
+    return os.open(name, _FOLDER, dir_fd=folder)

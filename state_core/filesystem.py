@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import os
 import posixpath
-import stat
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -24,49 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
-from state_core.confinement import ConfinedTree, relative_path, shortened
-from state_core.errors import MissingFileError, SnapshotError, TruncatedError, UnsafePathError
+from state_core.byte_sources import ByteSource, InlineSource, too_short
+from state_core.confinement import ConfinedTree, given_to_arrow, relative_path, shortened
+from state_core.errors import MissingFileError, SnapshotError, UnsafePathError
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
-
-
-class ByteSource(Protocol):
-    """Bytes that can be read from anywhere in them, from several threads at once."""
-
-    @property
-    def name(self) -> str:
-        """What it is, for messages."""
-
-    @property
-    def size(self) -> int:
-        """How many bytes there are."""
-
-    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
-        """Fill `out` with the bytes from `offset` on.
-
-        Raises:
-            TruncatedError: There are not as many.
-        """
-
-
-@dataclass(frozen=True)
-class InlineSource:
-    """Bytes in memory."""
-
-    name: str
-    data: bytes
-
-    @property
-    def size(self) -> int:
-        """How many bytes there are."""
-        return len(self.data)
-
-    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
-        """Copy from memory."""
-        found = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
-        if found.size < out.size:
-            raise _too_short(self.name, offset, out.size, found.size)
-        out[:] = found
 
 
 @dataclass(frozen=True)
@@ -86,7 +46,7 @@ class FileSource:
     def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
         """Read from the file."""
         if offset + out.size > self.size:
-            raise _too_short(self.name, offset, out.size, max(0, self.size - offset))
+            raise too_short(self.name, offset, out.size, max(0, self.size - offset))
         self.directory.read_into(self.path, self.start + offset, out)
 
 
@@ -150,9 +110,15 @@ class Directory:
         made.root = posixpath.normpath(posixpath.join(self.root, path))
         return made
 
-    def confined(self) -> ConfinedDirectory:
-        """This directory for paths that came from data: nothing leads out of it."""
-        return _ConfinedLocalDirectory(self) if self.local else ConfinedDirectory(self)
+    def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
+        """This directory for paths that came from data: nothing leads out of it.
+
+        Args:
+            follow_links: Whether links in it are its user's own, as in directories of sources, and
+                paths alone are data.
+        """
+        strict = self.local and not follow_links
+        return _ConfinedLocalDirectory(self) if strict else ConfinedDirectory(self)
 
     def checked_path(self, path: str = "") -> str:
         """The whole path of a file or directory, for another library to open.
@@ -229,11 +195,9 @@ class Directory:
                 with self.open_input(path) as file:
                     data = file.read_at(out.size, offset)
             except OSError as error:
-                if isinstance(error, FileNotFoundError) or not self.is_file(path):
-                    raise MissingFileError(str(error), place=self.full(path)) from error
                 raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
             if len(data) < out.size:
-                raise _too_short(self.full(path), offset, out.size, len(data))
+                raise too_short(self.full(path), offset, out.size, len(data))
             out[:] = np.frombuffer(data, np.uint8)
             return
         try:
@@ -246,14 +210,34 @@ class Directory:
             while done < out.size:
                 count = os.preadv(handle, [out.data[done:]], offset + done)
                 if count == 0:
-                    raise _too_short(self.full(path), offset, out.size, done)
+                    raise too_short(self.full(path), offset, out.size, done)
                 done += count
         finally:
             os.close(handle)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A file for Arrow to read from anywhere in it."""
-        return self.filesystem.open_input_file(self.full(path))
+        """A file for Arrow to read from anywhere in it.
+
+        Raises:
+            MissingFileError: There is no such file.
+        """
+        try:
+            return self.filesystem.open_input_file(self.full(path))
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) or not self.is_file(path):
+                raise MissingFileError(str(error), place=self.full(path)) from error
+            raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
+
+    def open_append(self, path: str) -> pa.NativeFile:
+        """A file to write to at its end; object stores have none such.
+
+        Raises:
+            SnapshotError: It can't be written there.
+        """
+        try:
+            return self.filesystem.open_append_stream(self.full(path))
+        except OSError as error:
+            raise _not_written(error, self.full(path)) from error
 
     def create(self) -> None:
         """Make the directory and those above it."""
@@ -275,24 +259,23 @@ class Directory:
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file so that it appears complete or not at all."""
         target = self.full(path)
-        if not self.local:
-            file = self.open_output(path)
-            try:
-                file.write(data)
-                file.close()
-            except OSError as error:
-                raise _not_written(error, target) from error
+        if self.local:
+            ConfinedTree(posixpath.dirname(target)).write(posixpath.basename(target), [data])
             return
-        temporary = f"{target}.{os.getpid()}.part"
         try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with open(temporary, "wb") as file:
+            with self.open_output(path) as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
         except OSError as error:
             raise _not_written(error, target) from error
+
+    def sync(self, path: str) -> None:
+        """Bring a file to the disk; where there is none it is there already."""
+        if self.local:
+            handle = self._opened(path)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
     def delete(self, path: str) -> None:
         """Remove a file; nothing happens if there is none."""
@@ -313,10 +296,10 @@ class Directory:
 class ConfinedDirectory(Directory):
     """A directory, or one below it, whose paths come from data: `relative_path` holds for each.
 
-    In an object store that is all, as keys lead nowhere. On a local file system no link is followed
-    below the directory that was confined first, of which `child` makes others; and only regular
-    files are read, replaced and removed. Whatever takes a path raises `UnsafePathError` for one
-    that leads elsewhere.
+    In an object store that is all, as keys lead nowhere, and where links are their user's own. Else
+    no link is followed below the directory that was confined first, of which `child` makes others;
+    and only regular files are read, replaced and removed. Whatever takes a path raises
+    `UnsafePathError` for one that leads elsewhere.
 
     Args:
         directory: Which; it may itself be reached through links.
@@ -325,7 +308,16 @@ class ConfinedDirectory(Directory):
     def __init__(self, directory: Directory) -> None:
         vars(self).update(vars(directory))
 
-    def confined(self) -> ConfinedDirectory:
+    def __copy__(self) -> ConfinedDirectory:
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes as it is opened anew, and as confined as it is."""
+        return (_confined, (self.location, "", self.local))
+
+    def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
         """Itself: what is confined stays so."""
         return self
 
@@ -333,16 +325,16 @@ class ConfinedDirectory(Directory):
         """The whole path of a file in it, for messages and for its file system."""
         return super().full(path and self._checked(path))
 
-    @property
-    def real_root(self) -> str:
-        """Where it is, the links that were confined with it followed."""
-        return str(self.root)
-
     def child(self, path: str) -> ConfinedDirectory:
         """A directory below this one."""
         made = copy(self)
         made.root = posixpath.join(self.root, self._checked(path))
         return made
+
+    def checked_location(self, path: str) -> str:
+        """As `checked_path`, what makes a directory below this one again."""
+        self.checked_path(path)
+        return self.child(path).location
 
     def refuse_links(self, path: str = "") -> None:
         """Look for links in a directory, for a library that opens what is in it by its path.
@@ -354,17 +346,17 @@ class ConfinedDirectory(Directory):
         """
 
     def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
-        """A file as a byte source, found through links too if they lead to where it may be.
-
-        Args:
-            path: The file's.
-            others: Directories that links may lead into, besides this one.
+        """A file as a byte source, through links if they stay here or lead into one of the others.
 
         Raises:
             MissingFileError: There is no such file.
             UnsafePathError: A link leads elsewhere.
         """
         return self.source(path)
+
+    def link(self, other: Directory, path: str, new: str) -> bool:
+        """Give a file of another directory a second path here; whether that was possible."""
+        return False
 
     def _checked(self, path: str) -> str:
         return relative_path(path, what="a file", place=self.root)
@@ -373,72 +365,64 @@ class ConfinedDirectory(Directory):
 class _ConfinedLocalDirectory(ConfinedDirectory):
     def __init__(self, directory: Directory) -> None:
         super().__init__(directory)
-        self._tree = ConfinedTree(self.root)
+        self.tree = ConfinedTree(self.root)
         self._start = ""  # the path from there
 
-    @property
-    def real_root(self) -> str:
-        return posixpath.join(os.path.realpath(self._tree.anchor), self._start).rstrip("/")
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_confined, (self.tree.anchor, self._start, False))
 
     def child(self, path: str) -> ConfinedDirectory:
         made = super().child(path)
-        vars(made)["_start"] = self._below(path)
+        vars(made)["_start"] = self.below(path)
         return made
 
     def checked_path(self, path: str = "") -> str:
-        self._status(path)
+        self.tree.status(self.below(path))
         return self.full(path)
 
     def refuse_links(self, path: str = "") -> None:
-        self._tree.refuse_links(self._below(path))
+        self.tree.refuse_links(self.below(path))
 
     def exists(self, path: str = "") -> bool:
-        return self._status(path) is not None
+        return self.tree.status(self.below(path)) is not None
 
     def is_file(self, path: str) -> bool:
-        found = self._status(path)
-        return found is not None and stat.S_ISREG(found.st_mode)
+        return self.tree.size(self.below(path)) is not None
 
     def size(self, path: str) -> int:
-        found = self._status(path)
-        if found is None or not stat.S_ISREG(found.st_mode):
+        size = self.tree.size(self.below(path))
+        if size is None:
             raise MissingFileError("no such file", place=self.full(path))
-        return found.st_size
+        return size
 
     def modified(self, path: str) -> float:
-        found = self._status(path)
-        return 0.0 if found is None else found.st_mtime
+        return getattr(self.tree.status(self.below(path)), "st_mtime", 0.0)
 
     def names(self, path: str = "") -> list[str]:
-        """The names in a directory, sorted; those of links too."""
-        return self._tree.names(self._below(path))
+        return self.tree.names(self.below(path))
 
     def files_below(self, path: str = "") -> list[tuple[str, int]]:
         """Every regular file below, as relative path and bytes, sorted; links are none."""
         start = f"{path}/" if path else ""
-        return [(start + name, size) for name, size in self._tree.files(self._below(path))]
+        return [(start + name, size) for name, size in self.tree.files(self.below(path))]
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return _given_to_arrow(self._opened(path), "rb")
+        return given_to_arrow(self._opened(path), "rb")
 
     def create(self) -> None:
-        self._tree.make(self._start)
+        self.tree.make(self._start)
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file to write to, its directories made; it replaces one that is there."""
-        try:
-            return _given_to_arrow(self._tree.create(self._below(path)), "wb")
-        except OSError as error:
-            raise _not_written(error, self.full(path)) from error
+        return given_to_arrow(self.tree.create(self.below(path)), "wb")
+
+    def open_append(self, path: str) -> pa.NativeFile:
+        return given_to_arrow(self.tree.append(self.below(path)), "ab")
 
     def write(self, path: str, data: bytes) -> None:
-        try:
-            self._tree.write(self._below(path), data)
-        except OSError as error:
-            raise _not_written(error, self.full(path)) from error
+        self.tree.write(self.below(path), [data])
 
     def delete(self, path: str) -> None:
-        self._tree.remove(self._below(path))
+        self.tree.remove(self.below(path))
 
     def delete_tree(self, path: str = "") -> None:
         """Remove a directory and all files below it; nothing happens if there is none.
@@ -446,21 +430,28 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         Raises:
             UnsafePathError: There is something else below, such as a link: nothing is removed.
         """
-        self._tree.remove_tree(self._below(path))
+        self.tree.remove_tree(self.below(path))
 
     def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
         real = os.path.realpath(self.full(path))
-        for one in (self, *others):
-            start = f"{one.real_root}/"
-            if real.startswith(start):
-                return one.source(real[len(start) :])
+        here = posixpath.join(os.path.realpath(self.tree.anchor), self._start)
+        others = [one for one in others if one.local]
+        roots = [here.rstrip("/"), *(os.path.realpath(one.root) for one in others)]
+        for one, root in zip((self, *others), roots, strict=True):
+            if real.startswith(f"{root}/"):
+                return one.source(real[len(root) + 1 :])
         raise UnsafePathError(
             f"{shortened(path)} is a link that leads to {real}, outside",
             place=self.root,
             remedy="replace the link by the file",
         )
 
-    def _below(self, path: str) -> str:
+    def link(self, other: Directory, path: str, new: str) -> bool:
+        if not isinstance(other, _ConfinedLocalDirectory):
+            return False
+        return self.tree.link(other.tree, other.below(path), self.below(new))
+
+    def below(self, path: str) -> str:
         """A path from the directory that was confined first."""
         if not path:
             return self._start
@@ -468,33 +459,15 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return f"{self._start}/{path}" if self._start else path
 
     def _opened(self, path: str) -> int:
-        return self._tree.open(self._below(path))
-
-    def _status(self, path: str) -> os.stat_result | None:
-        try:
-            return self._tree.status(self._below(path))
-        except OSError as error:
-            problem = error.strerror or "can't be looked up"
-            raise MissingFileError(problem, place=self.full(path)) from error
+        return self.tree.open(self.below(path))
 
 
-def _given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
-    """A file that is open already, opened once more by its descriptor and not by its path."""
-    try:
-        return pa.OSFile(f"/dev/fd/{handle}", mode)
-    finally:
-        os.close(handle)
+def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirectory:
+    made = Directory(location).confined(follow_links=follow_links)
+    return made.child(below) if below else made
 
 
 def _not_written(error: OSError, target: str) -> SnapshotError:
     return SnapshotError(
         f"can't be written: {error}", place=target, remedy="check permissions and space"
-    )
-
-
-def _too_short(name: str, offset: int, wanted: int, found: int) -> TruncatedError:
-    return TruncatedError(
-        f"{wanted} bytes wanted, {found} there",
-        place=f"{name}, offset {offset}",
-        remedy="the file was cut off: fetch it again",
     )

@@ -28,6 +28,7 @@ RANKS = {
     "state_core.errors": 0,
     "state_core.wire": 1,
     "state_core.operator_ids": 1,
+    "state_core.byte_sources": 1,
     "state_core.confinement": 1,
     "state_core.filesystem": 2,
     "state_core.kernels": 1,
@@ -95,6 +96,70 @@ FORBIDDEN = {
     "pipelines.schedules": ("pyspark",),
     "pipelines.sensors": ("pyspark",),
 }
+
+RESOLVER = {"state_core.confinement", "state_core.filesystem"}
+PATH_MODULES = {"pathlib", "shutil", "glob"}
+SYSTEM_CALLS = {
+    "chmod", "chown", "link", "listdir", "lstat", "makedirs", "mkdir", "mkfifo", "open",
+    "path.abspath", "path.commonpath", "path.exists", "path.getmtime", "path.getsize",
+    "path.isdir", "path.isfile", "path.islink", "path.join", "path.realpath", "path.samefile",
+    "remove", "removedirs", "rename", "renames", "replace", "rmdir", "scandir", "stat", "symlink",
+    "truncate", "unlink", "utime", "walk",
+}  # fmt: skip
+PATH_CALLS = {f"os.{one}" for one in SYSTEM_CALLS} | {
+    "open", "io.open", "posixpath.join", "Directory", "DeltaTable",
+    "create_table_with_add_actions",
+}  # fmt: skip
+PATH_METHODS = {
+    ".joinpath", ".mkdir", ".rmdir", ".touch", ".rglob", ".iterdir", ".read_text", ".write_text",
+    ".symlink_to", ".hardlink_to", ".delete_dir", ".delete_dir_contents", ".delete_file",
+    ".create_dir", ".copy_file", ".get_file_info", ".open_input_file", ".open_input_stream",
+    ".open_output_stream", ".open_append_stream",
+}  # fmt: skip
+USERS_OWN = "its paths are a user's: of the command line, a spec in Python or YAML, or settings"
+OF_TABLES = "delta-rs opens a table by its path, once `checked_path` or its user let it pass"
+OWN_WORKING = "a directory of its own, made by this process, and names held against a pattern"
+PATHS_BY_HAND = {
+    # what a module may do with paths itself, and why no path out of data gets there
+    "state_core.backends.rocksdb": ({"pathlib", "shutil", ".mkdir"}, OWN_WORKING),
+    "state_core.backends.rocksdb_checkpoints": (
+        {"pathlib", "shutil", ".iterdir"}, OWN_WORKING,
+    ),
+    "state_core.commit.local_disk": ({"pathlib"}, "it says where its directory is; no more"),
+    "state_core.commit.rocksdb_store": ({".mkdir"}, "above what `PosixDisk.path` let pass"),
+    "state_core.formats.reader": ({"Directory"}, USERS_OWN),
+    "state_core.formats.rocksdb_native": (
+        {"pathlib", ".symlink_to", ".write_text", "os.path.realpath"}, OWN_WORKING,
+    ),
+    "state_core.formats.state_files": (
+        {"os.path.exists"}, "for the words of an error: it opens nothing there",
+    ),
+    "state_core.formats.writer": ({"Directory", "os.replace", "os.rmdir"}, USERS_OWN),
+    "state_core.serializers.plugins": ({"pathlib"}, USERS_OWN),
+    "pipelines.bootstrap": ({"pathlib", "Directory"}, USERS_OWN),
+    "pipelines.cli": ({"os.open"}, "the null device"),
+    "pipelines.commands.check_legality": ({"pathlib"}, USERS_OWN),
+    "pipelines.commands.demo": ({"pathlib"}, USERS_OWN),
+    "pipelines.commands.run": ({"pathlib"}, USERS_OWN),
+    "pipelines.demo.run": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
+    "pipelines.lake.bootstrap_spec": ({"pathlib"}, USERS_OWN),
+    "pipelines.lake.changes": ({"pathlib", ".read_text"}, USERS_OWN),
+    "pipelines.lake.checkpoint_records": ({"Directory"}, USERS_OWN),
+    "pipelines.lake.legality": ({"pathlib", ".read_text"}, USERS_OWN),
+    "pipelines.lake.names": ({"Directory"}, "the last name of a path of its user's"),
+    "pipelines.lake.sources": (
+        {"pathlib", "Directory", "DeltaTable", ".filesystem", ".get_file_info",
+         ".open_input_stream"}, USERS_OWN,
+    ),
+    "pipelines.lake.spec_lines": ({"pathlib", ".read_text"}, USERS_OWN),
+    "pipelines.lake.tables": ({"DeltaTable", "create_table_with_add_actions"}, OF_TABLES),
+    "pipelines.runtime.sinks": ({"DeltaTable", "create_table_with_add_actions"}, OF_TABLES),
+    "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
+    "pipelines.savepoints": ({"Directory"}, USERS_OWN),
+    "pipelines.spark.frames": ({"Directory"}, USERS_OWN),
+    "pipelines.spark.jars": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
+    "pipelines.spark.session": ({"pathlib", ".mkdir"}, USERS_OWN),
+}  # fmt: skip
 
 
 def modules() -> dict[str, Path]:
@@ -188,3 +253,85 @@ def test_public_names_are_there(name: str) -> None:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             defined |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
     assert set(listed) <= defined
+
+
+def paths_by_hand(tree: ast.AST) -> dict[str, int]:
+    """What a module does with paths without the resolver, each with a line of it."""
+    nodes = list(ast.walk(tree))
+    confined = {
+        id(one.value) for one in nodes if isinstance(one, ast.Attribute) and one.attr == "confined"
+    }
+    found = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] in PATH_MODULES:
+                    found[alias.name] = node.lineno
+                if alias.asname and alias.name in {"os", "os.path", "io", "posixpath"}:
+                    found[f"{alias.name} as {alias.asname}"] = node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            named = {alias.name for alias in node.names}
+            if node.module in PATH_MODULES:
+                found[str(node.module)] = node.lineno
+            for name in {f"{node.module}.{one}" for one in named} & PATH_CALLS:
+                found[name] = node.lineno
+        elif isinstance(node, ast.Attribute) and node.attr == "filesystem":
+            found[".filesystem"] = node.lineno
+        elif isinstance(node, ast.Call) and id(node) not in confined:
+            name = ast.unparse(node.func)
+            if name in PATH_CALLS:
+                found[name] = node.lineno
+            elif isinstance(node.func, ast.Attribute) and f".{node.func.attr}" in PATH_METHODS:
+                found[f".{node.func.attr}"] = node.lineno
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - RESOLVER))
+def test_no_path_is_joined_by_hand(name: str) -> None:
+    """Paths go through `state_core.confinement`; exceptions have a reason, and are in use."""
+    found = paths_by_hand(ast.parse(MODULES[name].read_text("utf-8")))
+    allowed, _ = PATHS_BY_HAND.get(name, (set(), ""))
+    for what, line in found.items():
+        assert what in allowed, (
+            f"{name}:{line} uses {what}: a path that came from data goes through a confined"
+            " directory (`Directory(...).confined()`) or `relative_path`"
+        )
+    assert allowed <= set(found), f"{name} no longer uses {allowed - set(found)}: forbid it"
+
+
+def test_exceptions_are_of_modules_that_are_there() -> None:
+    """An exception for what is gone would hide a mistake."""
+    assert set(PATHS_BY_HAND) <= set(MODULES) - RESOLVER
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("os.path.join(lake, row.path)", "os.path.join"),
+        ("posixpath.join(root, name)", "posixpath.join"),
+        ("from os.path import join", "os.path.join"),
+        ("from posixpath import join", "posixpath.join"),
+        ("import os as system", "os as system"),
+        ("from pathlib import Path", "pathlib"),
+        ("import shutil", "shutil"),
+        ("from shutil import rmtree", "shutil"),
+        ("import glob", "glob"),
+        ("open(path)", "open"),
+        ("os.open(path, os.O_RDONLY)", "os.open"),
+        ("os.remove(path)", "os.remove"),
+        ("os.unlink(path)", "os.unlink"),
+        ("os.rename(old, new)", "os.rename"),
+        ("from os import unlink", "os.unlink"),
+        ("directory.filesystem.delete_dir(path)", ".filesystem"),
+        ("fs.LocalFileSystem().delete_dir(path)", ".delete_dir"),
+        ("store.delete_file(path)", ".delete_file"),
+        ("store.open_input_file(path)", ".open_input_file"),
+        ("root.joinpath(name)", ".joinpath"),
+        ("Directory(task.lake).child(row.path)", "Directory"),
+        ("DeltaTable(row.path)", "DeltaTable"),
+    ],
+)
+def test_joining_by_hand_is_seen(line: str, what: str) -> None:
+    """The check finds what it is for, and lets the resolver pass."""
+    assert what in paths_by_hand(ast.parse(line))
+    assert not paths_by_hand(ast.parse("Directory(lake).confined().child(row.path).read(name)"))

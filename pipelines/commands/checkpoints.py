@@ -193,7 +193,7 @@ def drop(location: str, blobs: str | None, keep: int, as_json_: bool) -> None:
       statelake checkpoints drop --log checkpoints --keep 10
       statelake checkpoints drop --log checkpoints --blobs s3://bucket/state --keep 3
     """
-    store = FileSystemBlobStore(Directory(blobs)) if blobs else None
+    store = FileSystemBlobStore(Directory(blobs).confined()) if blobs else None
     done = drop_records(open_log(location), keep, store)
     if as_json_:
         as_json(asdict(done))
@@ -254,9 +254,9 @@ def _backends(
     blobs: str | None, lake: str | None, changelogs: str | None
 ) -> Iterator[StateBackendFactory]:
     if blobs:
-        yield BlobStoreBackend(FileSystemBlobStore(Directory(blobs)))
+        yield BlobStoreBackend(FileSystemBlobStore(Directory(blobs).confined()))
     if lake:
-        yield LakeBackend(Directory(lake))
+        yield LakeBackend(Directory(lake).confined())
     if changelogs:
         yield ChangelogBackend(kafka_changelogs(changelogs))
 

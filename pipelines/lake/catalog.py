@@ -29,6 +29,7 @@ from pipelines.lake.tables import CONFIGURATION, StateTable, log_path, open_tabl
 from state_core.errors import (
     ConflictError,
     DamagedLakeError,
+    MissingFileError,
     NotALakeError,
     NotFoundError,
     UnsafePathError,
@@ -196,7 +197,9 @@ class Lake:
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
                 continue
-            except (OSError, OverflowError, ValueError, pa.ArrowException) as error:
+            except (
+                MissingFileError, OSError, OverflowError, ValueError, pa.ArrowException
+            ) as error:  # fmt: skip
                 bad.append(BadRow(str(held or ""), "", self._unreadable(path, error)))
                 continue
             for row in rows:

@@ -62,7 +62,7 @@ def export_slice(task: ExportTask) -> KeyedPart:
     """
     chunks = ([rows for table in task.tables for rows in table.read(one)] for one in task.chunks)
     groups = encoded_groups(chunks, prefix_bytes(task.max_parallelism))
-    directory = Directory(task.directory)
+    directory = Directory(task.directory).confined()
     return write_keyed_part(directory, _header(task.header), groups, compressed=task.compressed)
 
 
@@ -88,7 +88,7 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
         KeyGroupError: A key is not in the key group that its hash says, so the hash is not known.
     """
     prefix = prefix_bytes(task.new_max_parallelism)
-    return spill_rows(Directory(task.directory), _moved(task), prefix)
+    return spill_rows(Directory(task.directory).confined(), _moved(task), prefix)
 
 
 def _moved(task: ShuffleTask) -> Iterator[StateRows]:
@@ -111,6 +111,6 @@ class AssembleTask:
 
 def assemble_slice(task: AssembleTask) -> KeyedPart:
     """Write one part from what `shuffle_slice` left."""
-    directory = Directory(task.directory)
+    directory = Directory(task.directory).confined()
     groups = gathered_groups(directory, task.spills)
     return write_keyed_part(directory, _header(task.header), groups, compressed=task.compressed)

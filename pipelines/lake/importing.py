@@ -136,7 +136,7 @@ class _Import:
         self.note = note
         self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
         self.directory = snapshot_directory(source)
-        data = self.directory.read(METADATA_FILE)
+        data = StateFiles(self.directory, allow_external).metadata()
         self.digest = hashlib.sha256(data).hexdigest()
 
     def run(

@@ -26,7 +26,7 @@ from pipelines.lake.records import (
 )
 from pipelines.lake.table_rows import table_rows
 from pipelines.lake.tables import StateTable
-from state_core.errors import KeyGroupError, StateError
+from state_core.errors import KeyGroupError, MissingFileError, StateError
 from state_core.formats.rehash import assign_key_groups
 from state_core.formats.unified_encode import StateRows
 from state_core.handles import KeyGroupRange
@@ -122,7 +122,7 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
     try:
         with table.directory.open_input(unit.path) as file:
             footer = pq.read_metadata(file)
-    except FileNotFoundError:
+    except MissingFileError:
         return f"{name} is not there"
     except (OSError, pa.ArrowException) as error:
         return f"{name} can't be read ({error})"

@@ -22,7 +22,7 @@ from pipelines.lake.records import (
     UnitRecord,
 )
 from pipelines.lake.tables import DATA_DIRECTORY, table_directory
-from state_core.errors import LakeError
+from state_core.errors import LakeError, MissingFileError
 from state_core.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.formats.operator_reader import parse_operator_state
@@ -250,7 +250,7 @@ def read_operator_rows(
         try:
             with directory.open_input(unit.path) as file:
                 found = pq.ParquetFile(file).read(columns=schema.names)
-        except (OSError, pa.ArrowException) as error:
+        except (MissingFileError, OSError, pa.ArrowException) as error:
             raise LakeError(
                 f"a file of the table can't be read ({error})",
                 place=place,

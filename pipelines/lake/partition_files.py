@@ -27,7 +27,7 @@ from pipelines.lake.tables import (
     StateTable,
     create_table,
 )
-from state_core.errors import CommitError, ConflictError, DamagedLakeError
+from state_core.errors import CommitError, ConflictError, DamagedLakeError, MissingFileError
 
 __all__ = ["PartitionFile", "PartitionFiles"]
 
@@ -104,7 +104,7 @@ class PartitionFiles:
                 for batch in parquet.iter_batches(rows, columns=columns.names):
                     count += batch.num_rows
                     yield batch.cast(columns)
-        except FileNotFoundError as error:
+        except MissingFileError as error:
             raise self.lost(f"{file.path} was removed after a later commit") from error
         except (pa.ArrowException, OSError) as error:
             raise self.lost(f"{file.path} is damaged: {error}") from error

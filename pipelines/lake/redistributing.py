@@ -154,7 +154,7 @@ def _write_subtasks(task: _Task) -> list[OperatorHandle]:
         tuple(info for info, whole in zip(infos, broadcast, strict=True) if whole),
     )
     rows = {one.state.name: _Rows.read(task, one) for one in task.sources}
-    target = Directory(task.target)
+    target = Directory(task.target).confined()
     made = []
     for plan in task.plans:
         states = [

@@ -14,7 +14,7 @@ from pipelines.lake.records import OperatorRecord, StateRecord, TableRecord, Uni
 from pipelines.lake.tables import table_directory
 from pipelines.lake.unit_writer import table_columns
 from pipelines.lake.units import KEY_GROUP, Partitioning
-from state_core.errors import LakeError
+from state_core.errors import LakeError, MissingFileError
 from state_core.formats.keyed_layout import KeyedLayout
 from state_core.formats.keyed_states import parse_keyed_state
 from state_core.formats.unified_encode import StateRows
@@ -95,7 +95,7 @@ def read_unit(
     try:
         with directory.open_input(unit.path) as file:
             table = pq.ParquetFile(file).read(columns=names)
-    except (OSError, pa.ArrowException) as error:
+    except (MissingFileError, OSError, pa.ArrowException) as error:
         raise LakeError(
             f"a file of the table can't be read ({error})",
             place=directory.full(unit.path),

@@ -11,7 +11,6 @@ Source: `RocksIncrementalSnapshotStrategy`, `RocksDBStateUploader` in
 
 from __future__ import annotations
 
-import os
 import posixpath
 import shutil
 import uuid
@@ -124,7 +123,7 @@ class IncrementalStrategy:
                 copied += size
                 continue
             known = resources.base.get(path.name)
-            if known is None or not target.shared.is_file(known):
+            if known is None or not target.shared.confined().is_file(known):
                 known = _upload(path, target.shared)
                 copied += size
             taken[path.name] = known
@@ -164,30 +163,23 @@ def _uri(directory: Directory, name: str) -> str:
 
 def _upload(path: Path, directory: Directory) -> str:
     """Put a file of RocksDB's where a checkpoint has it: linked, or copied; its name there."""
-    name = str(uuid.uuid4())
-    directory.create()
-    if directory.local and path.suffix == SHARED_SUFFIX:
-        try:
-            os.link(path, directory.full(name))
-        except OSError:  # another file system
-            shutil.copyfile(path, directory.full(name))
+    name, target = str(uuid.uuid4()), directory.confined()
+    working = Directory(path.parent).confined()
+    if path.suffix == SHARED_SUFFIX and target.link(working, path.name, name):
         return name
-    with path.open("rb") as source, directory.open_output(name) as file:
+    with path.open("rb") as source, target.open_output(name) as file:
         shutil.copyfileobj(source, file, BLOCK_BYTES)
     return name
 
 
 def copy_into(target: Path, source: ByteSource) -> None:
     """Put a checkpoint's file where RocksDB works: linked if it never changes, or copied."""
-    if isinstance(source, FileSource) and source.directory.local and source.start == 0:
-        path = source.directory.full(source.path)
-        if target.suffix == SHARED_SUFFIX and Path(path).stat().st_size == source.size:
-            try:
-                os.link(path, target)
-            except OSError:  # another file system
-                shutil.copyfile(path, target)
+    working = Directory(target.parent).confined()
+    if isinstance(source, FileSource) and source.start == 0 and target.suffix == SHARED_SUFFIX:
+        whole = source.directory.size(source.path) == source.size
+        if whole and working.link(source.directory, source.path, target.name):
             return
-    with target.open("wb") as file:
+    with working.open_output(target.name) as file:
         for at in range(0, source.size, BLOCK_BYTES):
             block: Any = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
             source.read_into(at, block)

@@ -242,10 +242,10 @@ class _Backup(TaskBackupManager):
         for folder in sorted({folder_of(blob) for blob in needed} & set(expiring)):
             self._blobs.make_permanent(folder)
         oldest = chain[-1][1]
-        for blob in removed_blobs(oldest.directory):
-            self._blobs.delete(blob)
-        if oldest.previous is not None:
-            self._blobs.delete(oldest.previous)
+        for blob in (*removed_blobs(oldest.directory), oldest.previous):
+            # an index is data: what it names of another store is not this one's to remove
+            if blob is not None and blob.startswith(f"{prefix}/"):
+                self._blobs.delete(blob)
         if store not in self._swept:
             for blob, index in chain:
                 needed |= {blob, *reachable_blobs(index.directory)}

@@ -13,14 +13,15 @@ log names stays.
 
 from __future__ import annotations
 
-import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from state_core.commit.clocks import now_millis
 from state_core.commit.local_disk import join
-from state_core.errors import DeletedBlobError, MissingFileError
+from state_core.confinement import PART, shortened
+from state_core.errors import DeletedBlobError, MissingFileError, UnsafePathError
 from state_core.filesystem import Directory
 
 __all__ = ["BlobStore", "FileSystemBlobStore", "MemoryBlobStore", "deleted", "folder_of"]
@@ -29,6 +30,8 @@ THIRTY_DAYS_MS = 30 * 24 * 3600 * 1000
 CHUNK = 1 << 20
 _BLOBS = "blobs"
 _EXPIRING = "expiring"
+_ID = re.compile(r"(?:[^/]+/)+[0-9a-f]{16}-[^/]+")
+_MILLIS = re.compile(rb"[0-9]{1,18}")
 
 
 class BlobStore(Protocol):
@@ -139,7 +142,7 @@ class FileSystemBlobStore:
         clock: Callable[[], int] = now_millis,
         ttl: int = THIRTY_DAYS_MS,
     ) -> None:
-        self.directory = directory
+        self.directory = directory.confined()
         self.clock = clock
         self.ttl = ttl
         self._begun: set[str] = set()
@@ -154,29 +157,35 @@ class FileSystemBlobStore:
         with self.directory.open_output(path) as file:
             for piece in chunks:
                 file.write(piece)
-        if self.directory.local:
-            handle = os.open(self.directory.full(path), os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        self.directory.sync(path)
         return blob
 
     def get(self, blob: str) -> Iterator[bytes]:
         """A blob in pieces."""
         path = join(_BLOBS, blob)
         try:
-            with self.directory.filesystem.open_input_stream(self.directory.full(path)) as file:
+            with self.directory.open_input(path) as file:
                 while piece := file.read(CHUNK):
                     yield piece
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) or not self.directory.is_file(path):
-                raise deleted(blob) from error
-            raise
+        except MissingFileError as error:
+            if self.directory.is_file(path):
+                raise  # it can't be read
+            raise deleted(blob) from error
 
     def delete(self, blob: str) -> None:
-        """Remove a blob."""
-        self.directory.delete(join(_BLOBS, blob))
+        """Remove a blob.
+
+        Raises:
+            UnsafePathError: It has no id that this store makes.
+        """
+        path = join(_BLOBS, blob)
+        if not _ID.fullmatch(blob):
+            raise UnsafePathError(
+                f"a blob at {shortened(blob)}, which is none of this store's",
+                place=self.directory.full(),
+                remedy="nothing is removed: do not trust the index that names it",
+            )
+        self.directory.delete(path)
 
     def make_permanent(self, folder: str) -> None:
         """A folder no longer expires."""
@@ -187,15 +196,16 @@ class FileSystemBlobStore:
         """The folders that expire."""
         found = {}
         for path, _ in self.directory.files_below(join(_EXPIRING, prefix)):
-            when = b"" if path.endswith(".part") else self._read(path)
-            if when.isdigit():
+            when = b"" if path.endswith(PART) else self._read(path)
+            if _MILLIS.fullmatch(when):
                 found[path.partition("/")[2]] = int(when)
         return found
 
     def list(self, prefix: str) -> list[str]:
         """The ids of all blobs."""
         found = self.directory.files_below(join(_BLOBS, prefix))
-        return [path.partition("/")[2] for path, _ in found]
+        ids = (path.partition("/")[2] for path, _ in found)
+        return [one for one in ids if _ID.fullmatch(one)]
 
     def _read(self, path: str) -> bytes:
         try:

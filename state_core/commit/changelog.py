@@ -7,16 +7,17 @@ was appended is there for good when `flush` returns, and may or may not be befor
 from __future__ import annotations
 
 import os
+import re
 import struct
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Protocol
 
 from state_core.commit.records import SystemStreamPartition
-from state_core.errors import CheckpointRecordError
+from state_core.confinement import ConfinedTree, relative_path
+from state_core.errors import CheckpointRecordError, MissingFileError
 
 __all__ = [
     "Change",
@@ -30,6 +31,8 @@ __all__ = [
 
 BATCH_BYTES = 1 << 18
 SEGMENT_BYTES = 1 << 26
+_SUFFIX = ".log"
+_SEGMENT = re.compile(r"\d{20}\.log", re.ASCII)
 _BATCH = struct.Struct(">IIQ")  # checksum of what follows, bytes of changes, first offset
 _CHANGE = struct.Struct(">IIi")  # offset behind the first, length of key, of value: -1 if deleted
 
@@ -179,36 +182,51 @@ class FileChangelogs(EmbeddedChangelogs):
     """
 
     def __init__(self, root: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
-        self.root = Path(root)
+        self._tree = ConfinedTree(os.fspath(root))
         self.segment_bytes = segment_bytes
 
     def open(self, partition: SystemStreamPartition) -> Changelog:
-        """A partition's segments."""
-        folder = f"system={partition.system}", f"stream={partition.stream}"
-        return _FileChangelog(
-            self.root.joinpath(*folder, str(partition.partition)), self.segment_bytes
+        """A partition's segments.
+
+        Raises:
+            UnsafePathError: A name leads elsewhere, as no stream's does.
+        """
+        system, stream = f"system={partition.system}", f"stream={partition.stream}"
+        folder = relative_path(
+            f"{system}/{stream}/{partition.partition}",
+            what="a changelog",
+            inside="the directory of changelogs",
         )
+        return _FileChangelog(self._tree, folder, self.segment_bytes)
 
 
 class _FileChangelog:
-    def __init__(self, directory: Path, segment_bytes: int) -> None:
-        self._directory = directory
+    def __init__(self, tree: ConfinedTree, folder: str, segment_bytes: int) -> None:
+        self._tree = tree
+        self._folder = folder
         self._segment_bytes = segment_bytes
         self._lock = Lock()
-        directory.mkdir(parents=True, exist_ok=True)
-        self._segments = sorted(directory.glob("*.log"))
+        tree.make(folder)
+        self._segments = [one for one in tree.names(folder) if _SEGMENT.fullmatch(one)]
         self._buffer = bytearray()
         self._first = self._next = 0
         self._file: int | None = None
         if self._segments:
             last = self._segments[-1]
-            self._next = int(last.stem)
-            whole = deque(_batches(last, [last]), maxlen=1)
+            self._next = _first_offset(last)
+            whole = deque(self._batches(last, [last]), maxlen=1)
             for _, first, data in whole:
                 self._next = list(_changes(first, data))[-1].offset + 1
-            os.truncate(last, whole[0][0] if whole else 0)
+            file = tree.append(self._path(last))
+            try:
+                os.ftruncate(file, whole[0][0] if whole else 0)
+            finally:
+                os.close(file)
         self._flushed = self._next
         self._first = self._next
+
+    def _path(self, segment: str) -> str:
+        return f"{self._folder}/{segment}"
 
     def append(self, key: bytes, value: bytes | None) -> None:
         length = -1 if value is None else len(value)
@@ -234,11 +252,11 @@ class _FileChangelog:
     ) -> Iterator[Change]:
         with self._lock:
             segments = list(self._segments)
-        behind = [*(int(one.stem) for one in segments[1:]), None]
+        behind = [*(_first_offset(one) for one in segments[1:]), None]
         for segment, following in zip(segments, behind, strict=False):
             if following is not None and following <= start:
                 continue
-            for change in _from(segment, segments[-1:], start):
+            for change in self._from(segment, segments[-1:], start):
                 if end is not None and change.offset > end:
                     return
                 if change.offset >= start:
@@ -250,24 +268,19 @@ class _FileChangelog:
             sealed = [
                 one
                 for one, following in zip(self._segments, self._segments[1:], strict=False)
-                if int(following.stem) <= end + 1
+                if _first_offset(following) <= end + 1
             ]
         if len(sealed) < 2:
             return
-        changes = [one for path in sealed for one in _from(path, [], 0)]
+        changes = [one for segment in sealed for one in self._from(segment, [], 0)]
         kept = _compacted(changes, end)
-        part = sealed[0].with_suffix(".part")
-        with part.open("wb") as file:
-            for at in range(0, len(kept), 1000):
-                file.write(_encoded(kept[at : at + 1000]))
-            file.flush()
-            os.fsync(file.fileno())
-        # a crash from here on leaves changes twice, in their order: the state is the same
-        part.replace(sealed[0])
+        batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
+        # a crash behind this leaves changes twice, in their order: the state is the same
+        self._tree.write(self._path(sealed[0]), batches)
         with self._lock:
             self._segments = [one for one in self._segments if one not in sealed[1:]]
         for gone in sealed[1:]:
-            gone.unlink()
+            self._tree.remove(self._path(gone))
 
     def close(self) -> None:
         self._buffer.clear()
@@ -293,9 +306,55 @@ class _FileChangelog:
 
     def _open(self, *, new: bool = False) -> None:
         with self._lock:
-            if new or not self._segments:
-                self._segments.append(self._directory / f"{self._first:020}.log")
-        self._file = os.open(self._segments[-1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            new = new or not self._segments
+            if new:
+                self._segments.append(f"{self._first:020}{_SUFFIX}")
+            path = self._path(self._segments[-1])
+        self._file = self._tree.create(path) if new else self._tree.append(path)
+
+    def _from(self, segment: str, last: list[str], start: int) -> Iterator[Change]:
+        """The changes of a segment; batches that end before an offset are not taken apart."""
+        held: tuple[int, bytes] | None = None
+        for _, first, data in self._batches(segment, last):
+            if held is not None and first > start:
+                yield from _changes(*held)
+            held = first, data
+        if held is not None:
+            yield from _changes(*held)
+
+    def _batches(self, segment: str, last: list[str]) -> Iterator[tuple[int, int, bytes]]:
+        """The batches of a segment: where each ends, its first offset, its changes.
+
+        A last segment may be cut off.
+
+        Raises:
+            CheckpointRecordError: Another segment is.
+        """
+        path = self._path(segment)
+        try:
+            file = os.fdopen(self._tree.open(path), "rb")
+        except MissingFileError:
+            if self._tree.status(path) is not None:
+                raise
+            return  # it was compacted away meanwhile: its changes were read before
+        with file:
+            end = 0
+            while head := file.read(_BATCH.size):
+                data = b""
+                if len(head) == _BATCH.size:
+                    checksum, length, first = _BATCH.unpack(head)
+                    data = file.read(min(length, os.fstat(file.fileno()).st_size))
+                if not data or zlib.crc32(data, zlib.crc32(head[4:])) != checksum:
+                    if segment in last:
+                        return
+                    place = f"{self._tree.anchor}/{path}, offset {end}"
+                    raise CheckpointRecordError("a batch is damaged", place=place)
+                end += _BATCH.size + length
+                yield end, first, data
+
+
+def _first_offset(segment: str) -> int:
+    return int(segment.removesuffix(_SUFFIX))
 
 
 def _compacted(changes: list[Change], end: int) -> list[Change]:
@@ -320,44 +379,6 @@ def _encoded(changes: list[Change]) -> bytes:
         data += key
         data += value or b""
     return _batch(first, bytes(data))
-
-
-def _from(path: Path, last: list[Path], start: int) -> Iterator[Change]:
-    """The changes of a segment; batches that end before an offset are not taken apart."""
-    held: tuple[int, bytes] | None = None
-    for _, first, data in _batches(path, last):
-        if held is not None and first > start:
-            yield from _changes(*held)
-        held = first, data
-    if held is not None:
-        yield from _changes(*held)
-
-
-def _batches(path: Path, last: list[Path]) -> Iterator[tuple[int, int, bytes]]:
-    """The batches of a segment: where each ends, its first offset, its changes.
-
-    A last segment may be cut off.
-
-    Raises:
-        CheckpointRecordError: Another segment is.
-    """
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:  # it was compacted away meanwhile: its changes were read before
-        return
-    with file:
-        end = 0
-        while head := file.read(_BATCH.size):
-            data = b""
-            if len(head) == _BATCH.size:
-                checksum, length, first = _BATCH.unpack(head)
-                data = file.read(min(length, path.stat().st_size))
-            if not data or zlib.crc32(data, zlib.crc32(head[4:])) != checksum:
-                if path in last:
-                    return
-                raise CheckpointRecordError("a batch is damaged", place=f"{path}, offset {end}")
-            end += _BATCH.size + length
-            yield end, first, data
 
 
 def _changes(first: int, data: bytes) -> Iterator[Change]:

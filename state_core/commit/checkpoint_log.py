@@ -6,6 +6,7 @@ messages are bytes here: what they mean is `checkpoint_reading`'s matter.
 
 from __future__ import annotations
 
+import re
 import struct
 import uuid
 import zlib
@@ -22,6 +23,7 @@ __all__ = ["CheckpointLog", "FileCheckpointLog", "LogRecord", "MemoryCheckpointL
 
 _HEAD = struct.Struct(">IQI")  # checksum of what follows, append time, length of the key
 _SUFFIX = ".record"
+_NAME = re.compile(r"([0-9]{1,20})-[^/]*\.record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class FileCheckpointLog:
     def __init__(
         self, directory: Directory, clock: Callable[[], int] = now_millis, keep: int = 1000
     ) -> None:
-        self.directory = directory
+        self.directory = directory.confined()
         self.clock = clock
         self.keep = keep
         self._writer = uuid.uuid4().hex[:12]
@@ -132,7 +134,7 @@ class FileCheckpointLog:
         last: dict[bytes, str] = {}
         for name in self._names():
             try:
-                key = self._record(name, 0).key
+                key = self._record(name, self._offset(name)).key
             except MissingFileError:
                 if self.directory.is_file(name):
                     raise
@@ -146,12 +148,12 @@ class FileCheckpointLog:
         return [one for one in self.directory.names() if one.endswith(_SUFFIX)]
 
     def _offset(self, name: str) -> int:
-        number = name.partition("-")[0]
-        if not number.isdigit():
+        found = _NAME.fullmatch(name)
+        if not found:
             raise CheckpointRecordError(
                 "no record's name", place=self.directory.full(name), remedy="remove the file"
             )
-        return int(number)
+        return int(found[1])
 
     def _record(self, name: str, offset: int) -> LogRecord:
         data = self.directory.read(name)

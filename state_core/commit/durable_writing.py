@@ -12,22 +12,20 @@ import fcntl
 import mmap
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
-__all__ = ["BLOCK", "write_file"]
+__all__ = ["BLOCK", "write_out"]
 
 BLOCK = 1 << 20
 _DIRECT = getattr(os, "O_DIRECT", 0)  # macOS has none
 
 
-def write_file(target: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file from its start to its end; when this returns, it is on the disk.
+def write_out(file: int, chunks: Iterable[bytes]) -> None:
+    """Write a new file from its start to its end; when this returns, it is on the disk.
 
     Args:
-        target: The file; what was there before is gone.
+        file: Its descriptor, which is closed.
         chunks: Its content.
     """
-    file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         _write(file, chunks)
         os.fsync(file)

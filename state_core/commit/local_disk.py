@@ -9,16 +9,16 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import shutil
 import stat
-import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from state_core.commit.durable_writing import write_file
-from state_core.errors import MissingFileError, UnsafePathError
+from state_core.commit.durable_writing import write_out
+from state_core.confinement import PART, ConfinedTree, relative_path
+from state_core.errors import MissingFileError
 
 __all__ = ["CHUNK", "FileAttributes", "LocalDisk", "MemoryDisk", "PosixDisk", "join"]
 
@@ -92,18 +92,12 @@ class LocalDisk(Protocol):
 
 
 def join(*parts: str) -> str:
-    """A path of its parts.
+    """A path of its parts, which may be data: names of stores, tasks and files in an index.
 
     Raises:
         UnsafePathError: A part leads elsewhere.
     """
-    for part in "/".join(parts).split("/"):
-        if part in {"", ".", ".."} or "\0" in part or "\\" in part:
-            raise UnsafePathError(
-                f"{'/'.join(parts)!r} is no path below the stores' directory",
-                remedy="names of files in an index are data: this one was not written by a store",
-            )
-    return "/".join(parts)
+    return relative_path("/".join(parts), what="a file", inside="the stores' directory")
 
 
 class PosixDisk:
@@ -115,63 +109,44 @@ class PosixDisk:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
+        self._tree = ConfinedTree(str(self.root))
 
     def path(self, path: str) -> Path:
-        """Where a file is, for those who need a real one."""
-        return self.root / join(path)
+        """Where a directory is, for a library that needs a real one; no link is on the way now."""
+        self._tree.status(join(path))
+        return self.root / path
 
     def read(self, path: str) -> bytes:
         """A whole file."""
-        try:
-            return self.path(path).read_bytes()
-        except OSError as error:
-            raise _missing(str(self.path(path)), error) from error
+        return b"".join(self.chunks(path))
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """A file piece by piece."""
-        try:
-            with self.path(path).open("rb", buffering=0) as file:
-                while piece := file.read(CHUNK):
-                    yield piece
-        except OSError as error:
-            raise _missing(str(self.path(path)), error) from error
+        with _known(), os.fdopen(self._tree.open(join(path)), "rb", buffering=0) as file:
+            while piece := file.read(CHUNK):
+                yield piece
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file for good."""
-        target = self.path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-        write_file(part, [data])
-        part.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        self._tree.write(join(path), [data], for_good=True)
 
     def create(self, path: str, chunks: Iterable[bytes]) -> None:
         """Write a new file piece by piece."""
-        target = self.path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_file(target, chunks)
+        write_out(self._tree.create(join(path)), chunks)
 
     def names(self, path: str) -> list[str]:
         """The names in a directory."""
-        try:
-            found = [one.name for one in self.path(path).iterdir()]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(one for one in found if not one.endswith(".part"))
+        return [one for one in self._tree.names(join(path)) if not one.endswith(PART)]
 
     def files(self, path: str) -> list[tuple[str, int]]:
         """Every file below a directory."""
-        base = self.path(path)
-        found = [one for one in base.rglob("*") if one.is_file() and one.suffix != ".part"]
-        return sorted((one.relative_to(base).as_posix(), one.stat().st_size) for one in found)
+        return [one for one in self._tree.files(join(path)) if not one[0].endswith(PART)]
 
     def attributes(self, path: str) -> FileAttributes:
         """Owner, permissions and times of a file, as Java has them."""
-        found = self.path(path).stat()
+        found = self._tree.status(join(path))
+        if found is None:
+            raise MissingFileError("no such file", place=path, remedy=_NOT_THERE)
         modified = found.st_mtime_ns // 1_000_000
         return FileAttributes(
             modified,
@@ -183,7 +158,7 @@ class PosixDisk:
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
         """Put every file below one directory into another."""
-        self.path(target).mkdir(parents=True, exist_ok=True)
+        self._tree.make(join(target))
         for name, _ in self.files(source):
             if immutable(name):
                 self.link(join(source, name), join(target, name))
@@ -192,25 +167,21 @@ class PosixDisk:
 
     def link(self, source: str, target: str) -> None:
         """Give a file a second path."""
-        new = self.path(target)
-        new.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            new.hardlink_to(self.path(source))
-        except FileNotFoundError as error:
-            raise _missing(str(self.path(source)), error) from error
+        with _known():
+            if not self._tree.link(self._tree, join(source), join(target)):
+                self.create(target, self.chunks(source))
 
     def rename(self, source: str, target: str) -> None:
         """Move a directory."""
-        self.path(target).parent.mkdir(parents=True, exist_ok=True)
-        self.path(source).rename(self.path(target))
+        self._tree.rename(join(source), join(target))
 
     def remove(self, path: str) -> None:
         """Remove what is there."""
-        target = self.path(path)
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target)
+        found = self._tree.status(join(path))
+        if found is not None and stat.S_ISDIR(found.st_mode):
+            self._tree.remove_tree(path)
         else:
-            target.unlink(missing_ok=True)
+            self._tree.remove(path)
 
 
 class MemoryDisk:
@@ -224,7 +195,7 @@ class MemoryDisk:
         try:
             return self.contents[join(path)]
         except KeyError as error:
-            raise _missing(path, error) from error
+            raise MissingFileError("no such file", place=path, remedy=_NOT_THERE) from error
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """A file in one piece."""
@@ -280,6 +251,10 @@ def _name(find: Callable[[int], tuple[object, ...]], number: int) -> str:
         return str(number)
 
 
-def _missing(path: str, error: Exception) -> MissingFileError:
-    problem = getattr(error, "strerror", None) or "no such file"
-    return MissingFileError(problem, place=path, remedy=_NOT_THERE)
+@contextmanager
+def _known() -> Iterator[None]:
+    """A file that is not there was there once."""
+    try:
+        yield
+    except MissingFileError as error:
+        raise MissingFileError(error.problem, place=error.place, remedy=_NOT_THERE) from error

@@ -220,7 +220,7 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
     found = json_object(data, place)
 
     def build() -> SnapshotIndex:
-        metadata = found["snapshot-metadata"]
+        metadata, previous = found["snapshot-metadata"], found.get("prev-snapshot-index-blob-id")
         return SnapshotIndex(
             int(found["creation-time-millis"]),
             SnapshotMetadata(
@@ -231,7 +231,7 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
                 str(metadata["store-name"]),
             ),
             _read_directory(found["dir-index"]),
-            found.get("prev-snapshot-index-blob-id"),
+            None if previous is None else str(previous),
         )
 
     return well_formed(place, build)

@@ -9,19 +9,22 @@ few hard links, and an upload sends the new ones alone; as with RocksDB, which `
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from state_core.commit.local_disk import LocalDisk, join
-from state_core.errors import CorruptSnapshotError, MissingFileError
+from state_core.confinement import shortened
+from state_core.errors import CorruptSnapshotError, MissingFileError, UnsafePathError
 
 __all__ = ["KeyValueStore", "MemoryStore", "PersistentStore", "SegmentStore"]
 
 _LENGTHS = struct.Struct(">Ii")  # of the key, and of the value: -1 for a deletion
 MANIFEST = "SEGMENTS"
 MAX_SEGMENTS = 8
+_SEGMENT = re.compile(r"[0-9]{6,}\.seg")
 
 
 class KeyValueStore(ABC):
@@ -177,6 +180,12 @@ class SegmentStore(PersistentStore):
             return
         self._next = listed["next"]
         for name, checksum in listed["segments"]:
+            if not _SEGMENT.fullmatch(str(name)):
+                raise UnsafePathError(
+                    f"a segment called {shortened(str(name))}",
+                    place=join(self._path, MANIFEST),
+                    remedy="the list was not written by a store: restore from another checkpoint",
+                )
             data = self._disk.read(join(self._path, name))
             if zlib.crc32(data) != checksum:
                 raise CorruptSnapshotError("damaged", place=join(self._path, name))

@@ -86,7 +86,9 @@ def spill_batches(task: SpillTask, batches: Iterable[pa.RecordBatch]) -> Spill:
         for one in _conforming(layout, batches, place)
     )
     try:
-        return spill_rows(Directory(task.directory), rows, prefix_bytes(task.max_parallelism))
+        return spill_rows(
+            Directory(task.directory).confined(), rows, prefix_bytes(task.max_parallelism)
+        )
     except StateError as error:
         raise error.within(f"operator {task.operator}") from error
 

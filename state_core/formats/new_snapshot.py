@@ -340,7 +340,7 @@ def gather_part(task: GatherTask) -> KeyedPart:
     Raises:
         EncodeError: A key is there twice.
     """
-    directory = Directory(task.directory)
+    directory = Directory(task.directory).confined()
     header = parse_keyed_header(task.header)
 
     def check(entries: Entries) -> None:

@@ -28,18 +28,16 @@ from state_core.formats.metadata import (
     subtask_bytes,
 )
 from state_core.formats.operator_reader import open_non_keyed, open_operator_files
-from state_core.formats.state_files import StateFiles
+from state_core.formats.state_files import METADATA_FILE, StateFiles
 from state_core.handles import KeyGroupsHandle, KeyGroupsKind
 from state_core.operator_ids import operator_id_of_uid
 from state_core.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 
 __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
 
-METADATA_FILE = "_metadata"
-
 
 def open_snapshot(
-    location: str | os.PathLike[str],
+    location: str | os.PathLike[str] | Directory,
     *,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
@@ -56,9 +54,8 @@ def open_snapshot(
         SnapshotError: It can't be read; the subclass says why.
     """
     directory = snapshot_directory(location)
-    path = directory.full(METADATA_FILE)
-    metadata = read_metadata(directory.read(METADATA_FILE), path)
     files = StateFiles(directory, tuple(allow_external))
+    metadata = read_metadata(files.metadata(), files.metadata_path)
     known = {operator_id_of_uid(uid): uid for uid in uids}
     operators = tuple(_open_operator(one, files, known) for one in metadata.operators)
     kind, format_name = _describe(metadata)
@@ -73,18 +70,19 @@ def open_snapshot(
     )
 
 
-def snapshot_directory(location: str | os.PathLike[str]) -> Directory:
+def snapshot_directory(location: str | os.PathLike[str] | Directory) -> Directory:
     """The directory of a snapshot, of which that or its `_metadata` file is given.
 
     Raises:
         NotASnapshotError: There is no snapshot there.
     """
-    directory = Directory(location)
+    directory = location if isinstance(location, Directory) else Directory(location)
     if directory.is_file(METADATA_FILE):
         return directory
-    name = posixpath.basename(directory.root)
-    if name == METADATA_FILE and directory.filesystem.get_file_info(directory.root).is_file:
-        return directory.child("..")
+    if posixpath.basename(directory.root) == METADATA_FILE:
+        above = directory.child("..")
+        if above.is_file(METADATA_FILE):
+            return above
     raise _no_snapshot(directory)
 
 

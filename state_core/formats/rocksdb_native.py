@@ -311,19 +311,23 @@ def _place(directory: Path, name: str, source: ByteSource) -> ByteSource:
         _check_manifest(source)
     if name.startswith("OPTIONS"):
         return source
-    target = directory / name
-    local = isinstance(source, FileSource) and source.directory.local and source.start == 0
-    if local and name.endswith(".sst") and isinstance(source, FileSource):
-        path = source.directory.full(source.path)
-        if Path(path).stat().st_size == source.size:
-            target.symlink_to(os.path.realpath(path))
-            return source
-    with target.open("wb") as file:
+    if name.endswith(".sst") and isinstance(source, FileSource) and _is_local_file(source):
+        path = source.directory.checked_path(source.path)
+        (directory / name).symlink_to(os.path.realpath(path))
+        return source
+    working = Directory(directory).confined()  # a link of one name stays one
+    with working.open_output(name) as file:
         for at in range(0, source.size, BLOCK_BYTES):
             block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
             source.read_into(at, block)
             file.write(block.data)
-    return _CopiedSource(Directory(directory), name, 0, source.size, source.name)
+    return _CopiedSource(working, name, 0, source.size, source.name)
+
+
+def _is_local_file(source: FileSource) -> bool:
+    """Whether it is all of a file that other libraries can open."""
+    whole = source.start == 0 and source.directory.size(source.path) == source.size
+    return whole and source.directory.local
 
 
 def _options(lenient: bool) -> tuple[Options, Options]:

@@ -16,6 +16,8 @@ import posixpath
 import re
 from functools import cached_property
 
+import numpy as np
+
 from state_core.confinement import relative_path, shortened
 from state_core.errors import (
     CorruptSnapshotError,
@@ -38,8 +40,9 @@ from state_core.handles import (
     StreamHandle,
 )
 
-__all__ = ["StateFiles"]
+__all__ = ["METADATA_FILE", "StateFiles"]
 
+METADATA_FILE = "_metadata"
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
 SHARED_DIRECTORIES = ("shared", "taskowned")
 # Flink writes paths as they are (`Path.toString`): `#`, `?` and `%` in them mean nothing
@@ -59,6 +62,19 @@ class StateFiles:
         self.directory = directory.confined()
         self.allowed = tuple(Directory(one).confined() for one in allow_external)
         self._named = directory
+        self.metadata_path = self.directory.full(METADATA_FILE)
+
+    def metadata(self) -> bytes:
+        """The snapshot's `_metadata`.
+
+        Raises:
+            MissingFileError: There is none.
+            UnsafePathError: It is a link that leads to where it must not.
+        """
+        source = self._relative(METADATA_FILE)
+        out = np.empty(source.size, np.uint8)
+        source.read_into(0, out)
+        return out.tobytes()
 
     def open(self, handle: StreamHandle, *, whole: bool = True) -> ByteSource:
         """The bytes of a handle.
@@ -77,7 +93,7 @@ class StateFiles:
         if _IMPOSSIBLE.search(path):
             raise CorruptSnapshotError(
                 f"a state file called {shortened(path)}, which no file can be",
-                place=self.directory.full("_metadata"),
+                place=self.metadata_path,
             )
         try:
             return self._open(handle, whole)
@@ -85,13 +101,13 @@ class StateFiles:
             raise MissingFileError(
                 f"state file {shortened(path)} can't be looked up"
                 f" ({os.strerror(error.errno) if error.errno else error})",
-                place=self.directory.full("_metadata"),
+                place=self.metadata_path,
                 remedy="copy the snapshot whole, to where it may be read",
             ) from error
 
     def _open(self, handle: StreamHandle, whole: bool) -> ByteSource:
         if isinstance(handle, InlineHandle):
-            return InlineSource(f"{self.directory.full('_metadata')}, inlined state", handle.data)
+            return InlineSource(f"{self.metadata_path}, inlined state", handle.data)
         if isinstance(handle, RelativeHandle):
             return self._sized(self._relative(handle.path), 0, handle.size, whole)
         if isinstance(handle, FileHandle):
@@ -100,7 +116,7 @@ class StateFiles:
             return self._sized(self._absolute(handle.uri), handle.start, handle.size, whole)
         raise UnsupportedFormatError(
             f"state in a {type(handle).__name__}",
-            place=self.directory.full("_metadata"),
+            place=self.metadata_path,
             remedy="take a savepoint, which holds its state in plain files",
         )
 
@@ -116,8 +132,7 @@ class StateFiles:
         return FileSource(source.directory, source.path, start, size)
 
     def _relative(self, path: str) -> FileSource:
-        place = self.directory.full("_metadata")
-        path = relative_path(path, what="a state file", place=place, inside="the snapshot")
+        relative_path(path, what="a state file", place=self.metadata_path, inside="the snapshot")
         return self._found(self.directory, path) or self.directory.source(path)
 
     def _found(self, directory: ConfinedDirectory, path: str) -> FileSource | None:
@@ -135,7 +150,7 @@ class StateFiles:
         if name in ("", ".", ".."):
             raise UnsafePathError(
                 f"a state file at {uri!r}, which is no file",
-                place=self.directory.full("_metadata"),
+                place=self.metadata_path,
                 remedy="this is not how Flink writes: do not trust the file",
             )
         for directory, own in self._own_places(parent, name):
@@ -154,7 +169,7 @@ class StateFiles:
             there = parent if scheme_text in ("", "file:", "file://") else f"{scheme_text}{parent}"
             raise UnsafePathError(
                 f"a state file at {uri!r}, outside the snapshot",
-                place=self.directory.full("_metadata"),
+                place=self.metadata_path,
                 remedy=f"if that place is yours, allow it: --allow-external {there}",
             )
         raise MissingFileError(

@@ -12,7 +12,7 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -127,9 +127,10 @@ class SavepointDirectory:
                 place=self.target.full(),
                 remedy="choose another, or remove it: a savepoint is never written over",
             )
-        self.directory = self.target
+        self.directory = self.target.confined()
         if self.target.local:
-            self.directory = Directory(f"{self.target.root}.{uuid.uuid4().hex[:8]}.part")
+            part = Directory(f"{self.target.root}.{uuid.uuid4().hex[:8]}.part")
+            self.directory = part.confined()
         self.directory.create()
 
     def join(self, parts: list[KeyedPart]) -> KeyedPart:
@@ -142,7 +143,7 @@ class SavepointDirectory:
             joined.offsets.update({g: at + joined.size for g, at in part.offsets.items()})
             joined.size += part.size
         if self.directory.local:
-            with open(self.directory.full(first.name), "ab") as file:
+            with self.directory.open_append(first.name) as file:
                 self._copy(rest, file)
         else:
             with self.directory.open_output(joined.name) as file:
@@ -151,7 +152,7 @@ class SavepointDirectory:
             self.directory.delete(part.name)
         return joined
 
-    def _copy(self, parts: list[KeyedPart], file: BinaryIO | pa.NativeFile) -> None:
+    def _copy(self, parts: list[KeyedPart], file: pa.NativeFile) -> None:
         block = np.empty(COPY_BYTES, np.uint8)
         for part in parts:
             for at in range(0, part.size, COPY_BYTES):
@@ -169,7 +170,7 @@ class SavepointDirectory:
         properties = metadata.properties if kept else canonical_savepoint_properties()
         finished = replace(metadata, properties=properties)
         self.directory.write("_metadata", write_metadata(finished))
-        if self.directory is not self.target:
+        if self.directory.local:
             if self.target.exists():
                 os.rmdir(self.target.root)
             os.replace(self.directory.root, self.target.root)

@@ -133,9 +133,9 @@ def look(
     directory = snapshot_directory(location)
     examined = Examined(directory, StateFiles(directory, tuple(allow_external)))
     found = examined.found
-    path = directory.full(METADATA_FILE)
+    path = examined.files.metadata_path
     try:
-        metadata = read_metadata(directory.read(METADATA_FILE), path)
+        metadata = read_metadata(examined.files.metadata(), path)
     except StateError as error:
         found.fault(FaultKind.METADATA, Place(), error)
         return examined

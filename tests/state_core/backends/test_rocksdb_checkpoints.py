@@ -16,10 +16,12 @@ from state_core.backends import (
     rocksdb_backend,
 )
 from state_core.backends.keys import key_group_of
+from state_core.backends.rocksdb_checkpoints import copy_into
+from state_core.errors import UnsafePathError
 from state_core.filesystem import Directory
 from state_core.formats.keyed_files import open_keyed
 from state_core.formats.state_files import StateFiles
-from state_core.handles import FileHandle, IncrementalHandle, KeyGroupRange
+from state_core.handles import FileHandle, IncrementalHandle, KeyGroupRange, RelativeHandle
 from state_core.key_groups import key_group_ranges
 from tests.backend_cases import BACKENDS, descriptor, restored_at
 
@@ -135,6 +137,25 @@ def test_files_are_taken_over_and_built_on(backend: KeyedStateBackend, tmp_path:
     assert held(restored_at(BACKENDS["heap"], [second], tmp_path / "chk-2", 1)) == expected(
         2 * KEYS
     )
+
+
+def test_files_are_never_written_over(tmp_path: Path) -> None:
+    """What was linked from a checkpoint is replaced by another of its name, and stays as it is."""
+    for name, data in (("one", b"the first"), ("two", b"another")):
+        (tmp_path / name).write_bytes(data)
+    files = StateFiles(Directory(tmp_path))
+    (tmp_path / "working").mkdir()
+    target = tmp_path / "working/000007.sst"
+    for name, size in (("one", 9), ("two", 7), ("one", 9), ("two", 6)):
+        copy_into(target, files.open(RelativeHandle(name, size)))
+    assert target.read_bytes() == b"anothe"
+    assert (tmp_path / "one").read_bytes() == b"the first"
+    assert (tmp_path / "two").read_bytes() == b"another"
+    target.unlink()
+    target.symlink_to(tmp_path / "one")
+    with pytest.raises(UnsafePathError):
+        copy_into(target, files.open(RelativeHandle("two", 6)))
+    assert (tmp_path / "one").read_bytes() == b"the first"
 
 
 def test_a_checkpoint_opens_as_flinks_do(backend: KeyedStateBackend, tmp_path: Path) -> None:

@@ -12,10 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.commit import durable_writing
-from state_core.commit.durable_writing import BLOCK, write_file
+from state_core.commit import PosixDisk, durable_writing
+from state_core.commit.durable_writing import BLOCK
 
 CONTENT = bytes(range(256)) * (3 * BLOCK // 256) + b"the end"
+
+
+def write_file(target: Path, chunks: list[bytes]) -> None:
+    """Write a whole file as a host's disk does."""
+    PosixDisk(target.parent).create(target.name, chunks)
 
 
 @given(

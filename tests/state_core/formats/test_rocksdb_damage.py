@@ -119,3 +119,17 @@ def test_options_are_not_read(copied: Path) -> None:
     path = path_of(copied, "OPTIONS")
     path.write_bytes(b"\xff" * path.stat().st_size)
     assert_contents(GOLDEN, tables_of(open_snapshot(copied)))
+
+
+@pytest.mark.parametrize("shorter", [0, 1])
+def test_a_name_that_is_there_twice_changes_no_file(copied: Path, shorter: int) -> None:
+    """The first is RocksDB's by a link: the second is not written through it."""
+    handle = handle_of(copied)
+    listed = [one for one in (*handle.shared, *handle.private) if one[0].endswith(".sst")]
+    (name, stream), before = listed[0], path_of(copied, ".sst").read_bytes()
+    assert isinstance(stream, RelativeHandle)
+    again = replace(stream, size=stream.size - shorter)
+    twice = replace(handle, private=(*handle.private, (name, again)))
+    with pytest.raises(StateError, match=r"RocksDB|is a link"):
+        list(opened(copied, twice).entries())
+    assert path_of(copied, ".sst").read_bytes() == before

@@ -32,6 +32,7 @@ from state_core.handles import (
     SegmentHandle,
     StreamHandle,
 )
+from state_core.integrity import FaultKind, check_snapshot
 from tests.expected_contents import assert_contents, tables_of
 from tests.golden_cases import GoldenCase, golden_cases
 
@@ -244,6 +245,85 @@ def test_links_in_shared_do_not_lead_out(tmp_path: Path) -> None:
     for name in ("f", "job/secret"):
         with pytest.raises(UnsafePathError, match="is a link"):
             opened(tmp_path / "c/chk-1", FileHandle(f"file:/gone/shared/{name}", 6))
+
+
+@pytest.mark.parametrize("where", ["shared", "taskowned", "chk-1"])
+@pytest.mark.parametrize("beside", [True, False])
+def test_directories_of_checkpoints_do_not_lead_out(
+    tmp_path: Path, where: str, beside: bool
+) -> None:
+    """A directory beside a checkpoint, or in it, that is a link: as wrong as a link to a file."""
+    etc = put(tmp_path / "etc/passwd", b"secret").parent
+    checkpoint = tmp_path / "job/chk-7"
+    checkpoint.mkdir(parents=True)
+    link = (checkpoint.parent if beside else checkpoint) / where
+    handle = FileHandle(f"file:/gone/{where}/passwd", 6)
+    if where == "chk-1" and not beside:
+        handle = FileHandle(f"file:/gone/shared/{where}/passwd", 6)
+        link = checkpoint / "shared" / where
+        link.parent.mkdir()
+    for target in (etc, "../etc", "../../etc", "../../../etc"):
+        link.symlink_to(target)
+        if link.exists():
+            with pytest.raises(UnsafePathError, match="is a link that leads to"):
+                opened(checkpoint, handle)
+            assert content(opened(checkpoint, handle, str(etc))) == b"secret"
+        link.unlink()
+
+
+def test_directories_beside_a_checkpoint_are_no_links_at_all(tmp_path: Path) -> None:
+    """What lies beside a checkpoint may be anything of its user's: `shared` leads nowhere there."""
+    put(tmp_path / ".ssh/id_rsa", b"secret")
+    (tmp_path / "chk-7").mkdir()
+    (tmp_path / "shared").symlink_to(".ssh")
+    with pytest.raises(UnsafePathError, match="is a link that leads to"):
+        opened(tmp_path / "chk-7", FileHandle("file:/gone/shared/id_rsa", 6))
+
+
+def test_the_snapshot_itself_may_be_a_link(tmp_path: Path) -> None:
+    """Who names it is trusted with it."""
+    put(tmp_path / "job/chk-7/f", b"own")
+    put(tmp_path / "named/shared/f", b"shared")
+    (tmp_path / "named/chk-7").symlink_to(tmp_path / "job/chk-7")
+    named = tmp_path / "named/chk-7"
+    assert content(opened(named, RelativeHandle("f", 3))) == b"own"
+    assert content(opened(named, FileHandle("file:/gone/shared/f", 6))) == b"shared"
+
+
+def test_links_in_allowed_places_do_not_lead_on(savepoint: Path) -> None:
+    """What was allowed is a directory, and not what somebody put into it; unless that was too."""
+    put(savepoint.parent / "secret/f", b"secret")
+    allowed = savepoint.parent / "allowed"
+    allowed.mkdir()
+    (allowed / "chk-1").symlink_to("../secret")
+    handle = FileHandle(f"file:{allowed}/chk-1/f", 6)
+    with pytest.raises(UnsafePathError, match="is a link that leads to"):
+        opened(savepoint, handle, str(allowed))
+    both = str(allowed), str(savepoint.parent / "secret")
+    assert content(opened(savepoint, handle, *both)) == b"secret"
+
+
+def test_links_put_there_meanwhile_are_not_followed(savepoint: Path) -> None:
+    """A file that was opened is not read through a link that has taken its place."""
+    source = opened(savepoint, RelativeHandle("state", 6))
+    assert content(source) == b"inside"
+    (savepoint / "state").unlink()
+    (savepoint / "state").symlink_to(savepoint.parent / "other")
+    with pytest.raises(UnsafePathError, match="is a link that leads to"):
+        content(source)
+
+
+def test_metadata_is_no_link_that_leads_out(tmp_path: Path) -> None:
+    """Neither for reading it nor for checking it."""
+    golden = golden_cases("churn")[0].snapshot
+    moved = tmp_path / "moved"
+    shutil.copytree(golden, moved)
+    (moved / "_metadata").rename(tmp_path / "metadata")
+    (moved / "_metadata").symlink_to(tmp_path / "metadata")
+    with pytest.raises(UnsafePathError, match="is a link that leads to"):
+        open_snapshot(moved)
+    assert [fault.kind for fault in check_snapshot(moved).faults] == [FaultKind.METADATA]
+    assert open_snapshot(moved, allow_external=[str(tmp_path)]).operators
 
 
 def test_places_outside_are_opened_only_if_allowed(savepoint: Path) -> None:

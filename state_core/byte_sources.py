@@ -1,0 +1,61 @@
+"""Bytes that can be read from anywhere in them: in memory, or in a file (`filesystem`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from state_core.errors import TruncatedError
+
+__all__ = ["ByteSource", "InlineSource", "too_short"]
+
+
+class ByteSource(Protocol):
+    """Bytes that can be read from anywhere in them, from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Fill `out` with the bytes from `offset` on.
+
+        Raises:
+            TruncatedError: There are not as many.
+        """
+
+
+@dataclass(frozen=True)
+class InlineSource:
+    """Bytes in memory."""
+
+    name: str
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return len(self.data)
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Copy from memory."""
+        found = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
+        if found.size < out.size:
+            raise too_short(self.name, offset, out.size, found.size)
+        out[:] = found
+
+
+def too_short(name: str, offset: int, wanted: int, found: int) -> TruncatedError:
+    """The error of a source that ends too soon."""
+    return TruncatedError(
+        f"{wanted} bytes wanted, {found} there",
+        place=f"{name}, offset {offset}",
+        remedy="the file was cut off: fetch it again",
+    )
