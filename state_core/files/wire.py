@@ -267,8 +267,10 @@ class DataInput:
         """So many LEB128 numbers: of many, all at once."""
         start = self.position
         data = np.frombuffer(self.data[start : min(self.limit, start + 5 * count)], np.uint8)
-        ends = np.flatnonzero(data < 0x80)[:count] if count > FEW_UNITS else data[:0]
-        starts = np.concatenate((ends[:0], ends[:1] * 0, ends[:-1] + 1))
+        wanted = count if count > FEW_UNITS else 0
+        ends: npt.NDArray[np.int64] = np.flatnonzero(data < 0x80)[:wanted].astype(np.int64)
+        starts: npt.NDArray[np.int64] = np.zeros(len(ends), np.int64)
+        starts[1:] = ends[:-1] + 1
         if len(ends) < count or (ends - starts).max() > 4:
             return [self.read_varint() for _ in range(count)]  # which says what is wrong
         units = np.zeros(count, np.int64)

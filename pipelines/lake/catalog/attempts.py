@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import socket
 import time
 import uuid
@@ -47,6 +48,8 @@ PRESUMED_DEAD_SECONDS = 24 * 3600
 LONGEST_NOTE = 16 << 20
 UNDO, DROP = "undo-", "drop"  # what versions say that take others back
 LOG = logging.getLogger(__name__)
+# a note gets its name when it is whole
+_BEING_WRITTEN = re.compile(r"[0-9a-f]{16}\.json\.[0-9a-f]+\.part")
 
 _TEXT = Rule(lambda value: isinstance(value, str), "text")
 _TEXTS = Rule(
@@ -139,7 +142,8 @@ def recover_attempts(lake: Lake, job: str) -> list[str]:
 
 def attempt_tokens(lake: Lake) -> set[str]:
     """The tokens of all attempts that have not ended."""
-    return {name.removesuffix(".json") for name in lake.directory.names(NOTES)}
+    names = lake.directory.names(NOTES)
+    return {name.partition(".")[0] for name in names if not _BEING_WRITTEN.fullmatch(name)}
 
 
 def leaned_on(lake: Lake, job: str) -> set[str]:
@@ -151,6 +155,8 @@ def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
     """Token and note of every attempt on a job's tables that has not ended."""
     found = []
     for name in lake.directory.names(NOTES):
+        if _BEING_WRITTEN.fullmatch(name):
+            continue
         token, path = name.removesuffix(".json"), f"{NOTES}/{name}"
         if not is_token(token) or name == token:
             raise _foreign("no attempt is called like that", f"{lake.directory.full()}/{path}")

@@ -161,9 +161,10 @@ def _name(schema: Any, namespace: str, found: dict[str, dict[str, Any]]) -> Any:
         for field in schema.get("fields", []):
             field["type"] = _name(field["type"], space, found)
         return schema
-    for part in ("type", "items", "values"):
-        if part in schema and not (part == "type" and schema[part] in ("array", "map")):
-            schema[part] = _name(schema[part], namespace, found)
+    part = (
+        {"array": "items", "map": "values"}.get(kind, "type") if isinstance(kind, str) else "type"
+    )
+    schema[part] = _name(schema[part], namespace, found)
     return schema
 
 
