@@ -23,7 +23,7 @@ from pipelines.runtime.subtasks import (
 from state_core import open_snapshot
 from state_core.backends.states.operator_state import assign_operator_state
 from state_core.commit import CheckpointV2
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -58,7 +58,7 @@ class Attempt:
 
     job: Job
     plan: Plan
-    directory: Directory
+    directory: ConfinedDirectory
     name: str
     backend: str
     compressed: bool
@@ -83,11 +83,11 @@ class Attempt:
 
     # ------------------------------------------------------------------------- restore
 
-    def restore(self, location: str) -> None:
+    def restore(self, directory: ConfinedDirectory | None) -> None:
         """Begin with a savepoint; with nothing, if none is named."""
-        if not location:
+        if directory is None:
             return
-        held = {one.operator_id: one for one in open_snapshot(location).metadata.operators}
+        held = {one.operator_id: one for one in open_snapshot(directory).metadata.operators}
         for uid, operator in self.job.operators.items():
             found = held.get(operator_id_of_uid(uid))
             subtasks = {} if found is None else found.subtasks or {}
@@ -101,7 +101,7 @@ class Attempt:
             ]
             assigned = assign_operator_state(handles, self.parallelism(operator))
             self._restored[uid] = [
-                Restored(location, keyed, tuple(elements), raw) for elements in assigned
+                Restored(directory, keyed, tuple(elements), raw) for elements in assigned
             ]
 
     # ------------------------------------------------------------------------- process
@@ -154,7 +154,7 @@ class Attempt:
                 self.job.name, operator, index, parallelism,
                 self.max_parallelism(operator),
                 self.plan.processing_time, self.directory.child("records"),
-                self._saved.directory.location, self.backend,
+                self._saved.directory, self.backend,
                 None if restored is None else restored[index],
                 self._targets(operator, index), self.plan.watermark, self._watermark,
                 self.plan.final, self.compressed, self.backup, self.plan.checkpoint,
@@ -167,25 +167,24 @@ class Attempt:
 
     def _targets(self, operator: OperatorNode, subtask: int) -> tuple[OutputTarget, ...]:
         found = []
+        tables = {name: Directory(one.path).confined() for name, one in self.job.sinks.items()}
         for output in range(len(operator.outputs)):
             path = f"{operator.uid}-{output}-{subtask:05d}.parquet"
             below = output_directory(self.job.name, self.plan.run, self.name)
             found += [
-                OutputTarget(output, name, sink.path, f"{below}/{name}-{path}")
+                OutputTarget(output, name, tables[name], f"{below}/{name}-{path}")
                 for name, sink in self.job.sinks.items()
                 if (sink.input.node, sink.input.output) == (operator.uid, output)
             ]
             if self._readers(operator.uid, output):
-                found.append(
-                    OutputTarget(output, "", self.directory.child("between").location, path)
-                )
+                found.append(OutputTarget(output, "", self.directory.child("between"), path))
         return tuple(found)
 
     def _between(self, uid: str, output: int) -> list[Split]:
         """What other operators read of an operator's output, subtask after subtask."""
         source = SourceNode(uid, self.directory.child("between").location, "parquet")
         return [
-            Split(source, file.target.location, file.target.path)
+            Split(source, file.target.directory, file.target.path)
             for result in self._results[uid]
             for file in result.files
             if file.target.output == output and not file.target.name
@@ -197,7 +196,7 @@ class Attempt:
     # ------------------------------------------------------------------------- finish
 
     def __post_init__(self) -> None:
-        self._saved = SavepointDirectory(self.directory.child(SAVEPOINT).location)
+        self._saved = SavepointDirectory(self.directory.checked_location(SAVEPOINT))
 
     def finish(self) -> Prepared:
         """Make the state a savepoint, and say what came of everything."""

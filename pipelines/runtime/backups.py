@@ -32,7 +32,7 @@ from state_core.commit import (
 )
 from state_core.commit.records.records import BLOB_STORE_FACTORY
 from state_core.errors import CommitError
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -83,7 +83,7 @@ class BackupSettings:
     @property
     def backend(self) -> BlobStoreBackend:
         """The state backend."""
-        return BlobStoreBackend(FileSystemBlobStore(Directory(self.blobs)), self.keep)
+        return BlobStoreBackend(FileSystemBlobStore(Directory(self.blobs).confined()), self.keep)
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class RestoreTask:
     settings: BackupSettings
     name: str
     checkpoint: CheckpointV2
-    directory: Directory
+    directory: ConfinedDirectory
 
 
 def restore_task(task: RestoreTask) -> OperatorState:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pipelines.runtime.sources import Split, batches_of
 from state_core.declarations.jobs import StreamKind
 from state_core.errors import KeyGroupError, LakeError, StateError
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ConfinedDirectory
 from state_core.model.key_groups import key_group_ranges, key_groups_of_hashes
 from state_core.process.jobs import Input, OperatorNode
 from state_core.serializers.framework.base import TypeSerializer
@@ -69,7 +69,7 @@ class ExchangeTask:
         max_parallelism: The number of key groups.
     """
 
-    directory: Directory
+    directory: ConfinedDirectory
     number: int
     split: Split
     channels: tuple[Channel, ...]
@@ -214,7 +214,7 @@ def _keys(read: Input, batch: pa.RecordBatch, serializer: TypeSerializer) -> pa.
 
 
 def records_of(
-    directory: Directory, channel: Channel, subtask: int
+    directory: ConfinedDirectory, channel: Channel, subtask: int
 ) -> Iterator[tuple[pa.Array | None, npt.NDArray[np.int32] | None, pa.RecordBatch]]:
     """The records of a subtask's input, in the order of the source: keys, key groups, columns."""
     path = channel.path(subtask)

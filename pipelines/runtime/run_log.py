@@ -30,7 +30,7 @@ from pipelines.lake.tables.record_rules import Rule, broken_rule
 from pipelines.runtime.sinks import output_directory
 from state_core.commit import CheckpointId
 from state_core.errors import ConflictError, CorruptSnapshotError
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
 __all__ = ["SAVEPOINT", "Plan", "Prepared", "RunLog"]
@@ -174,7 +174,7 @@ class RunLog:
         self.job = job
         self.directory = lake.confined().child(f"{job}/_runs")
 
-    def run_directory(self, run: int) -> Directory:
+    def run_directory(self, run: int) -> ConfinedDirectory:
         """The directory of a run."""
         return self.directory.child(f"{run:08d}")
 

@@ -45,6 +45,7 @@ from state_core.checks.legality import listed
 from state_core.commit import CheckpointV2
 from state_core.commit.records.records import BLOB_STORE_FACTORY
 from state_core.errors import CommitError, LakeError, LegalityError, NotFoundError, StateError
+from state_core.files.filesystem import ConfinedDirectory
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
 from state_core.process import Job
 
@@ -235,7 +236,7 @@ class _Run:
             self.options.backend, self.options.compressed, chosen, self.options.progress,
             self.backup, self._last_records(plan),
         )  # fmt: skip
-        attempt.restore(self._restore_location(plan, attempt, chosen))
+        attempt.restore(self._restore_directory(plan, attempt, chosen))
         self.options.observe("restored")
         attempt.process(splits)
         self.options.observe("processed")
@@ -256,22 +257,24 @@ class _Run:
                 f"the job can't restore it. {listed(faults)}", place=f"snapshot {plan.restore!r}"
             )
 
-    def _restore_location(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
+    def _restore_directory(
+        self, plan: Plan, attempt: Attempt, engine: Engine
+    ) -> ConfinedDirectory | None:
         """The savepoint that the last run left, whatever its parallelism was; or an export."""
         if not plan.restore:
-            return ""
+            return None
         if self.options.restore_from == "blob_store":
             found = self._from_blobs(plan, attempt, engine)
-            if found:
+            if found is not None:
                 return found
         left = self.log.prepared(plan.run - 1)
         if left is not None:
-            directory = self.log.run_directory(plan.run - 1).child(left.savepoint)
-            if directory.is_file("_metadata"):
-                return directory.location
-        target = attempt.directory.child("restored").location
-        export_snapshot(self.lake, self.job.name, plan.restore, target, engine=engine)
-        return target
+            directory = self.log.run_directory(plan.run - 1)
+            if directory.is_file(f"{left.savepoint}/_metadata"):
+                return directory.child(left.savepoint)
+        to = attempt.directory.checked_location("restored")
+        export_snapshot(self.lake, self.job.name, plan.restore, to, engine=engine)
+        return attempt.directory.child("restored")
 
     def _last_records(self, plan: Plan) -> dict[str, CheckpointV2]:
         """The last record of every task of the run before, as far as backups need it."""
@@ -286,11 +289,11 @@ class _Run:
                     found[task_name(uid, index)] = last
         return found
 
-    def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> str:
+    def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> ConfinedDirectory | None:
         """A savepoint of what the blob store has; nothing if it has not all of it."""
         before = self.log.plan(plan.run - 1)
         if self.backup is None or before is None:
-            return ""
+            return None
         target = attempt.directory.child("restored")
         tasks = [
             RestoreTask(self.backup, name, last, target)
@@ -302,13 +305,13 @@ class _Run:
         except CommitError as error:
             LOG.error("job %s: %s; the lake is restored from instead", self.job.name, error)  # noqa: TRY400
             target.delete_tree()
-            return ""
+            return None
         operators: dict[str, list[OperatorState]] = {}
         for one in restored:
             operators.setdefault(one.operator_id, []).append(one)
         metadata = merged(operators, before.run)
         target.write("_metadata", write_metadata(metadata))
-        return target.location
+        return target
 
     # ------------------------------------------------------------------------- commit
 
@@ -323,10 +326,9 @@ class _Run:
             discard_attempts(sink.path, self.job.name, plan.run, prepared.attempt)
         self.options.observe("output committed")
         snapshot_id = snapshot_of_run(plan.run)
-        savepoint = self.log.run_directory(plan.run).child(prepared.savepoint)
-        savepoint.checked_path()  # it is opened by its path
+        location = self.log.run_directory(plan.run).checked_location(prepared.savepoint)
         import_snapshot(
-            self.lake, savepoint.location, self.job.name, snapshot_id=snapshot_id,
+            self.lake, location, self.job.name, snapshot_id=snapshot_id,
             engine=self.options.engine, note=f"run {plan.run}",
         )  # fmt: skip
         self.options.observe("imported")

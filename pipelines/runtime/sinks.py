@@ -20,6 +20,7 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 
 from pipelines.lake.tables.tables import open_table
 from state_core.errors import ConflictError, IncompatibleError
+from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
 from state_core.files.storage_options import storage_options
 
@@ -52,8 +53,11 @@ def commit_output(
     Raises:
         IncompatibleError: The table has other columns.
         ConflictError: Others kept committing.
+        UnsafePathError: A file is none of the output's.
     """
     directory = Directory(location).confined()
+    for path, _, _ in files:
+        relative_path(path, what="a file of the output", place=location, inside="the table")
     for _ in range(ATTEMPTS):
         directory.refuse_links()
         table = open_table(directory)

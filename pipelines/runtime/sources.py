@@ -19,9 +19,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.lake.tables.tables import log_path
-from state_core.errors import LakeError, NotALakeError, StateError, UnreadableTableError
-from state_core.files.confinement import relative_path
-from state_core.files.filesystem import Directory
+from state_core.errors import LakeError, NotALakeError, UnreadableTableError
+from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.files.storage_options import storage_options
 from state_core.process.jobs import SourceNode
 
@@ -50,7 +49,7 @@ class Split:
     """
 
     source: SourceNode
-    directory: str
+    directory: ConfinedDirectory
     path: str
     row_group: int = -1
     start: int = 0
@@ -84,18 +83,21 @@ def batches_of(split: Split) -> Iterator[pa.RecordBatch]:
     Raises:
         LakeError: The file can't be read.
     """
-    directory = Directory(split.directory)
+    directory = split.directory
     try:
         if split.source.format == "json":
             yield from _json_batches(split, directory)
         else:
             yield from _parquet_batches(split, directory)
-    except StateError:
-        raise
     except (pa.ArrowException, OSError) as error:
         raise LakeError(
             f"the file can't be read ({' '.join(str(error).split())[:200]})", place=split.place
         ) from error
+
+
+def _paths_of(location: str) -> ConfinedDirectory:
+    """A source's directory: what is in it is its user's, and offsets and logs are data."""
+    return Directory(location).confined(follow_links=True)
 
 
 # ------------------------------------------------------------------------------- delta
@@ -133,7 +135,7 @@ def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spl
             place=f"source {source.name!r}",
             remedy="ALTER TABLE ... DROP FEATURE it",
         )
-    directory = Directory(source.path)
+    directory = _paths_of(source.path)
     schema = pa.schema(table.schema().to_arrow())
     found = []
     if before:
@@ -147,7 +149,7 @@ def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spl
         with directory.open_input(path) as file:
             groups = pq.ParquetFile(file).metadata.num_row_groups
         splits += [
-            Split(source, source.path, path, group, partition=partition, schema=schema)
+            Split(source, directory, path, group, partition=partition, schema=schema)
             for group in range(groups)
         ]
     return splits
@@ -202,7 +204,7 @@ def _added_at(table: DeltaTable) -> list[tuple[str, tuple[tuple[str, str | None]
 
 def _files_offset(source: SourceNode) -> Offset:
     location, found = _located(source)
-    directory = Directory(location)
+    directory = _paths_of(location)
     ending = (".parquet",) if source.format == "parquet" else (".json", ".jsonl", ".ndjson")
     sizes = {
         path: size
@@ -217,8 +219,8 @@ def _files_offset(source: SourceNode) -> Offset:
 def _located(source: SourceNode) -> tuple[str, list[tuple[str, int]]]:
     """A directory, and the files in it that may belong to the source."""
     directory = Directory(source.path)
-    if directory.filesystem.get_file_info(directory.root).is_file:
-        parent, name = directory.child(".."), posixpath.basename(directory.root)
+    parent, name = directory.child(".."), posixpath.basename(directory.root)
+    if name and parent.is_file(name):
         return parent.location, [(name, parent.size(name))]
     return source.path, directory.files_below() if directory.exists() else []
 
@@ -239,7 +241,7 @@ def _last_line(directory: Directory, path: str, size: int) -> int:
 
 def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Split]:
     location, _ = _located(source)
-    directory = Directory(location)
+    directory = _paths_of(location)
     old: Mapping[str, int] = before.get("files", {})
     new: Mapping[str, int] = until.get("files", {})
     for path, size in old.items():
@@ -250,7 +252,6 @@ def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spli
             )  # fmt: skip
     splits: list[Split] = []
     for path in sorted(new):
-        relative_path(path, what="a file", place=f"source {source.name!r}", inside="the source")
         start, end = old.get(path, 0), new[path]
         if start >= end:
             continue
@@ -260,12 +261,12 @@ def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spli
                 remedy=APPEND_ONLY,
             )  # fmt: skip
         if source.format == "json":
-            splits.append(Split(source, location, path, -1, start, end, schema=source.schema))
+            splits.append(Split(source, directory, path, -1, start, end, schema=source.schema))
             continue
         with directory.open_input(path) as file:
             groups = pq.ParquetFile(file).metadata.num_row_groups
         splits += [
-            Split(source, location, path, group, schema=source.schema) for group in range(groups)
+            Split(source, directory, path, group, schema=source.schema) for group in range(groups)
         ]
     return splits
 

@@ -34,7 +34,7 @@ from state_core.backends.states.operator_state import AssignedElements
 from state_core.commit import CheckpointId, CheckpointV2
 from state_core.declarations.jobs import sides_of
 from state_core.errors import EncodeError, ProcessError, StateError
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ConfinedDirectory
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import KeyedHandle, OperatorHandle
@@ -55,13 +55,13 @@ class Restored:
     """What a subtask begins with.
 
     Attributes:
-        location: The savepoint's directory.
+        directory: The savepoint's.
         keyed: Its handles, of all subtasks.
         operator: What this subtask gets of the operator state.
         raw_keyed: Handles of raw keyed state, of all subtasks, which may be timers.
     """
 
-    location: str
+    directory: ConfinedDirectory
     keyed: tuple[KeyedHandle, ...] = ()
     operator: tuple[AssignedElements, ...] = ()
     raw_keyed: tuple[KeyedHandle, ...] = ()
@@ -74,13 +74,13 @@ class OutputTarget:
     Attributes:
         output: Which.
         name: The sink's name; empty if other operators read it.
-        location: A directory: the sink's table, or one of the run's.
+        directory: The sink's table, or one of the run's.
         path: Below it.
     """
 
     output: int
     name: str
-    location: str
+    directory: ConfinedDirectory
     path: str
 
 
@@ -124,8 +124,8 @@ class SubtaskTask:
     parallelism: int
     max_parallelism: int
     processing_time: int
-    records: Directory
-    state: str
+    records: ConfinedDirectory
+    state: ConfinedDirectory
     backend: str = "heap"
     restored: Restored | None = None
     targets: tuple[OutputTarget, ...] = ()
@@ -188,12 +188,12 @@ def run_subtask(task: SubtaskTask) -> SubtaskResult:
 class _Subtask:
     def __init__(self, task: SubtaskTask) -> None:
         self.task = task
-        self.directory = Directory(task.state)
+        self.directory = task.state
         self.keyed = self._keyed_backend()
         self.states = OperatorStateBackend(compressed=task.compressed)
         restored = task.restored
         if restored is not None:
-            self.states.restore(restored.operator, StateFiles(Directory(restored.location)))
+            self.states.restore(restored.operator, StateFiles(restored.directory))
         # threads of one process have the same function; what it keeps is this subtask's alone
         self.function = copy.deepcopy(task.operator.function)
         runtime = RuntimeContext(
@@ -220,7 +220,7 @@ class _Subtask:
         )  # fmt: skip
         backend = BACKENDS[task.backend](configuration)
         if task.restored is not None:
-            held, directory = task.restored, Directory(task.restored.location)
+            held, directory = task.restored, task.restored.directory
             restore_backend(backend, held.keyed, directory, raw=held.raw_keyed)
         return backend
 
@@ -349,10 +349,7 @@ class _OutputWriter:
         if not self.rows:
             return []
         self.abandon()
-        return [
-            OutputFile(one, Directory(one.location).confined().size(one.path), self.rows)
-            for one in self.targets
-        ]
+        return [OutputFile(one, one.directory.size(one.path), self.rows) for one in self.targets]
 
     def abandon(self) -> None:
         """Close what is open."""
@@ -364,7 +361,7 @@ class _OutputWriter:
     def _opened(self) -> list[tuple[Any, pq.ParquetWriter]]:
         if not self.files:
             for one in self.targets:
-                file = Directory(one.location).confined().open_output(one.path)
+                file = one.directory.open_output(one.path)
                 writer = pq.ParquetWriter(file, self.schema, compression="zstd")
                 self.files.append((file, writer))
         return self.files

@@ -165,16 +165,31 @@ class Directory:
         return float(self.filesystem.get_file_info(self.full(path)).mtime_ns or 0) / 1e9
 
     def names(self, path: str = "") -> list[str]:
-        """The names in a directory, sorted."""
+        """The names in a directory, sorted.
+
+        Raises:
+            SnapshotError: A file there has a name that is no text.
+        """
         selector = fs.FileSelector(self.full(path), allow_not_found=True)
-        return sorted(info.base_name for info in self.filesystem.get_file_info(selector))
+        infos = self.filesystem.get_file_info(selector)
+        try:
+            return sorted(info.base_name for info in infos)
+        except UnicodeDecodeError as error:
+            raise _no_name(self.full(path), error) from error
 
     def files_below(self, path: str = "") -> list[tuple[str, int]]:
-        """Every file below, as relative path and bytes, sorted."""
+        """Every file below, as relative path and bytes, sorted.
+
+        Raises:
+            SnapshotError: A file has a name that is no text.
+        """
         selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
         infos = self.filesystem.get_file_info(selector)
         prefix = len(self.root) + 1
-        found = [(i.path[prefix:], int(i.size)) for i in infos if i.type == fs.FileType.File]
+        try:
+            found = [(i.path[prefix:], int(i.size)) for i in infos if i.type == fs.FileType.File]
+        except UnicodeDecodeError as error:
+            raise _no_name(self.full(path), error) from error
         return sorted(found)
 
     def source(self, path: str) -> FileSource:
@@ -478,4 +493,10 @@ def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirector
 def _not_written(error: OSError, target: str) -> SnapshotError:
     return SnapshotError(
         f"can't be written: {error}", place=target, remedy="check permissions and space"
+    )
+
+
+def _no_name(place: str, error: UnicodeDecodeError) -> SnapshotError:
+    return SnapshotError(
+        f"a file whose name {error.object!r} is no UTF-8", place=place, remedy="rename the file"
     )

@@ -48,6 +48,7 @@ PRESUMED_DEAD_SECONDS = 24 * 3600
 LONGEST_NOTE = 16 << 20
 UNDO, DROP = "undo-", "drop"  # what versions say that take others back
 LOG = logging.getLogger(__name__)
+# a note gets its name when it is whole
 
 _TEXT = Rule(lambda value: isinstance(value, str), "text")
 _TEXTS = Rule(

@@ -75,8 +75,7 @@ def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
         return KeyGroupsHandle(KeyGroupsKind(tag), first, offsets, stream, handle_id)
     if tag in (INCREMENTAL, INCREMENTAL_V2):
         return _read_incremental(source, tag == INCREMENTAL_V2)
-    if tag in (CHANGELOG, CHANGELOG_V2):
-        HANDLE_NESTING.check(depth + 1, source)
+    if tag in (CHANGELOG, CHANGELOG_V2) and depth < HANDLE_NESTING.most:
         return _read_changelog(source, tag == CHANGELOG_V2, depth)
     if tag == CHANGELOG_BYTES:
         return _read_changelog_bytes(source)

@@ -62,8 +62,7 @@ def read_stream_handle(source: DataInput, depth: int = 0) -> StreamHandle | None
         return SegmentHandle(start, size, scope, source.read_utf(), source.read_utf())
     if tag == EMPTY_SEGMENT:
         return EmptySegmentHandle()
-    if tag == NESTED_KEY_GROUPS:
-        HANDLE_NESTING.check(depth + 1, source)
+    if tag == NESTED_KEY_GROUPS and depth < HANDLE_NESTING.most:
         first, offsets = read_offsets(source)
         return NestedKeyGroupsHandle(first, offsets, read_stream_handle(source, depth + 1))
     raise unknown_handle(source, "stream", tag)

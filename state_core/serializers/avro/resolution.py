@@ -152,9 +152,10 @@ def _name(schema: Any, namespace: str, named: dict[str, dict[str, Any]]) -> Any:
         for field in schema.get("fields", []):
             field["type"] = _name(field["type"], space, named)
         return schema
-    for part in ("type", "items", "values"):
-        if part in schema and not (part == "type" and schema[part] in ("array", "map")):
-            schema[part] = _name(schema[part], namespace, named)
+    part = (
+        {"array": "items", "map": "values"}.get(kind, "type") if isinstance(kind, str) else "type"
+    )
+    schema[part] = _name(schema[part], namespace, named)
     return schema
 
 

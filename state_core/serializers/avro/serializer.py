@@ -271,20 +271,37 @@ class _AvroRule(Rule):
             raise IncompatibleError(
                 f"{old.name} can't become {new.name}: a schema that contains itself has no columns"
             )
-        moved = [
-            None if value is None else self.value(old, new, value) for value in column.to_pylist()
-        ]
-        return pa.array(moved, new.arrow_type)
+        values = column.to_pylist()
+        moved = [None if value is None else self.value(old, new, value) for value in values]
+        try:
+            return pa.array(moved, new.arrow_type)
+        except (LookupError, OverflowError, TypeError, ValueError) as error:
+            raise _unlike(old, new, error) from error
 
     def value(self, old: AvroSerializer, new: AvroSerializer, value: Any) -> Any:
         """Convert one value: written as Avro with the old schema, read with the new one."""
         import fastavro  # noqa: PLC0415 - only where an Avro value is migrated
 
-        before, after = fastavro.parse_schema(old.schema), fastavro.parse_schema(new.schema)
-        encoded = io.BytesIO()
-        fastavro.schemaless_writer(encoded, before, _to_avro(old.value, value))
-        encoded.seek(0)
-        return _from_avro(new.value, fastavro.schemaless_reader(encoded, before, after))
+        try:
+            before, after = fastavro.parse_schema(old.schema), fastavro.parse_schema(new.schema)
+            encoded = io.BytesIO()
+            fastavro.schemaless_writer(encoded, before, _to_avro(old.value, value))
+            encoded.seek(0)
+            return _from_avro(new.value, fastavro.schemaless_reader(encoded, before, after))
+        except StateError:
+            raise
+        except (
+            fastavro.schema.SchemaParseException, fastavro.read.SchemaResolutionError,
+            AttributeError, EOFError, LookupError, OverflowError, TypeError, ValueError,
+        ) as error:  # fmt: skip
+            raise _unlike(old, new, error) from error
+
+
+def _unlike(old: AvroSerializer, new: AvroSerializer, error: Exception) -> IncompatibleError:
+    return IncompatibleError(
+        f"{old.name} can't become {new.name}: {' '.join(str(error).split())}",
+        remedy="mind the defaults of new fields, which must be of the fields' types",
+    )
 
 
 def _to_avro(serializer: TypeSerializer, value: Any) -> Any:

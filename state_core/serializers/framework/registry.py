@@ -203,7 +203,8 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
             place=at,
             remedy="register a class for it with state_core.serializers.register",
         )
-    SERIALIZER_NESTING.check(source.nesting + 1, source)
+    if source.nesting >= SERIALIZER_NESTING.most:
+        raise source.fault(f"serializers nested more than {SERIALIZER_NESTING.most} deep")
     snapshot = snapshot_class()
     source.nesting += 1
     _read_payload(snapshot, version, source)

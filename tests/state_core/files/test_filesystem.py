@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from pyarrow import fs
 
+from state_core.errors import SnapshotError
 from state_core.files import filesystem
 from state_core.files.filesystem import Directory
 
@@ -47,3 +49,14 @@ def test_a_local_directory_is_a_path(tmp_path: Path) -> None:
     """With a scheme or without one."""
     assert Directory(tmp_path.as_uri()).uri == Directory(tmp_path).uri == str(tmp_path)
     assert Directory(tmp_path.as_uri()).location == str(tmp_path)
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """A file that some other program left there is named, and what to do about it."""
+    (tmp_path / "below").mkdir()
+    Path(os.fsdecode(bytes(tmp_path) + b"/below/\xff")).write_bytes(b"")
+    directory = Directory(tmp_path)
+    assert directory.names() == ["below"]
+    for read in (lambda: directory.names("below"), directory.files_below):
+        with pytest.raises(SnapshotError, match="is no UTF-8; rename the file"):
+            read()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from state_core.errors import CorruptSnapshotError, EncodeError, StateError
+from state_core.errors import CorruptSnapshotError, EncodeError, IncompatibleError, StateError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.avro.serializer import AvroSerializerSnapshot
+from state_core.serializers.composite.evolution import migrate_column
 from state_core.serializers.type_spec import parse_type
 
 FIXED = {"type": "fixed", "name": "F", "size": 4}
@@ -117,6 +119,30 @@ def test_what_is_one(schema: Any) -> None:
     assert parse_type({"avro": json.loads(text)}).restore_serializer().name == name
 
 
+DEFAULTS = ("x", None, 1e300, [1], {"a": 1}, 2**70, True)
+KINDS = (
+    "int", "long", "string", "bytes", "boolean", "double", ["null", "int"], ENUM, FIXED,
+    {"type": "array", "items": "int"}, {"type": "map", "values": "int"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("default", DEFAULTS, ids=str)
+def test_a_default_of_another_type(kind: Any, default: Any) -> None:
+    """A migration says that it can't be, or makes values of the new type."""
+    old = parse_type({"avro": record(field("int", "a"))}).restore_serializer()
+    made = record(field("int", "a"), field(kind, "b", default=default))
+    new = parse_type({"avro": made}).restore_serializer()
+    column = pa.array([{"a": 1}], old.arrow_type)
+    try:
+        moved = migrate_column(old, new, column)
+    except IncompatibleError as error:
+        assert error.problem.startswith("Avro<record R> can't become Avro<record R>: ")  # noqa: PT017
+    else:
+        assert moved.type == new.arrow_type
+        assert moved.to_pylist()[0]["a"] == 1
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
     | st.sampled_from(["record", "enum", "fixed", "array", "map", "int", "null", "R"]),
@@ -132,6 +158,8 @@ anything = st.recursive(
 )  # fmt: skip
 
 
+@settings(max_examples=200)
+@example({"type": [], "items": None})
 @given(anything)
 def test_any_json_is_a_schema_or_an_error_of_ours(schema: Any) -> None:
     """Nothing else comes out: not when it is read, not when it is compared."""

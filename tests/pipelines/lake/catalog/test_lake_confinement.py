@@ -373,6 +373,15 @@ def test_a_note_with_another_value(name: str, value: Any, scene: Scene, good: Co
     still_whole(scene, good)
 
 
+@pytest.mark.parametrize("part", ["1234", "0a1b2c3d"])
+def test_a_note_that_is_being_written(part: str, scene: Scene) -> None:
+    """It is none yet, and nobody waits for it."""
+    path = scene.note(f"{TOKEN}.json.{part}.part")
+    import_as(scene.lake, scene.source, "next")
+    drop_snapshots(scene.lake, "orders", keep=1)
+    assert path.exists()
+
+
 def test_a_note_of_a_version_before(scene: Scene) -> None:
     """Which leaned on one snapshot, or on none."""
     scene.note(leans_on="good")
