@@ -21,7 +21,6 @@ from typing_extensions import Self
 
 from state_core.errors import EncodeError, IncompatibleError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.avro.blocks import AvroArray, AvroMap
 from state_core.serializers.avro.resolution import (
     Schema,
     named_schemas,
@@ -29,10 +28,12 @@ from state_core.serializers.avro.resolution import (
     same_schema,
 )
 from state_core.serializers.avro.schema_types import (
+    AvroArray,
     AvroBytes,
     AvroEmptyRecord,
     AvroEnum,
     AvroFixed,
+    AvroMap,
     AvroNull,
     AvroOptional,
     AvroRecord,
