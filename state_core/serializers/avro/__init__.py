@@ -3,7 +3,6 @@
 ====================  ===============================================================
 `serializer`          `AvroSerializer` and its snapshot
 `schema_types`        what an Avro schema is made of, and its bytes
-`blocks`              arrays and maps, which are written in blocks
 `resolution`          Avro's rules for a reader's schema and a writer's
 ====================  ===============================================================
 

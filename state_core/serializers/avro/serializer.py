@@ -22,7 +22,6 @@ from typing_extensions import Self
 from state_core.bounds import AVRO_NESTING, COLUMNS, EMPTY_FIELDS
 from state_core.errors import EncodeError, IncompatibleError, StateError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.avro.blocks import AvroArray, AvroMap
 from state_core.serializers.avro.resolution import (
     Schema,
     named_schemas,
@@ -31,10 +30,12 @@ from state_core.serializers.avro.resolution import (
     same_schema,
 )
 from state_core.serializers.avro.schema_types import (
+    AvroArray,
     AvroBytes,
     AvroEmptyRecord,
     AvroEnum,
     AvroFixed,
+    AvroMap,
     AvroNull,
     AvroOptional,
     AvroRecord,
