@@ -323,9 +323,9 @@ class MapSerializerSnapshot(CompositeTypeSerializerSnapshot):
     arity = 2
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """A map of them."""
+        """A map of them; not where keys may have no bytes, of which a map has one at most."""
         key, value = nested
-        known = key.self_delimiting and value.self_delimiting
+        known = key.self_delimiting and value.self_delimiting and key.least > 0
         return MapSerializer(key, value) if known else _opaque(self)
 
 
