@@ -154,7 +154,7 @@ PATHS_BY_HAND = {
     ),
     "pipelines.lake.bootstrap.spec_lines": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.tables.tables": ({"DeltaTable", "create_table_with_add_actions"}, OF_TABLES),
-    "pipelines.runtime.sinks": ({"DeltaTable", "create_table_with_add_actions"}, OF_TABLES),
+    "pipelines.runtime.sinks": ({"create_table_with_add_actions"}, OF_TABLES),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),
     "pipelines.spark.frames": ({"Directory"}, USERS_OWN),

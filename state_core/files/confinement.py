@@ -125,6 +125,10 @@ class ConfinedTree:
             os.close(handle)
         return self._reached(path)
 
+    def knows(self, path: str) -> bool:
+        """Whether a file was reached before, so that the rule held for its path."""
+        return path in self._known
+
     def _reached(self, path: str) -> int:
         """A descriptor of a file that is reached name by name."""
         with self._telling("read", path), self._folder_of(path) as (folder, name):
@@ -227,16 +231,20 @@ class ConfinedTree:
 
     def status(self, path: str = "") -> os.stat_result | None:
         """What is there, None if nothing is."""
-        with (
-            self._telling("looked up", path),
-            suppress(FileNotFoundError, NotADirectoryError),
-            self._folder_of(path) as (folder, name),
-        ):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISLNK(found.st_mode):
-                raise self._link(folder, name, path)
-            return found
-        return None
+        above, _, name = path.rpartition("/")
+        try:  # asked for every file: without the context managers of the others
+            folder = self._folder(above)
+            try:
+                found = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISLNK(found.st_mode):
+                    raise self._link(folder, name, path)
+                return found
+            finally:
+                os.close(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._error("looked up", path, error) from error
 
     def size(self, path: str) -> int | None:
         """The bytes of a regular file, None if there is none."""
@@ -394,13 +402,16 @@ class ConfinedTree:
         try:
             yield
         except OSError as error:
-            place = f"{self.anchor}/{path}".rstrip("/")
-            problem = error.strerror or str(error)
-            if isinstance(error, FileNotFoundError) or what in {"read", "looked up"}:
-                raise MissingFileError(problem, place=place) from error
-            raise SnapshotError(
-                f"can't be {what}: {problem}", place=place, remedy="check permissions and space"
-            ) from error
+            raise self._error(what, path, error) from error
+
+    def _error(self, what: str, path: str, error: OSError) -> SnapshotError:
+        place = f"{self.anchor}/{path}".rstrip("/")
+        problem = error.strerror or str(error)
+        if isinstance(error, FileNotFoundError) or what in {"read", "looked up"}:
+            return MissingFileError(problem, place=place)
+        return SnapshotError(
+            f"can't be {what}: {problem}", place=place, remedy="check permissions and space"
+        )
 
     def _refuse_link(self, folder: int, name: str, path: str) -> None:
         try:

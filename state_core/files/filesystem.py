@@ -482,7 +482,8 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return f"{self._start}/{path}" if self._start else path
 
     def _opened(self, path: str) -> int:
-        return self.tree.open(self.below(path))
+        whole = f"{self._start}/{path}" if self._start else path
+        return self.tree.open(whole if self.tree.knows(whole) else self.below(path))
 
 
 def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirectory:

@@ -89,8 +89,14 @@ def _second(scene: Scene, *, prepared: bool) -> None:
     begins = {"orders": {"files": {"0.jsonl": 34}}}
     said = {"run": 2, "restore": "run-00000001", "ends": ends, "begins": begins}
     _change(runs / "00000002" / "plan.json", said, scene)
+    came_to = runs / "00000002" / "prepared.json"
     if not prepared:
-        (runs / "00000002" / "prepared.json").unlink()
+        came_to.unlink()
+        return
+    old, new = (f"_data/orders-{run:08d}-" for run in (1, 2))
+    came_to.write_text(came_to.read_text("utf-8").replace(old, new), "utf-8")
+    for written in (scene.data / "kept" / "_data").iterdir():
+        shutil.copytree(written, written.with_name(written.name.replace("00000001", "00000002")))
 
 
 def _change(path: Path, said: dict[str, Any], scene: Scene) -> None:

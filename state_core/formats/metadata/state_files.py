@@ -148,7 +148,10 @@ class StateFiles:
     def _found(self, directory: ConfinedDirectory, path: str) -> FileSource | None:
         """A file that is there; a link may lead to where a file may be, and nowhere else."""
         try:
-            return directory.source(path) if directory.is_file(path) else None
+            return directory.source(path)
+        except MissingFileError:
+            directory.exists(path)  # which says so if it can't be looked up
+            return None
         except UnsafePathError:
             return directory.followed(path, self.allowed)
 

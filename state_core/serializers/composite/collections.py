@@ -318,5 +318,6 @@ class MapSerializerSnapshot(CompositeTypeSerializerSnapshot):
     arity = 2
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a map of this key and value."""
-        return MapSerializer(*nested)
+        """Return the serializer of a map; one of bytes if a key may have no bytes."""
+        key, value = nested
+        return MapSerializer(key, value) if key.min_length else OpaqueSerializer(self.opaque_name)

@@ -663,20 +663,20 @@ def _(to: Path) -> None:
 
 def zero_length_elements() -> bytes:
     """A type that takes no bytes."""
-    return avro("null")
+    return avro('"null"')
 
 
-case("list-of-nothing")(lambda to: put_value(to, list_of(avro("null")), i32(2**31 - 1)))
+case("list-of-nothing")(lambda to: put_value(to, list_of(avro('"null"')), i32(2**31 - 1)))
 case("map-of-nothing")(
     lambda to: put_value(
-        to, map_of(avro("null"), avro("null")), i32(20_000_000) + b"\0" * 20_000_000
+        to, map_of(avro('"null"'), avro('"null"')), i32(20_000_000) + b"\0" * 20_000_000
     )
 )
 
 
 @case("lists-of-65536-nothings")
 def _(to: Path) -> None:
-    array = composite(f"{BASE}GenericArraySerializerSnapshot", 1, utf("X"), [avro("null")])
+    array = composite(f"{BASE}GenericArraySerializerSnapshot", 1, utf("X"), [avro('"null"')])
     put_value(to, array, i32(2**31 - 1))
 
 
@@ -822,12 +822,12 @@ def _(to: Path) -> None:
 
 @case("broadcast-of-nothing")
 def _(to: Path) -> None:
-    put_operator_state(to, broadcast("s", avro("null"), avro("null")), [i32(2**31 - 1)])
+    put_operator_state(to, broadcast("s", avro('"null"'), avro('"null"')), [i32(2**31 - 1)])
 
 
 @case("list-elements-of-no-bytes-1000000")
 def _(to: Path) -> None:
-    put_operator_state(to, listed("s", avro("null")), [b""] * 1_000_000)
+    put_operator_state(to, listed("s", avro('"null"')), [b""] * 1_000_000)
 
 
 @case("options-300000")
