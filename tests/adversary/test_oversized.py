@@ -1,0 +1,51 @@
+"""What a snapshot declares costs time and memory in proportion to the bytes that it is made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.adversary.playing import Case, as_parameters, play
+from tests.adversary.runner import Runner
+from tests.adversary.scene import Maker, Scene
+
+oversized = pytest.importorskip(
+    "tests.support.savepoints.oversized", reason="the makers come with the bounds"
+)
+
+SECONDS = 5.0
+MEMORY = 500 << 20
+COMMANDS = {
+    "inspect": "inspect {savepoint}",
+    "import": "import {savepoint} --lake {lake} --job j --snapshot s",
+    "dump": "dump {savepoint} --limit 1",
+}
+# what an attack found, and one of each kind that it might find next: in every run
+FAST = (
+    "big-integer-100kb", "big-integer-1mb", "big-decimal-1mb", "properties-superclasses-253kib",
+    "properties-nulls-20mb", "pojo-fields-1000000", "operators-300000", "subtasks-share-a-file",
+    "max-parallelism-2147483647", "list-of-nothing", "avro-array-of-null", "keyed-states-32767",
+    "operator-offsets-1000000-alike", "sql-superclasses-253kib",
+)  # fmt: skip
+
+
+def written(name: str) -> Maker:
+    """The snapshot of that name."""
+
+    def make(scene: Scene) -> None:
+        scene.savepoint.mkdir()
+        oversized.CASES[name].write(scene.savepoint)
+
+    return make
+
+
+@as_parameters(
+    Case(
+        f"{name}/{verb}", written(name), words, code=None, seconds=SECONDS, memory=MEMORY,
+        full=name not in FAST or verb == "dump",
+    )
+    for name in oversized.CASES
+    for verb, words in COMMANDS.items()
+)  # fmt: skip
+def test_oversized(case: Case, runner: Runner, scene: Scene) -> None:
+    """It is done or refused, within five seconds and 500 MB; what is refused leaves nothing."""
+    play(case, runner, scene)
