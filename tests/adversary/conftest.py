@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.adversary.makers.scene import Scene, tree
+from tests.adversary.makers.seed import Seed, make_seed
 from tests.adversary.runner import Runner
-from tests.adversary.scene import Scene, tree
-from tests.adversary.seed import Seed, make_seed
 
 
 @pytest.fixture(scope="session")

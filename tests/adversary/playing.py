@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.adversary.makers.scene import Maker, Scene, Tree, changed, files, leaks, tree
+from tests.adversary.makers.seed import JOB, SECRETS
 from tests.adversary.runner import COMMAND, MEMORY, SECONDS, Ended, Runner
-from tests.adversary.scene import Maker, Scene, Tree, changed, files, leaks, tree
-from tests.adversary.seed import JOB, SECRETS
 from tests.support.lakes import entries
 
 __all__ = ["Case", "as_parameters", "over", "play"]

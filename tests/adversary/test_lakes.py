@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.adversary.cases_lakes import LAKE_CASES
+from tests.adversary.cases.lakes import LAKE_CASES
+from tests.adversary.makers.scene import Scene
 from tests.adversary.playing import Case, as_parameters, play
 from tests.adversary.runner import Runner
-from tests.adversary.scene import Scene
 
 
 @as_parameters(LAKE_CASES)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.playing import Case, as_parameters, play
 from tests.adversary.runner import Runner
-from tests.adversary.scene import Maker, Scene
-
-oversized = pytest.importorskip(
-    "tests.support.savepoints.oversized", reason="the makers come with the bounds"
-)
+from tests.support.savepoints import oversized
 
 SECONDS = 5.0
 MEMORY = 500 << 20

@@ -274,8 +274,13 @@ def inline(data: bytes) -> InlineHandle:
     return InlineHandle("s", data)
 
 
-def keyed_handle(data: bytes, offset: int, first: int = 0, kind: KeyGroupsKind = KeyGroupsKind.SAVEPOINT,
-                 stream: StreamHandle | None = None) -> KeyGroupsHandle:  # fmt: skip
+def keyed_handle(
+    data: bytes,
+    offset: int,
+    first: int = 0,
+    kind: KeyGroupsKind = KeyGroupsKind.SAVEPOINT,
+    stream: StreamHandle | None = None,
+) -> KeyGroupsHandle:
     """The handle of one key group."""
     return KeyGroupsHandle(kind, first, (offset,), stream or inline(data))
 
@@ -503,11 +508,6 @@ def class_descriptor(
 ) -> bytes:
     """A class descriptor; `fields` with their count."""
     return b"r" + utf(name) + i64(1) + bytes([flags]) + fields + b"x" + parent
-
-
-def superclasses(count: int) -> bytes:
-    """An object, and objects of its class again and again, whose class has a chain of parents."""
-    return b""
 
 
 def java_chain(size: int) -> bytes:

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.adversary.scene import Maker, Scene
-from tests.adversary.seed import JOB, TOKEN
+from tests.adversary.makers.scene import Maker, Scene
+from tests.adversary.makers.seed import JOB, TOKEN
 
 __all__ = [
     "DEAD",

@@ -26,9 +26,9 @@ from state_core.model.handles import (
     SegmentHandle,
     StreamHandle,
 )
-from tests.adversary.lake_makers import filled
-from tests.adversary.scene import Maker, Scene
-from tests.adversary.seed import edit_metadata
+from tests.adversary.makers.lake import filled
+from tests.adversary.makers.scene import Maker, Scene
+from tests.adversary.makers.seed import edit_metadata
 
 __all__ = [
     "STREAMS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.adversary.lake_makers import (
+from tests.adversary.makers.lake import (
     lake_of,
     link,
     note,
@@ -11,8 +11,8 @@ from tests.adversary.lake_makers import (
     table_at,
     write,
 )
+from tests.adversary.makers.seed import TOKEN
 from tests.adversary.playing import Case, over
-from tests.adversary.seed import TOKEN
 
 __all__ = [
     "BOOTSTRAP",

@@ -12,8 +12,8 @@ from typing import Any
 from state_core.commit import FileCheckpointLog
 from state_core.commit.records.records import BLOB_STORE_FACTORY, LAKE_FACTORY
 from state_core.files.filesystem import Directory
-from tests.adversary.lake_makers import filled
-from tests.adversary.scene import Maker, Scene
+from tests.adversary.makers.lake import filled
+from tests.adversary.makers.scene import Maker, Scene
 
 __all__ = [
     "blob_marker",

@@ -33,7 +33,7 @@ from state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from state_core.model.handles import FileHandle, OperatorHandle, RelativeHandle
-from tests.adversary.orders_job import orders as orders_job
+from tests.adversary.makers.orders_job import orders as orders_job
 from tests.support.jobs.committed_job import CommittedJob
 
 __all__ = [

@@ -10,10 +10,10 @@ from typing import Any
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core.model.handles import IncrementalHandle, RelativeHandle
-from tests.adversary.lake_makers import filled
+from tests.adversary.makers.lake import filled
+from tests.adversary.makers.scene import Maker, Scene
+from tests.adversary.makers.seed import edit_metadata
 from tests.adversary.playing import Case, over
-from tests.adversary.scene import Maker, Scene
-from tests.adversary.seed import edit_metadata
 from tests.support.lakes import golden
 from tests.support.savepoints.contradicting import (
     CONTRADICTIONS,

@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.adversary.lake_makers import filled
+from tests.adversary.makers.lake import filled
+from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.playing import Case
-from tests.adversary.scene import Maker, Scene
 
 __all__ = ["RUN_CASES"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.adversary.lake_makers import in_turn
-from tests.adversary.playing import Case, over
-from tests.adversary.savepoint_makers import (
+from tests.adversary.makers.lake import in_turn
+from tests.adversary.makers.savepoint import (
     absolute,
     checkpoint_link,
     handle,
@@ -17,7 +16,8 @@ from tests.adversary.savepoint_makers import (
     replaced,
     savepoint_link,
 )
-from tests.adversary.scene import Scene
+from tests.adversary.makers.scene import Scene
+from tests.adversary.playing import Case, over
 
 __all__ = ["SAVEPOINT_CASES"]
 

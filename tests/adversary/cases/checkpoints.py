@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.adversary.checkpoint_makers import (
+from tests.adversary.makers.checkpoint import (
     blob_marker,
     committed,
     committed_link,
@@ -18,8 +18,8 @@ from tests.adversary.checkpoint_makers import (
     record,
     torn_record,
 )
+from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.playing import Case, over
-from tests.adversary.scene import Maker, Scene
 
 __all__ = ["CHECKPOINT_CASES"]
 

@@ -6,18 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.adversary.cases_lake_parts import carried
-from tests.adversary.cases_lakes import TABLE
-from tests.adversary.cases_runs import prepared
-from tests.adversary.checkpoint_makers import committed_link
-from tests.adversary.lake_makers import filled, lake_of, link, note, table_at
+from tests.adversary.cases.lake_parts import carried
+from tests.adversary.cases.lakes import TABLE
+from tests.adversary.cases.runs import prepared
+from tests.adversary.makers.checkpoint import committed_link
+from tests.adversary.makers.lake import filled, lake_of, link, note, table_at
+from tests.adversary.makers.savepoint import handle, savepoint_link
+from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.playing import Case
-from tests.adversary.savepoint_makers import handle, savepoint_link
-from tests.adversary.scene import Maker, Scene
 
 __all__ = ["DAGSTER_CASES"]
 
-DAGSTER = "tests.adversary.dagster_jobs:main"
+DAGSTER = "tests.adversary.makers.dagster_jobs:main"
 LOCAL = {"engine": "local"}
 PLACES = "lake={lake} savepoints={root} exports={out} checkpoints={committed} job=orders"
 

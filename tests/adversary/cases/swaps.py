@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.adversary.checkpoint_makers import committed
-from tests.adversary.lake_makers import filled, lake_of
+from tests.adversary.makers.checkpoint import committed
+from tests.adversary.makers.lake import filled, lake_of
+from tests.adversary.makers.savepoint import handle
+from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.playing import Case
-from tests.adversary.savepoint_makers import handle
-from tests.adversary.scene import Maker, Scene
 
 __all__ = ["SWAP_CASES"]
 
-SWAPPING = "tests.adversary.swapping:main"
+SWAPPING = "tests.adversary.makers.swapping:main"
 TABLE = "orders/keyed/counter/name"
 LINK = "{root}/hidden/link"
 # one of each kind in every run; each takes a processor for itself

@@ -11,7 +11,7 @@ import pyarrow as pa
 from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from state_core.formats.metadata.stream_map import map_streams
 from state_core.model.handles import FileHandle, RelativeHandle, StreamHandle
-from tests.adversary.cases_lakes import (
+from tests.adversary.cases.lakes import (
     BOOTSTRAP,
     COMMIT,
     DROP,
@@ -24,7 +24,7 @@ from tests.adversary.cases_lakes import (
     RUN,
     TABLE,
 )
-from tests.adversary.lake_makers import (
+from tests.adversary.makers.lake import (
     filled,
     in_turn,
     lake_of,
@@ -35,8 +35,8 @@ from tests.adversary.lake_makers import (
     table_at,
     write,
 )
+from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.playing import Case, over
-from tests.adversary.scene import Maker, Scene
 
 __all__ = ["LAKE_PART_CASES"]
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tests.adversary.seed import JOB, LOST_PLACE, SECRETS, Seed
+from tests.adversary.makers.seed import JOB, LOST_PLACE, SECRETS, Seed
 
 HERE = Path(__file__).parent
 
