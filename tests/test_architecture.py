@@ -149,7 +149,7 @@ PATHS_BY_HAND = {
     "pipelines.cli.demo.run": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
     "pipelines.lake.bootstrap.bootstrap_spec": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.edit.changes": ({"pathlib", ".read_text"}, USERS_OWN),
-    "pipelines.lake.edit.keeping": ({"pathlib", ".read_text"}, USERS_OWN),
+    "pipelines.lake.edit.keeping": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.commits.checkpoint_records": ({"Directory"}, USERS_OWN),
     "pipelines.lake.verify.legality": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.tables.names": ({"Directory"}, "the last name of a path of its user's"),

@@ -13,9 +13,10 @@ from state_core.formats.writing.rehash import assign_key_groups
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.snapshot import Entries, StateKind
 from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.basic.text import OpaqueSerializer, StringSerializer
+from state_core.serializers.basic.text import StringSerializer
 from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from state_core.serializers.composite.pojo import PojoSerializer
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from tests.support.serializers.serializer_columns import write
 
 LONG, TEXT, VOID = LongSerializer(), StringSerializer(), VoidNamespaceSerializer()
