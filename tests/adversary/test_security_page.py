@@ -1,0 +1,28 @@
+"""What `docs/security.md` says of bounds is what the code's own table says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+ROW = re.compile(r"\| ([\d,]+) \| (.+?) \| ([\d,]*) ?\| (refused|carried) \|")
+
+bounds = pytest.importorskip("state_core.bounds", reason="the table comes with the bounds")
+
+
+def test_the_table_of_bounds_is_the_codes() -> None:
+    """Every bound, in its order: how many, of what, for how many bytes, and what is beyond."""
+    said = [match.groups() for match in map(ROW.fullmatch, PAGE.read_text().splitlines()) if match]
+    held = [
+        (
+            f"{one.most:,}",
+            one.name,
+            f"{one.bytes_each:,}" if one.bytes_each else "",
+            one.beyond.name.lower(),
+        )
+        for one in bounds.BOUNDS
+    ]
+    assert said == held
