@@ -20,7 +20,6 @@ __all__ = [
     "AVRO_NESTING",
     "BIG_NUMBER_BYTES",
     "BOUNDS",
-    "CELLS",
     "COLUMNS",
     "COLUMNS_IN_ALL",
     "COLUMN_NESTING",
@@ -40,7 +39,6 @@ __all__ = [
     "SUBTASKS",
     "THINGS",
     "UNKNOWN_WORK",
-    "UNPACKED_BYTES",
     "Beyond",
     "Bound",
     "Budget",
@@ -185,17 +183,8 @@ EMPTY_FIELDS = Bound(
     beyond=Beyond.CARRIED,
 )
 EMPTY_ELEMENTS = Bound("elements that take no bytes", 1 << 16, "nothing else bounds them")
-CELLS = Bound(
-    "cells of one value",
-    1 << 22,
-    "a null of a wide type is a byte in a file, and a cell in each of its columns",
-    bytes_each=0,
-)
 SHARED_BYTES = Bound(
     "times that handles lead to the same bytes", 4, "Flink's handles share no bytes but in channels"
-)
-UNPACKED_BYTES = Bound(
-    "times that blocks hold more than their bytes", 256, "of real state it is below 20"
 )
 UNKNOWN_WORK = Bound(
     "bytes read to find where unknown payloads end", 1 << 23, "every attempt reads the head anew"

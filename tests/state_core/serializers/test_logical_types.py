@@ -23,6 +23,7 @@ from state_core.serializers.sql.types.logical_type_objects import JavaTypes, jav
 from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from state_core.serializers.sql.types.logical_type_streams import (
     WrittenType,
+    list_items,
     logical_type_of,
     read_logical_type,
     summary,
@@ -269,3 +270,16 @@ class TestObjects:
             node.values["next"] = node
             rings.append(summary(node))
         assert rings[0] == rings[1] != rings[2]
+
+
+def test_an_object_that_contains_itself_is_read_to_an_end() -> None:
+    """A list that is its own view is no list; a chain of references is compared so far and no more."""
+    view = JavaObject(JavaClass("java.util.Collections$UnmodifiableList", 0, 2))
+    view.values["list"] = view
+    with pytest.raises(ValueError, match="a list of an unknown class"):
+        list_items(view)
+    chain = JavaObject(JavaClass("a.Link", 0, 2))
+    for _ in range(10_000):
+        chain = JavaObject(chain.java_class, {"next": chain})
+    with pytest.raises(ValueError, match="nested too deep"):
+        summary(chain)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from state_core.bounds import JAVA_NESTING, LOGICAL_NESTING
 from state_core.errors import StateError
 from state_core.files.java_stream import (
     JavaArray,
@@ -51,10 +52,11 @@ from state_core.serializers.sql.types.logical_types import (
     UnknownType,
 )
 
-__all__ = ["WrittenType", "logical_type_of", "read_logical_type", "summary"]
+__all__ = ["WrittenType", "list_items", "logical_type_of", "read_logical_type", "summary"]
 
 MAX_TYPES = 1 << 15
 MAX_SUMMARY = 1 << 16
+MAX_VIEWS = 16  # of a list, one around the other: an object may be its own
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,8 @@ class _Types:
     def read(self, value: JavaValue, depth: int) -> LogicalType:
         if not isinstance(value, JavaObject) or "isNullable" not in value.values:
             raise self.source.fault("no logical type where one should be")
-        if depth > 60:
-            raise self.source.fault("logical types nested more than 60 deep")
+        if depth > LOGICAL_NESTING.most:
+            raise self.source.fault(f"logical types nested more than {LOGICAL_NESTING.most} deep")
         if id(value) not in self.known:
             logical_type = self._of(value, depth)
             size = 1 + sum(self.sizes.get(id(one), 1) for one in logical_type.children)
@@ -164,7 +166,7 @@ class _Types:
     def fields(self, value: JavaValue, depth: int) -> tuple[RowField, ...]:
         """Return the fields in a `Collections.unmodifiableList(new ArrayList<>(...))`."""
         fields = []
-        for one in _list_items(value):
+        for one in list_items(value):
             if not isinstance(one, JavaObject):
                 raise self.source.fault("no field where one should be")
             inner = self.read(one.values["type"], depth + 1)
@@ -301,9 +303,11 @@ _READERS: dict[str, _Reader] = {
 _LISTS = ("java.util.ArrayList", "java.util.LinkedList", "java.util.CollSer")
 
 
-def _list_items(value: JavaValue) -> list[JavaValue]:
+def list_items(value: JavaValue) -> list[JavaValue]:
     """Return the elements of a Java list, which may stand behind an unmodifiable view."""
-    while isinstance(value, JavaObject):
+    for _ in range(MAX_VIEWS):
+        if not isinstance(value, JavaObject):
+            break
         for name in _LISTS:
             if name in value.extra:
                 return [one for one in value.extra[name] if not isinstance(one, bytes)]
@@ -320,7 +324,7 @@ def summary(value: JavaValue) -> object:
     """
     seen: dict[int, int] = {}
 
-    def walk(one: JavaValue) -> object:
+    def walk(one: JavaValue, depth: int = 0) -> object:
         if isinstance(one, JavaType):
             return ("class", one.java_class.name)
         if isinstance(one, JavaEnum):
@@ -331,13 +335,15 @@ def summary(value: JavaValue) -> object:
             return one
         if id(one) in seen:
             return ("again", seen[id(one)])
-        if len(seen) > MAX_SUMMARY:
-            raise ValueError("too many objects")
+        if len(seen) > MAX_SUMMARY or depth > JAVA_NESTING.most:
+            raise ValueError("too many objects, or nested too deep")
         seen[id(one)] = len(seen)
         if isinstance(one, JavaArray):
-            return (one.java_class.name, *map(walk, one.items))
-        fields = tuple((name, walk(inner)) for name, inner in one.values.items())
-        more = tuple((name, *map(walk, items)) for name, items in one.extra.items())
+            return (one.java_class.name, *(walk(item, depth + 1) for item in one.items))
+        fields = tuple((name, walk(inner, depth + 1)) for name, inner in one.values.items())
+        more = tuple(
+            (name, *(walk(item, depth + 1) for item in items)) for name, items in one.extra.items()
+        )
         return (one.java_class.name, fields, more)
 
     return walk(value)
