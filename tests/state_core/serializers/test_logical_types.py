@@ -273,7 +273,7 @@ class TestObjects:
 
 
 def test_an_object_that_contains_itself_is_read_to_an_end() -> None:
-    """A list that is its own view is no list; a chain of references is compared so far and no more."""
+    """A list that is its own view is no list; a chain of references is compared up to a depth."""
     view = JavaObject(JavaClass("java.util.Collections$UnmodifiableList", 0, 2))
     view.values["list"] = view
     with pytest.raises(ValueError, match="a list of an unknown class"):
