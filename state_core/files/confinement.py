@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
-from state_core.errors import MissingFileError, SnapshotError, UnsafePathError
+from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 
 __all__ = ["PART", "ConfinedTree", "given_to_arrow", "is_part", "relative_path", "shortened"]
 
@@ -37,7 +37,7 @@ PART = ".part"
 LONGEST_SHOWN = 120
 """So much of a path is shown."""
 
-_PART_NAME = re.compile(rf".+\.[0-9a-f]{{8}}\{PART}")
+_PART_NAME = re.compile(rf".+\.[0-9a-f]{{1,8}}\{PART}")
 _NAME = r"(?!\.\.?(?:/|\Z))[^/\\\x00-\x1f\x7f\ud800-\udfff]+"
 _URI = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _RELATIVE = re.compile(rf"(?!{_URI}){_NAME}(?:/{_NAME})*")
@@ -401,6 +401,8 @@ class ConfinedTree:
         """Say what the system says as our error; what can't be read is missing."""
         try:
             yield
+        except StateError:
+            raise
         except OSError as error:
             raise self._error(what, path, error) from error
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
-from state_core.errors import MissingFileError, SnapshotError, UnsafePathError
+from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from state_core.files.byte_sources import ByteSource, InlineSource, too_short
 from state_core.files.confinement import ConfinedTree, given_to_arrow, relative_path, shortened
 
@@ -217,6 +217,8 @@ class Directory:
             try:
                 with self.open_input(path) as file:
                     data = file.read_at(out.size, offset)
+            except StateError:
+                raise
             except OSError as error:
                 raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
             if len(data) < out.size:
@@ -225,6 +227,8 @@ class Directory:
             return
         try:
             handle = self._opened(path)
+        except StateError:
+            raise
         except OSError as error:
             problem = error.strerror or "can't be opened"
             raise MissingFileError(problem, place=self.full(path)) from error
@@ -246,6 +250,8 @@ class Directory:
         """
         try:
             return self.filesystem.open_input_file(self.full(path))
+        except StateError:
+            raise
         except OSError as error:
             if isinstance(error, FileNotFoundError) or not self.is_file(path):
                 raise MissingFileError(str(error), place=self.full(path)) from error
@@ -288,6 +294,8 @@ class Directory:
         try:
             with self.open_output(path) as file:
                 file.write(data)
+        except StateError:
+            raise
         except OSError as error:
             raise _not_written(error, target) from error
 

@@ -22,6 +22,7 @@ from state_core.bounds import SHARED_BYTES, Budget
 from state_core.errors import (
     CorruptSnapshotError,
     MissingFileError,
+    StateError,
     UnsafePathError,
     UnsupportedFormatError,
 )
@@ -104,6 +105,8 @@ class StateFiles:
             )
         try:
             source = self._open(handle, whole)
+        except StateError:
+            raise
         except OSError as error:
             raise MissingFileError(
                 f"state file {shortened(path)} can't be looked up"

@@ -225,17 +225,20 @@ class TestIntegrity:
         return str(check.metadata["faults"].value)
 
     def test_counts_in_the_catalog(self, archived: Workspace) -> None:
-        """An entry less in one key group of one state is found, and named."""
+        """An entry in another key group than it was is found, and both are named."""
         lake = archived.locations.open_lake()
         record = lake.snapshot("orders", NAME)
         (state,) = (one for one in record.operators[0].states if one.name == "total")
-        group = state.key_groups[3]
-        state.key_groups[3] = replace(group, entries=group.entries + 1)
+        more, less = state.key_groups[3], state.key_groups[4]
+        state.key_groups[3] = replace(more, entries=more.entries + 1)
+        state.key_groups[4] = replace(less, entries=less.entries - 1)
         lake.remove("orders", [NAME])
         lake.append(record)
         assert self.faults(archived) == (
-            f"- kinds/total, key group {group.key_group}: {group.entries} entries in the snapshot,"
-            f" {group.entries + 1} in the lake"
+            f"- kinds/total, key group {more.key_group}: {more.entries} entries in the snapshot,"
+            f" {more.entries + 1} in the lake\n"
+            f"- kinds/total, key group {less.key_group}: {less.entries} entries in the snapshot,"
+            f" {less.entries - 1} in the lake"
         )
 
     def test_files(self, archived: Workspace, tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def test_files_that_are_no_records_are_named(place: Path, name: str) -> None:
     """And not read, nor removed."""
     log = FileCheckpointLog(Directory(place))
     (place / f"{name.removesuffix('.record')}.record").write_bytes(b"")
-    with pytest.raises(CommitError, match="no record's name"):
+    with pytest.raises(CommitError, match="not the name of a record"):
         list(log.read())
-    with pytest.raises(CommitError, match="no record's name"):
+    with pytest.raises(CommitError, match="not the name of a record"):
         log.compact()

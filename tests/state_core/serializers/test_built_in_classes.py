@@ -90,5 +90,5 @@ register(OwnDate, replace=True)
 replaced = registered_class(OwnDate.java_class).__name__
 print(json.dumps([problem, replaced, registered_classes()[OwnDate.java_class].__name__]))
 """)
-    assert "which is built in; to take its place say replace=True" in problem
+    assert "which is built in; to replace it pass replace=True" in problem
     assert (replaced, kept) == ("OwnDate", "OwnDate")

@@ -119,7 +119,7 @@ def snapshot_bytes(java_class: str, version: int = 3) -> DataInput:
         (changed(name="test.<locals>.Changed"), "inside a function"),
         (changed(name="Outer.Changed"), "inside another class"),
         (changed(TypeSerializerSnapshot, java_class="a", current_version=1), "lacks read_snapshot"),
-        (needing("more"), "needs arguments"),
+        (needing("more"), "can't be made without arguments"),
         (changed(java_class=STRING), "which is built in; .* replace=True"),
         (changed(java_class="a", serializer_class=LongSerializer), "LongSerializer, and so is"),
         (changed(java_class="a", serializer_class=dict), "is no TypeSerializer: dict"),

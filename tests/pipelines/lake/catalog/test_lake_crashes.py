@@ -262,7 +262,7 @@ def test_a_drop(
 
 
 EXPORT_STEPS: dict[str, Step] = {
-    "a file": (Directory, "open_output", "after", 1),
+    "a file": (ConfinedTree, "create", "after", 1),
     "before _metadata": (Directory, "write", "before", 1),
 }
 
