@@ -24,20 +24,22 @@ from typing import Any, NoReturn
 
 from pipelines.cli.main import COMMANDS
 from state_core.kernels.compiler import Kernel
+from state_core.serializers.framework.registry import registered_classes
 
 PAGE = resource.getpagesize()
 POLL_SECONDS = 0.01
 LARGEST_FILE = 256 << 20
-NOT_NEEDED = {"pipelines.cli.commands.demo"}
+NOT_NEEDED = {"demo"}
 CRASHED = 70  # an exception that is nobody's to catch: a panic of Rust's
 
 
 def warm_up() -> None:
-    """Import every command, and load every kernel."""
-    for place in COMMANDS.values():
+    """Import every command and every serializer, and load every kernel."""
+    for place, _ in COMMANDS.values():
         module = place.partition(":")[0]
         if module not in NOT_NEEDED:
-            importlib.import_module(module)
+            importlib.import_module(f"pipelines.cli.commands.{module}")
+    registered_classes()
     for name, module in list(sys.modules.items()):
         if name.startswith("state_core.kernels."):
             for value in vars(module).values():
