@@ -24,12 +24,13 @@ settings.register_profile("full", settings.get_profile("fast"), max_examples=40)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
-# of these, which go through many golden snapshots, each test takes every so many in every run
+# of these, which go through many snapshots or attacks, each test takes every so many in every run
 THINNED = {
     "test_byte_exactness.py": 2,
     "test_bootstrap.py": 2,
     "test_bootstrap_sources.py": 2,
     "test_changelog_and_merging.py": 4,
+    "test_checkpoints.py": 3,
     "test_backend_contract.py": 2,
     "test_command_dump.py": 3,
     "test_command_inspect.py": 3,
@@ -41,6 +42,8 @@ THINNED = {
     "test_integrity_golden.py": 3,
     "test_kafka.py": 2,
     "test_lake_exporting.py": 4,
+    "test_lake_parts.py": 4,
+    "test_lakes.py": 4,
     "test_lake_importing.py": 3,
     "test_lake_state_backend.py": 2,
     "test_lake_whole.py": 3,
@@ -50,7 +53,9 @@ THINNED = {
     "test_restore_golden.py": 2,
     "test_restore_operator_state.py": 2,
     "test_restore_types.py": 4,
+    "test_runs.py": 3,
     "test_s3.py": 2,
+    "test_savepoints.py": 3,
     "test_spark_data_source.py": 4,
     "test_spark_engine.py": 2,
 }

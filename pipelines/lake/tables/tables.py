@@ -101,6 +101,11 @@ class StateTable:
             UnsafePathError: There is a link, or the log has a file elsewhere.
         """
         self.directory.refuse_links()
+        if version is not None and not self.directory.is_file(_log_entry(version)):
+            # delta-rs would look for every version up to one that there is not
+            latest = open_table(self.directory, None)
+            if latest is not None and version > latest.version():
+                raise _unreadable(f"it has no version {version}", self.uri)
         table = open_table(self.directory, version)
         if table is not None:
             _log_paths(table, self.directory)
@@ -152,7 +157,7 @@ class StateTable:
         Raises:
             DamagedLakeError: The log says nothing that could be.
         """
-        path = f"{LOG_DIRECTORY}/{version:020d}.json"
+        path = _log_entry(version)
         if not self.directory.is_file(path):
             return {}
         try:
@@ -281,6 +286,10 @@ class StateTable:
 def table_directory(lake: str, path: str) -> Directory:
     """The directory of a table, for a task that knows where the lake is: it travels as text."""
     return Directory(lake).confined().child(path)
+
+
+def _log_entry(version: int) -> str:
+    return f"{LOG_DIRECTORY}/{version:020d}.json"
 
 
 def open_table(directory: Directory, version: int | None = None) -> DeltaTable | None:

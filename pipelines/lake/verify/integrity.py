@@ -121,13 +121,15 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
     name = f"{table.path}/{unit.path}"
     try:
         with table.directory.open_input(unit.path) as file:
-            footer = pq.read_metadata(file)
+            footer, size = pq.read_metadata(file), file.size()
     except MissingFileError:
         return f"{name} is not there"
     except (OSError, pa.ArrowException) as error:
         return f"{name} can't be read ({error})"
-    held = int(footer.num_rows)
-    return "" if held == unit.rows else f"{name}: {held} rows, and {unit.rows} entries"
+    rows = int(footer.num_rows)
+    if size != unit.size:
+        return f"{name}: {size} bytes, and {unit.size} in the catalog"
+    return "" if rows == unit.rows else f"{name}: {rows} rows, and {unit.rows} entries"
 
 
 # --------------------------------------------------------------------------- the lake alone

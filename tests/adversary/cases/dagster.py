@@ -74,7 +74,7 @@ DAGSTER_CASES: list[Case] = [
     job("link", link(f"{TABLE}/_data", f"{{victim}}/lake/{TABLE}/_data"), *VERIFY, honest=False,
         full=True),
     job("exports-link", exports("{victim}", "orders"), *VERIFY),
-    job("old-export-link", exports(f"{{victim}}/{OLD}", f"orders/{OLD}"), *VERIFY, code=0),
+    job("old-export-link", exports(f"{{victim}}/{OLD}", f"orders/{OLD}"), *VERIFY, changes=True),
     job("honest", savepoint_of(Scene.with_savepoint), *ARCHIVE, "savepoint", code=0),
     job("handle", savepoint_of(handle("../victim/keyed-0")), *ARCHIVE, "savepoint"),
     job("link", savepoint_of(savepoint_link("keyed-0", "{victim}/keyed-0")), *ARCHIVE, "savepoint",

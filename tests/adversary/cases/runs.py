@@ -184,7 +184,7 @@ RUN_CASES: list[Case] = [
           ("nested", "[" * 100_000), ("process-text", '{"host": "h", "process": "x", "started": 1e10}'),
           ("time-text", '{"host": "h", "process": 1, "started": "x"}'),
       )),
-    Case("number/huge", in_runs(f"{'9' * 40}/plan.json", "{}"), RUN, changes=True),
+    Case("number/huge", in_runs(f"{'9' * 40}/plan.json", "{}"), RUN, 0),
     Case("number/other-digits", in_runs("\u0661\u0662/plan.json", "{}"), RUN, 0),
     Case("number/zero", in_runs("00000000/plan.json", "{}"), RUN, 0),
     *(Case(f"link/{name}", run_link(path, to), RUN, changes=True)
