@@ -121,14 +121,12 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
     name = f"{table.path}/{unit.path}"
     try:
         with table.directory.open_input(unit.path) as file:
-            footer, size = pq.read_metadata(file), file.size()
+            footer = pq.read_metadata(file)
     except MissingFileError:
         return f"{name} is not there"
     except (OSError, pa.ArrowException) as error:
         return f"{name} can't be read ({error})"
     rows = int(footer.num_rows)
-    if size != unit.size:
-        return f"{name}: {size} bytes, and {unit.size} in the catalog"
     return "" if rows == unit.rows else f"{name}: {rows} rows, and {unit.rows} entries"
 
 
@@ -153,12 +151,23 @@ def stored_faults(
     for done, operator in enumerate(record.operators, 1):
         try:
             found = _table_faults(lake, operator)
-            faults += found or list(_row_faults(lake, operator))
+            found = found or list(_row_faults(lake, operator))
+            faults += found or list(_size_faults(lake, operator))
         except (StateError, DeltaError, OSError, pa.ArrowException) as error:
             faults.append(f"{operator.label}: {' '.join(str(error).split())}")
         if progress is not None:
             progress(done, len(record.operators))
     return faults + [fault for one in record.carried if (fault := _carried_fault(lake, one))]
+
+
+def _size_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
+    """Files that are not as large as the catalog says."""
+    for record in operator.tables:
+        directory = lake.table(record.path).directory
+        for unit in record.units:
+            size = directory.size(unit.path)
+            if size != unit.size:
+                yield f"{record.path}/{unit.path}: {size} bytes, and {unit.size} in the catalog"
 
 
 def _row_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
