@@ -247,6 +247,12 @@ def test_folders_tell_one_story(package: str, most: int) -> None:
     assert {str(folder): count for folder, count in folders.items() if count > most} == {}
 
 
+def test_modules_of_tests_have_names_of_their_own() -> None:
+    """Folders of tests are no packages: pytest imports each module by its name alone."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert {name: times for name, times in names.items() if times > 1} == {}
+
+
 @pytest.mark.parametrize("name", sorted(name for name in MODULES if is_package(name)))
 def test_packages_say_what_lives_in_them(name: str) -> None:
     """The docstring of a package names every module and package in it."""

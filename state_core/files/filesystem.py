@@ -214,13 +214,11 @@ class Directory:
             TruncatedError: It ends too soon.
         """
         if not self.local:
-            try:
-                with self.open_input(path) as file:
+            with self.open_input(path) as file:
+                try:
                     data = file.read_at(out.size, offset)
-            except StateError:
-                raise
-            except OSError as error:
-                raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
+                except OSError as error:
+                    raise self._not_read(path, error) from error
             if len(data) < out.size:
                 raise too_short(self.full(path), offset, out.size, len(data))
             out[:] = np.frombuffer(data, np.uint8)
@@ -253,9 +251,13 @@ class Directory:
         except StateError:
             raise
         except OSError as error:
-            if isinstance(error, FileNotFoundError) or not self.is_file(path):
-                raise MissingFileError(str(error), place=self.full(path)) from error
-            raise SnapshotError(f"can't be read: {error}", place=self.full(path)) from error
+            raise self._not_read(path, error) from error
+
+    def _not_read(self, path: str, error: OSError) -> SnapshotError:
+        """What to raise for a file that can't be read; on S3 a missing one is any `OSError`."""
+        if isinstance(error, FileNotFoundError) or not self.is_file(path):
+            return MissingFileError(str(error), place=self.full(path))
+        return SnapshotError(f"can't be read: {error}", place=self.full(path))
 
     def open_append(self, path: str) -> pa.NativeFile:
         """A file to write to at its end; object stores have none such.

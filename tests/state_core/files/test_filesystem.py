@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
-from state_core.errors import SnapshotError
+from state_core.errors import MissingFileError, SnapshotError
 from state_core.files import filesystem
 from state_core.files.filesystem import Directory
 
@@ -60,3 +64,32 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     for read in (lambda: directory.names("below"), directory.files_below):
         with pytest.raises(SnapshotError, match="is no UTF-8; rename the file"):
             read()
+
+
+class UnreadableFile(io.BytesIO):
+    """What S3 gives for an object that was deleted after it was opened."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Fail as Arrow's S3 file does, which has no error of its own for a missing object."""
+        raise OSError("AWS Error RESOURCE_NOT_FOUND during GetObject operation")
+
+
+@pytest.mark.parametrize(("kept", "error"), [(False, MissingFileError), (True, SnapshotError)])
+def test_a_file_deleted_while_it_is_read_is_a_missing_file(
+    kept: bool, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is still there is a file that can't be read."""
+    memory = MemoryFileSystem()
+    directory = Directory("/deleted", memory)
+    directory.write("log/1.record", b"bytes")
+
+    def open_input(_path: str) -> pa.NativeFile:
+        if not kept:
+            memory.rm("/deleted/log/1.record")
+        return pa.PythonFile(UnreadableFile(), "r")
+
+    size = directory.size("log/1.record")
+    monkeypatch.setattr(directory, "open_input", open_input)
+    with pytest.raises(error, match="RESOURCE_NOT_FOUND") as raised:
+        directory.read_into("log/1.record", 0, np.empty(size, np.uint8))
+    assert type(raised.value) is error
