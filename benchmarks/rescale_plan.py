@@ -89,8 +89,8 @@ class Moving:
         """The file of one new subtask, with one state."""
         header = OperatorHeader(CURRENT_VERSION, self.compressed, (self.infos[name],), ())
         pieces = [
-            self.elements.slice(int(self.firsts[one.subtask]) + one.first, len(one))
-            for one in slices
+            self.elements.slice(int(self.firsts[slice_.subtask]) + slice_.first, len(slice_))
+            for slice_ in slices
         ]
         elements = pa.concat_arrays(pieces) if pieces else self.elements.slice(0, 0)
         data, offsets = encode_operator_file(header, [(self.infos[name], elements)])

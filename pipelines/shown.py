@@ -83,9 +83,9 @@ def plain(value: Any, kind: pa.DataType | None = None) -> Any:
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
+        if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
             return _pairs(value, all(isinstance(key, str) for key, _ in value), None, None)
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return str(value)
@@ -97,7 +97,7 @@ def _nested(value: Any, kind: pa.DataType) -> Any:
         return _pairs(value, text, kind.key_type, kind.item_type)
     if pa.types.is_struct(kind):
         return {one.name: plain(value[one.name], one.type) for one in kind}
-    return [plain(one, kind.value_type) for one in value]
+    return [plain(item, kind.value_type) for item in value]
 
 
 def _pairs(pairs: Any, text: bool, key: pa.DataType | None, item: pa.DataType | None) -> Any:
@@ -135,6 +135,6 @@ def _read(value: Any, kind: pa.DataType) -> Any:
         pairs = value.items() if isinstance(value, dict) else value
         return [(_read(key, kind.key_type), _read(one, kind.item_type)) for key, one in pairs]
     if pa.types.is_nested(kind):
-        return [_read(one, kind.value_type) for one in value]
+        return [_read(item, kind.value_type) for item in value]
     readers = [reader for is_kind, reader in _READERS if is_kind(kind)]
     return readers[0](value) if readers else value

@@ -111,7 +111,7 @@ SYSTEM_CALLS = {
     "remove", "removedirs", "rename", "renames", "replace", "rmdir", "scandir", "stat", "symlink",
     "truncate", "unlink", "utime", "walk",
 }  # fmt: skip
-PATH_CALLS = {f"os.{one}" for one in SYSTEM_CALLS} | {
+PATH_CALLS = {f"os.{system_call}" for system_call in SYSTEM_CALLS} | {
     "open", "io.open", "posixpath.join", "Directory", "DeltaTable",
     "create_table_with_add_actions",
 }  # fmt: skip

@@ -122,11 +122,11 @@ def bootstrap(
     run = _Bootstrap(spark, directory, sources or {}, engine, progress)
     operators = [
         replace(
-            one,
-            parallelism=parallelism or one.parallelism,
-            max_parallelism=max_parallelism or one.max_parallelism,
+            operator,
+            parallelism=parallelism or operator.parallelism,
+            max_parallelism=max_parallelism or operator.max_parallelism,
         )
-        for one in read.operators
+        for operator in read.operators
     ]
     made = run.operators(operators)
     written = write_snapshot(
@@ -136,7 +136,7 @@ def bootstrap(
     _sweep(to)
     record = None
     if lake is not None:
-        uids = [one.uid for one in operators]
+        uids = [operator.uid for operator in operators]
         record = import_snapshot(
             lake, os.fspath(to), job, snapshot_id=snapshot_id, uids=uids, engine=run.engine,
             note=f"bootstrapped from {read.name}", progress=progress,
@@ -153,7 +153,7 @@ def _check_lake(lake: Lake, job: str, snapshot_id: str | None) -> None:
     check_names(job, snapshot_id)
     if not lake.exists():
         return
-    if any(one.snapshot_id == snapshot_id for one in lake.summaries(job)):
+    if any(summary.snapshot_id == snapshot_id for summary in lake.summaries(job)):
         raise ConflictError(
             f"job {job} has a snapshot {snapshot_id}", remedy="choose another --snapshot"
         )
@@ -192,24 +192,24 @@ class _Bootstrap:
         """The operators with their rows, none of which has been read."""
         rows = {
             id(state): self.rows(state)
-            for one in specs for state in (*one.states, *one.operator_states)
+            for spec in specs for state in (*spec.states, *spec.operator_states)
         }  # fmt: skip
         size = sum(
-            piece.size for one in rows.values() if isinstance(one, FileRows)
-            for piece in one.pieces
+            piece.size for row in rows.values() if isinstance(row, FileRows)
+            for piece in row.pieces
         )  # fmt: skip
         self.engine = self.chosen(size)
         return [
             NewOperator(
-                one.uid,
-                one.key_type or "",
-                tuple(self.keyed(state, rows[id(state)]) for state in one.states),
-                tuple(self.unkeyed(state, rows[id(state)]) for state in one.operator_states),
-                one.parallelism,
-                one.max_parallelism,
-                one.name,
+                spec.uid,
+                spec.key_type or "",
+                tuple(self.keyed(state, rows[id(state)]) for state in spec.states),
+                tuple(self.unkeyed(state, rows[id(state)]) for state in spec.operator_states),
+                spec.parallelism,
+                spec.max_parallelism,
+                spec.name,
             )
-            for one in specs
+            for spec in specs
         ]
 
     def chosen(self, size: int) -> Engine:
@@ -352,7 +352,9 @@ class _Bootstrap:
 
     def sql_of(self, state: StateSpec) -> str:
         """The first piece of Spark SQL in a state."""
-        found = (one.sql for plan in state.columns.values() for one in expressions_in(plan))
+        found = (
+            expression.sql for plan in state.columns.values() for expression in expressions_in(plan)
+        )
         return next(found, "")
 
     def refuse_expressions(self, state: StateSpec, source: str) -> None:

@@ -41,7 +41,7 @@ class Outcome:
 def preview_migration(lake: Lake, job: str, snapshot_id: str, change: ValueChange) -> Outcome:
     """What a migration would come to, with nothing changed."""
     operator, state, result = resolve_change(lake.snapshot(job, snapshot_id), change)
-    why = "; ".join(str(one) for one in result.reasons)
+    why = "; ".join(str(reason) for reason in result.reasons)
     if result.verdict is not Verdict.COMPATIBLE_AS_IS or change.expressions:
         try:
             refuse_disagreeing(operator, state)
@@ -69,7 +69,7 @@ def migrate_one(
         IncompatibleError: The old values can't become the new ones.
     """
     made = f"{snapshot_id}{suffix}"
-    if any(one.snapshot_id == made for one in lake.summaries(job)):
+    if any(summary.snapshot_id == made for summary in lake.summaries(job)):
         return Outcome(snapshot_id, made, "migrated before")
     done = migrate_snapshot(
         lake, job, snapshot_id, made, change, staging=_staging(lake, change), note=note,
@@ -77,7 +77,7 @@ def migrate_one(
     )  # fmt: skip
     if done.record.snapshot_id == snapshot_id:
         return Outcome(snapshot_id, snapshot_id, "compatible as it is")
-    why = "; ".join(str(one) for one in done.result.reasons)
+    why = "; ".join(str(reason) for reason in done.result.reasons)
     return Outcome(snapshot_id, made, "migrated", done.entries, why)
 
 

@@ -142,7 +142,7 @@ def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[
     directory = Directory(exports).confined().child(path_segment(job))
     found = [name for name in directory.names() if _OURS.fullmatch(name)]
     marks = {one for one in found if one.endswith(VERIFIED) and directory.is_file(one)}
-    verified = sorted(one.removesuffix(VERIFIED) for one in marks)
+    verified = sorted(mark.removesuffix(VERIFIED) for mark in marks)
     names = sorted({*verified, *(one for one in found if one not in marks)})
     oldest = verified[-max(1, keep) :][0] if verified else ""
     gone = [name for name in names if name < oldest]

@@ -87,7 +87,7 @@ def restore_plan(
 ) -> dg.MaterializeResult[None]:
     """Which key groups each subtask gets when the job is restored, and how evenly."""
     record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
-    parallelism = config.parallelism or max(one.parallelism for one in record.operators)
+    parallelism = config.parallelism or max(operator.parallelism for operator in record.operators)
     plans = plan_rescale(record, parallelism, config.max_parallelism)
     return dg.MaterializeResult(metadata=plan_metadata(plans))
 

@@ -27,7 +27,7 @@ def integrity(context: dg.AssetCheckExecutionContext, locations: Locations) -> d
         passed=not faults,
         metadata={
             "entries": record.entries,
-            "states": sum(len(one.states) for one in record.operators),
+            "states": sum(len(operator.states) for operator in record.operators),
             "faults": faults_list(faults),
         },
     )
@@ -45,7 +45,7 @@ def compatibility(
     record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
     verdicts = check_against(record, against)
     return dg.AssetCheckResult(
-        passed=not any(one.fault for one in verdicts),
+        passed=not any(verdict.fault for verdict in verdicts),
         metadata={"compared with": against, **verdicts_metadata(verdicts)},
     )
 
@@ -60,7 +60,7 @@ def legality(context: dg.AssetCheckExecutionContext, locations: Locations) -> dg
     record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
     findings = check_declared(load_job(named), held_of_record(record))
     return dg.AssetCheckResult(
-        passed=not any(one.fault for one in findings),
+        passed=not any(finding.fault for finding in findings),
         metadata={"compared with": named, **findings_metadata(findings)},
     )
 

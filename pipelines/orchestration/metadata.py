@@ -53,9 +53,9 @@ Metadata = dict[str, Any]
 def savepoint_metadata(snapshot: Snapshot) -> Metadata:
     """Of a snapshot as found."""
     rows = [
-        (one.label, one.name, one.parallelism, one.max_parallelism, bytes_text(one.total_bytes),
-         ", ".join(state.name for state in one.keyed_states))
-        for one in snapshot.operators
+        (operator.label, operator.name, operator.parallelism, operator.max_parallelism,
+         bytes_text(operator.total_bytes), ", ".join(state.name for state in operator.keyed_states))
+        for operator in snapshot.operators
     ]  # fmt: skip
     columns = ("operator", "name", "parallelism", "max parallelism", "size", "keyed states")
     return {
@@ -64,7 +64,7 @@ def savepoint_metadata(snapshot: Snapshot) -> Metadata:
         "checkpoint id": snapshot.checkpoint_id,
         "_metadata version": snapshot.metadata_version,
         "compression": snapshot.compression,
-        "size (bytes)": sum(one.total_bytes for one in snapshot.operators),
+        "size (bytes)": sum(operator.total_bytes for operator in snapshot.operators),
         "operators": dg.MetadataValue.md(_markdown(columns, rows)),
     }
 
@@ -110,17 +110,17 @@ def _states(operator: OperatorRecord) -> Iterable[tuple[int, StateRecord]]:
 def compression_metadata(done: Recompression) -> Metadata:
     """Of a savepoint that was compressed, or is no more."""
     rows = [
-        (one.operator, one.state, bytes_text(int(one.content_bytes)),
-         bytes_text(int(one.after_bytes)), f"{one.ratio:.2f}",
-         f"{bytes_text(int(one.content_bytes / one.seconds))}/s" if one.seconds else "")
-        for one in done.states
+        (state.operator, state.state, bytes_text(int(state.content_bytes)),
+         bytes_text(int(state.after_bytes)), f"{state.ratio:.2f}",
+         f"{bytes_text(int(state.content_bytes / state.seconds))}/s" if state.seconds else "")
+        for state in done.states
     ]  # fmt: skip
     columns = ("operator", "state", "content", "stored", "ratio", "speed")
     return {
         "savepoint": dg.MetadataValue.path(done.path),
         "compression": done.compression,
-        "content (bytes)": int(sum(one.content_bytes for one in done.states)),
-        "stored (bytes)": int(sum(one.after_bytes for one in done.states)),
+        "content (bytes)": int(sum(state.content_bytes for state in done.states)),
+        "stored (bytes)": int(sum(state.after_bytes for state in done.states)),
         "states": dg.MetadataValue.md(_markdown(columns, rows)),
     }
 
@@ -170,13 +170,13 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
     for plan in plans:
         rows = [
             (
-                one.subtask,
-                f"{one.first}-{one.last}",
-                f"{one.entries:,}",
-                bytes_text(one.state_bytes),
-                bytes_text(one.moved_bytes),
+                subtask.subtask,
+                f"{subtask.first}-{subtask.last}",
+                f"{subtask.entries:,}",
+                bytes_text(subtask.state_bytes),
+                bytes_text(subtask.moved_bytes),
             )
-            for one in plan.subtasks[:SHOWN_SUBTASKS]
+            for subtask in plan.subtasks[:SHOWN_SUBTASKS]
         ]
         columns = ("subtask", "key groups", "entries", "bytes", "from other subtasks")
         name = printable(plan.operator)
@@ -211,9 +211,9 @@ def outcome_metadata(done: Outcome) -> Metadata:
 def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
     """Of a compatibility check."""
     rows = [
-        (one.operator, one.state or "(key)", one.result.verdict.text,
-         [str(reason) for reason in one.result.reasons])
-        for one in verdicts
+        (verdict.operator, verdict.state or "(key)", verdict.result.verdict.text,
+         [str(reason) for reason in verdict.result.reasons])
+        for verdict in verdicts
     ]  # fmt: skip
     columns = ("operator", "state", "verdict", "why")
     return {"verdicts": dg.MetadataValue.md(_markdown(columns, rows))}
@@ -280,8 +280,14 @@ def run_metadata(done: RunResult) -> Metadata:
 def findings_metadata(findings: Iterable[Finding]) -> Metadata:
     """Of a check of legality."""
     rows = [
-        (one.severity.value, one.rule, one.operator, one.state, f"{one.problem}; {one.remedy}")
-        for one in findings
+        (
+            finding.severity.value,
+            finding.rule,
+            finding.operator,
+            finding.state,
+            f"{finding.problem}; {finding.remedy}",
+        )
+        for finding in findings
     ]
     columns = ("severity", "rule", "operator", "state", "what")
     return {"findings": dg.MetadataValue.md(_markdown(columns, rows) if rows else "none")}

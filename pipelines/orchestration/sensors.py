@@ -31,7 +31,11 @@ def new_savepoints(
 ) -> dg.SensorResult | dg.SkipReason:
     """Runs `archive_and_export` for every savepoint that has not been seen."""
     known = set(context.instance.get_dynamic_partitions(str(snapshot_partitions.name)))
-    found = [one for one in find_savepoints(locations.savepoints_location) if one not in known]
+    found = [
+        find_savepoint
+        for find_savepoint in find_savepoints(locations.savepoints_location)
+        if find_savepoint not in known
+    ]
     if not found:
         return dg.SkipReason(f"no new savepoint in {locations.savepoints_location}")
     return dg.SensorResult(

@@ -92,9 +92,13 @@ class Attempt:
             found = held.get(operator_id_of_uid(uid))
             subtasks = {} if found is None else found.subtasks or {}
             keyed = tuple(
-                one.managed_keyed for one in subtasks.values() if one.managed_keyed is not None
+                subtask.managed_keyed
+                for subtask in subtasks.values()
+                if subtask.managed_keyed is not None
             )
-            raw = tuple(one.raw_keyed for one in subtasks.values() if one.raw_keyed is not None)
+            raw = tuple(
+                subtask.raw_keyed for subtask in subtasks.values() if subtask.raw_keyed is not None
+            )
             before = 0 if found is None else found.parallelism
             handles = [
                 subtasks.get(index, SubtaskState()).managed_operator for index in range(before)
@@ -123,7 +127,7 @@ class Attempt:
 
     def _advanced(self) -> int | None:
         """The watermark: as far as the slowest source with event time is."""
-        timed = [one for one in self.job.sources.values() if one.event_time]
+        timed = [source for source in self.job.sources.values() if source.event_time]
         if not timed or any(one.name not in self._latest for one in timed):
             return self.plan.watermark
         reached = min(self._latest[one.name] - one.delay for one in timed)
@@ -204,7 +208,7 @@ class Attempt:
             CheckpointMetadata(
                 METADATA_VERSION,
                 self.plan.run,
-                [self._operator_state(one) for one in self.job.operators.values()],
+                [self._operator_state(operator) for operator in self.job.operators.values()],
             )
         )
         for name in ("records", "between", "restored"):

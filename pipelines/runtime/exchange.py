@@ -97,7 +97,7 @@ def exchange(task: ExchangeTask) -> Exchanged:
         KeyGroupError: A key is null, or its hash can't be derived.
         EncodeError: A key is not of its type.
     """
-    writers = [_ChannelWriter(task, one) for one in task.channels]
+    writers = [_ChannelWriter(task, channel) for channel in task.channels]
     rows, latest = 0, None
     try:
         for batch in batches_of(task.split):
@@ -148,7 +148,7 @@ class _ChannelWriter:
         if channel.input.kind is StreamKind.KEYED and channel.operator.key_type is not None:
             self.serializer = channel.operator.key_type.serializer()
         ranges = key_group_ranges(task.max_parallelism, channel.parallelism)
-        self.lasts = np.array([one.last for one in ranges])
+        self.lasts = np.array([range_.last for range_ in ranges])
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Records, to whom they belong."""

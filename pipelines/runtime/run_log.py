@@ -70,11 +70,11 @@ def _is_offset(value: object) -> bool:
 
 def _is_output(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, list)
-        and len(one) == 3
-        and _is_text(one[0])
-        and all(map(_is_count, one[1:]))
-        for one in value
+        isinstance(item, list)
+        and len(item) == 3
+        and _is_text(item[0])
+        and all(map(_is_count, item[1:]))
+        for item in value
     )
 
 
@@ -208,7 +208,7 @@ class RunLog:
             raise self._refused(run, "prepared.json", problem)
         within = re.escape(output_directory(self.job, run, held.attempt))
         ours = re.compile(within + r"/[\w.-]+\.parquet", re.ASCII)
-        for path in (one[0] for files in held.outputs.values() for one in files):
+        for path in (file[0] for files in held.outputs.values() for file in files):
             if not ours.fullmatch(path):
                 problem = f"outputs: {path!r:.200}, which is no file of the attempt's"
                 raise self._refused(run, "prepared.json", problem)

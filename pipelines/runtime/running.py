@@ -251,7 +251,7 @@ class _Run:
             return
         record = self.lake.snapshot(self.job.name, plan.restore)
         findings = check_declared(self.job.declaration(), held_of_record(record))
-        faults = [one for one in findings if one.fault]
+        faults = [finding for finding in findings if finding.fault]
         if faults:
             raise LegalityError(
                 f"the job can't restore it. {listed(faults)}", place=f"snapshot {plan.restore!r}"
@@ -336,7 +336,7 @@ class _Run:
         self.log.write_done(plan.run, snapshot_id)
         self.log.forget_before(plan.run)
         self.options.observe("done")
-        rows = {name: sum(one[2] for one in files) for name, files in prepared.outputs.items()}
+        rows = {name: sum(file[2] for file in files) for name, files in prepared.outputs.items()}
         return RunResult(plan.run, snapshot_id, prepared.records, rows, prepared.watermark, resumed)
 
     def _record(self, plan: Plan, prepared: Prepared, snapshot_id: str) -> None:

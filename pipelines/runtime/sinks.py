@@ -104,7 +104,7 @@ def _commit(
         create_table_with_add_actions(
             directory.uri,
             Schema.from_arrow(schema),
-            [one for one in actions if isinstance(one, AddAction)],
+            [action for action in actions if isinstance(action, AddAction)],
             mode="error",
             partition_by=[],
             storage_options=storage_options(directory),
@@ -131,8 +131,10 @@ def _check_columns(table: DeltaTable, schema: pa.Schema, location: str) -> None:
 
 
 def _listed(schema: Schema) -> str:
-    return ", ".join(f"{one.name} {one.type.type}" if hasattr(one.type, "type") else one.name
-                     for one in schema.fields)  # fmt: skip
+    return ", ".join(
+        f"{field.name} {field.type.type}" if hasattr(field.type, "type") else field.name
+        for field in schema.fields
+    )
 
 
 def discard_attempts(location: str, job: str, run: int, keep: str) -> None:

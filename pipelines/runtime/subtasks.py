@@ -205,7 +205,7 @@ class _Subtask:
         )
         self.writers = [
             _OutputWriter(self.operator.outputs[at], schema, [
-                one for one in task.targets if one.output == at
+                target for target in task.targets if target.output == at
             ])
             for at, schema in enumerate(task.operator.outputs)
         ]  # fmt: skip
@@ -349,7 +349,10 @@ class _OutputWriter:
         if not self.rows:
             return []
         self.abandon()
-        return [OutputFile(one, one.directory.size(one.path), self.rows) for one in self.targets]
+        return [
+            OutputFile(target, target.directory.size(target.path), self.rows)
+            for target in self.targets
+        ]
 
     def abandon(self) -> None:
         """Close what is open."""
@@ -360,8 +363,8 @@ class _OutputWriter:
 
     def _opened(self) -> list[tuple[Any, pq.ParquetWriter]]:
         if not self.files:
-            for one in self.targets:
-                file = one.directory.open_output(one.path)
+            for target in self.targets:
+                file = target.directory.open_output(target.path)
                 writer = pq.ParquetWriter(file, self.schema, compression="zstd")
                 self.files.append((file, writer))
         return self.files

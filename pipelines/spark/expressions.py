@@ -64,10 +64,10 @@ def _new_value(
     operator: OperatorRecord, table: TableRecord, change: ValueChange
 ) -> tuple[str, str]:
     """SQL for the new value of a row, and for what parts the rows."""
-    for one in operator.operator_states:
-        if one.table == table.path:
-            old = parse_operator_state(one.meta_info)[1]
-            new = parse_operator_state(with_value_bytes(one.meta_info, change.value))[1]
+    for operator_state in operator.operator_states:
+        if operator_state.table == table.path:
+            old = parse_operator_state(operator_state.meta_info)[1]
+            new = parse_operator_state(with_value_bytes(operator_state.meta_info, change.value))[1]
             types = old.value.arrow_type, new.value.arrow_type
             value = value_expression(*types, change.expressions)
             return value, "subtask" if old.key is None else "0"

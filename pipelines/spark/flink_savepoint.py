@@ -134,10 +134,14 @@ class _Selection:
 def _state(operator: Operator, name: str | None) -> KeyedState:
     if name:
         return operator.state(name)
-    states = [one for one in operator.keyed_states if one.kind is not StateKind.TIMERS]
+    states = [
+        keyed_state
+        for keyed_state in operator.keyed_states
+        if keyed_state.kind is not StateKind.TIMERS
+    ]
     if len(states) == 1:
         return states[0]
-    known = ", ".join(one.name for one in operator.keyed_states) or "none"
+    known = ", ".join(keyed_state.name for keyed_state in operator.keyed_states) or "none"
     raise NotFoundError(
         f"operator {operator.label} has {len(states)} states",
         remedy=f'choose one with .option("state", ...): {known}',
@@ -197,8 +201,8 @@ class _PushFilters:
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         """Prune key groups by what fixes them; Spark still applies every filter itself."""
         if str(self.reader.options.get("prunebyfilter", "")).lower() == "true":
-            for one in filters:
-                self.reader.prune(one)
+            for filter_ in filters:
+                self.reader.prune(filter_)
         return filters
 
 
@@ -210,7 +214,9 @@ class FlinkSavepointReader(DataSourceReader):
         self.wanted: set[int] | None = None
         selection = _Selection.of(options)
         if selection.key_groups:
-            inside = (range(one.first, one.last + 1) for one in selection.key_groups)
+            inside = (
+                range(key_group.first, key_group.last + 1) for key_group in selection.key_groups
+            )
             self._keep({group for groups in inside for group in groups})
         # an attribute, not a method: see there
         object.__setattr__(self, "pushFilters", _PushFilters(self))
@@ -245,10 +251,12 @@ class FlinkSavepointReader(DataSourceReader):
         files = [file for file, _ in selection.state.files]
         size = _slice_bytes(self.options.get("slicebytes", DEFAULT_SLICE_BYTES))
         found = []
-        for one in plan_slices(files, size):
-            groups = range(one.key_groups.first, one.key_groups.last + 1)
+        for plan_slice in plan_slices(files, size):
+            groups = range(plan_slice.key_groups.first, plan_slice.key_groups.last + 1)
             if self.wanted is None or any(group in self.wanted for group in groups):
-                found.append(_Slice(one.file, one.key_groups.first, one.key_groups.last))
+                found.append(
+                    _Slice(plan_slice.file, plan_slice.key_groups.first, plan_slice.key_groups.last)
+                )
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

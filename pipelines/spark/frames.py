@@ -96,7 +96,7 @@ class FrameRows:
         with _evaluating(f"{self.plan.place}, {self.source}"):
             rows = frame.mapInArrow(spiller, f"{OUTCOME} binary").collect()
         outcomes = [pickle.loads(row[OUTCOME]) for row in rows]  # noqa: S301 - of our own tasks
-        failed = next((one for one in outcomes if isinstance(one, StateError)), None)
+        failed = next((outcome for outcome in outcomes if isinstance(outcome, StateError)), None)
         if failed is not None:
             raise failed
         return outcomes
@@ -111,7 +111,9 @@ class FrameRows:
     def _evaluated(self) -> tuple[RowPlan, DataFrame]:
         """The columns that are wanted, Spark SQL among them, and the plan that finds them there."""
         plans = self.plan.columns.values()
-        asked = dict.fromkeys(one.sql for plan in plans for one in expressions_in(plan))
+        asked = dict.fromkeys(
+            expression.sql for plan in plans for expression in expressions_in(plan)
+        )
         names = {sql: f"_expression_{index}" for index, sql in enumerate(asked)}
         read = {name for plan in plans for name in source_columns(plan)}
         missing = sorted(read - set(self.frame.columns))
@@ -121,7 +123,7 @@ class FrameRows:
                 place=f"{self.plan.place}, {self.source}",
                 remedy=f"it has {', '.join(self.frame.columns)}",
             )
-        wanted = [_quoted(one) for one in self.frame.columns if one in read]
+        wanted = [_quoted(column) for column in self.frame.columns if column in read]
         wanted += [f"({sql}) AS {_quoted(name)}" for sql, name in names.items()]
         try:
             frame = self.frame.selectExpr(*wanted) if wanted else self.frame

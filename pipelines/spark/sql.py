@@ -102,7 +102,7 @@ def table_names(
 
 
 def _snapshot(lake: Lake, job: str, snapshot_id: str) -> SnapshotRecord | None:
-    known = {one.snapshot_id for one in lake.summaries(job)}
+    known = {summary.snapshot_id for summary in lake.summaries(job)}
     return lake.snapshot(job, snapshot_id) if snapshot_id in known else None
 
 
@@ -117,11 +117,15 @@ def _tables_of(lake: Lake, record: SnapshotRecord, *, pinned: bool) -> dict[tupl
                 target += f" VERSION AS OF {versions[state.table]}"
             names[record.job, operator.label, name] = target
         keyed = {state.name for state in operator.states}
-        for one in operator.operator_states:
-            name = f"{one.name}{BESIDE}" if one.name in keyed else one.name
-            target = f"delta.`{spark_path(lake.table(one.table).uri)}`"
+        for operator_state in operator.operator_states:
+            name = (
+                f"{operator_state.name}{BESIDE}"
+                if operator_state.name in keyed
+                else operator_state.name
+            )
+            target = f"delta.`{spark_path(lake.table(operator_state.table).uri)}`"
             if pinned:
-                target += f" VERSION AS OF {versions[one.table]}"
+                target += f" VERSION AS OF {versions[operator_state.table]}"
             names[record.job, operator.label, name] = target
     return names
 

@@ -28,8 +28,8 @@ def preload() -> int:
         for value in vars(module).values()
         if isinstance(value, Kernel)
     ]
-    for one in kernels:
-        one.compile()
+    for kernel in kernels:
+        kernel.compile()
     return len(kernels)
 
 

@@ -91,13 +91,13 @@ def encode_keys(
     }
     if columns["key"].null_count:
         raise EncodeError("a key is null", place=place, remedy="remove it: no key in Flink is")
-    schema = pa.schema([one for one in layout.schema if one.name not in ("value", "ttl")])
+    schema = pa.schema([field for field in layout.schema if field.name not in ("value", "ttl")])
     batch = pa.RecordBatch.from_arrays(
         [
-            columns[one.name] if one.name in columns
-            else pa.array(np.zeros(count, np.int32)) if one.name == "key_group"
-            else pa.nulls(count, one.type)
-            for one in schema
+            columns[field.name] if field.name in columns
+            else pa.array(np.zeros(count, np.int32)) if field.name == "key_group"
+            else pa.nulls(count, field.type)
+            for field in schema
         ],
         schema=schema,
     )  # fmt: skip
@@ -160,15 +160,17 @@ def put_many(batch: KeyBatch, values: pa.Array | pa.ChunkedArray) -> None:
         if column.filter(present).flatten().null_count:
             raise EncodeError("an element is null, and no element of a list in Flink is")
     some = column if present.false_count == 0 else column.filter(present)
-    schema = pa.schema([one for one in layout.schema if one.name in ("value", "ttl", "raw_value")])
+    schema = pa.schema(
+        [field for field in layout.schema if field.name in ("value", "ttl", "raw_value")]
+    )
     columns = {"value": some, "raw_value": pa.nulls(len(some), pa.binary())}
     if batch.access is not None:
         columns["ttl"] = _times(layout, some, batch.access.clock())
-    rows = pa.RecordBatch.from_arrays([columns[one.name] for one in schema], schema=schema)
+    rows = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
     written: list[bytes | None] = list(_pieces(layout.value_writer(rows).to_binary()))
     if len(written) < len(batch):
         given = iter(written)
-        written = [next(given) if one else None for one in present.to_pylist()]
+        written = [next(given) if value else None for value in present.to_pylist()]
     batch.table.put_many(batch.groups, batch.keys, written)
 
 

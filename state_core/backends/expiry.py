@@ -86,7 +86,7 @@ def _of_lists(state: ListState, access: LastAccess, group: int) -> int:
     joined = DelimitedListSerializer(state.serializer)
     for key, data in list(state.table.items(group)):
         elements = joined.read(DataInput(data, state.name))
-        living = [one for one in elements if not access.expired(one)]
+        living = [element for element in elements if not access.expired(element)]
         if len(living) == len(elements):
             continue
         count += len(elements) - len(living)

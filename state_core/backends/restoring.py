@@ -48,7 +48,9 @@ def handles_for(
 ) -> list[KeyedHandle]:
     """Return the handles, of all subtasks, that have some of these key groups."""
     return [
-        one for one in handles if one is not None and len(one.key_groups.intersection(key_groups))
+        handle
+        for handle in handles
+        if handle is not None and len(handle.key_groups.intersection(key_groups))
     ]
 
 

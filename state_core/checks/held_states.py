@@ -89,15 +89,15 @@ class HeldOperator:
 
 def held_operators(snapshot: Snapshot) -> list[HeldOperator]:
     """What a savepoint or checkpoint holds; operator states are read to be counted."""
-    return [_held(one) for one in snapshot.operators]
+    return [_held(operator) for operator in snapshot.operators]
 
 
 def _held(operator: Operator) -> HeldOperator:
-    states = [HeldState(one.meta_info) for one in operator.keyed_states]
-    for one in operator.operator_states:
-        size = sum(len(element) for part in one.parts for element in part.encoded())
-        agree = tuple(one.disagreeing())
-        states.append(HeldState(one.meta_info, one.elements, size, agree))
+    states = [HeldState(keyed_state.meta_info) for keyed_state in operator.keyed_states]
+    for operator_state in operator.operator_states:
+        size = sum(len(element) for part in operator_state.parts for element in part.encoded())
+        agree = tuple(operator_state.disagreeing())
+        states.append(HeldState(operator_state.meta_info, operator_state.elements, size, agree))
     files = operator.keyed_files
     return HeldOperator(
         operator.operator_id,

@@ -237,7 +237,7 @@ def refusal(
 
 def check_job(job: JobDeclaration) -> list[Finding]:
     """Every fault of a job, operator by operator; empty if all is legal."""
-    uids = Counter(one.uid for one in job.operators)
+    uids = Counter(operator.uid for operator in job.operators)
     twice = [
         Finding(
             Severity.FAULT,
@@ -249,7 +249,7 @@ def check_job(job: JobDeclaration) -> list[Finding]:
         for uid, count in uids.items()
         if count > 1
     ]
-    return twice + [finding for one in job.operators for finding in check_operator(one)]
+    return twice + [finding for operator in job.operators for finding in check_operator(operator)]
 
 
 def require_legal(job: JobDeclaration) -> None:
@@ -274,7 +274,7 @@ def listed(findings: Iterable[Finding]) -> str:
 def check_operator(operator: OperatorDeclaration) -> list[Finding]:
     """Every fault of one operator."""
     if operator.inputs not in TABLES:
-        known = ", ".join(_streams(one) for one in TABLES if one != (B,))
+        known = ", ".join(_streams(table) for table in TABLES if table != (B,))
         swapped = tuple(reversed(operator.inputs))
         remedy = f"the inputs can be: {known}"
         if swapped in TABLES:
@@ -318,7 +318,7 @@ def _modes(operator: OperatorDeclaration) -> Iterator[Finding]:
     """States that no side that they are declared for could ever touch."""
     for state, sides in operator.declared:
         mode = state.redistribution_mode
-        if sides and all(cell(operator.inputs, one, mode) is NO for one in sides):
+        if sides and all(cell(operator.inputs, side, mode) is NO for side in sides):
             problem, remedy = mode_fault(operator.inputs, mode) or ("", "")
             problem = (
                 f"a {state.kind} state of mode {mode.value} over {operator.streams}: {problem}"
@@ -342,8 +342,10 @@ def _alternative(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> st
     ways = [
         f"{HOW_TO_DECLARE[one]} ({one.value})" for one in RedistributionMode if _legal(inputs, one)
     ]
-    others = [_streams(one) for one in TABLES if len(one) == len(inputs) and _legal(one, mode)]
-    others = others or [_streams(one) for one in TABLES if _legal(one, mode)]
+    others = [
+        _streams(table) for table in TABLES if len(table) == len(inputs) and _legal(table, mode)
+    ]
+    others = others or [_streams(table) for table in TABLES if _legal(table, mode)]
     here = f"declare {' or '.join(ways)}, or " if ways else ""
     return f"{here}keep {mode.value} over {', '.join(others)}"
 

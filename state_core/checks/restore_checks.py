@@ -83,7 +83,7 @@ def check_restore(
 
 
 def _gone(operator: HeldOperator, allowed: bool) -> Finding:
-    names = ", ".join(repr(one.meta.name) for one in operator.states)
+    names = ", ".join(repr(state.meta.name) for state in operator.states)
     return Finding(
         Severity.WARNING if allowed else Severity.FAULT,
         "missing_operator",

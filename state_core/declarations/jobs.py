@@ -113,7 +113,7 @@ class OperatorDeclaration:
         """Each declaration, and the sides that it is declared for."""
         own = sides_of(self.inputs)
         groups = (self.states, own), (self.first_states, own[:1]), (self.second_states, own[1:])
-        return tuple((one, sides) for states, sides in groups for one in states)
+        return tuple((state, sides) for states, sides in groups for state in states)
 
     @property
     def alone(self) -> bool:
@@ -125,7 +125,7 @@ class OperatorDeclaration:
         """Its inputs, abbreviated as in tables: `B + NK`; a single one in full."""
         if len(self.inputs) == 1:
             return self.inputs[0].value
-        return " + ".join(one.short for one in self.inputs) or "no input"
+        return " + ".join(input_.short for input_ in self.inputs) or "no input"
 
 
 @dataclass(frozen=True)

@@ -75,13 +75,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if not is_dataclass(value):
         return value
     content = {
-        _RENAMED.get(one.name, one.name): _plain(getattr(value, one.name))
-        for one in fields(value)
-        if one.default is MISSING or getattr(value, one.name) not in (None, ())
+        _RENAMED.get(field.name, field.name): _plain(getattr(value, field.name))
+        for field in fields(value)
+        if field.default is MISSING or getattr(value, field.name) not in (None, ())
     }
     if isinstance(value, StateDeclaration):
         content |= {KIND: value.kind, MODE: value.redistribution_mode.value}
@@ -111,7 +111,7 @@ def _state(data: Any, path: str) -> StateDeclaration:
             place=f"${path}.{KIND}",
             remedy=f"one of {', '.join(KINDS)}",
         )
-    own = {_RENAMED.get(one.name, one.name) for one in fields(state_class)}
+    own = {_RENAMED.get(field.name, field.name) for field in fields(state_class)}
     made = _dataclass(state_class, content, path, known=(KIND,) if MODE in own else (KIND, MODE))
     mode = made.redistribution_mode.value
     if content.get(MODE, mode) != mode:
@@ -125,7 +125,7 @@ def _dataclass(
     cls: type[Value], content: Mapping[str, Any], path: str, *, known: tuple[str, ...] = ()
 ) -> Value:
     hints = get_type_hints(cls)
-    wanted = {_RENAMED.get(one.name, one.name): one for one in fields(cls)}  # type: ignore[arg-type]
+    wanted = {_RENAMED.get(field.name, field.name): field for field in fields(cls)}  # type: ignore[arg-type]
     unknown = [name for name in content if name not in wanted and name not in known]
     if unknown:
         raise DeclarationError(
@@ -147,7 +147,9 @@ def _dataclass(
 
 def _value(hint: Any, data: Any, path: str) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (one for one in get_args(hint) if one is not type(None))
+        (hint,) = (
+            get_argument for get_argument in get_args(hint) if get_argument is not type(None)
+        )
         if data is None:
             return None
     if get_origin(hint) is tuple:

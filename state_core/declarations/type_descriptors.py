@@ -157,7 +157,11 @@ def _spec_of(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
         return _spec_of(hint.__supertype__, place, within)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        said = [one for one in arguments[1:] if isinstance(one, str | Mapping | TypeDescriptor)]
+        said = [
+            argument
+            for argument in arguments[1:]
+            if isinstance(argument, str | Mapping | TypeDescriptor)
+        ]
         return _spec_of(said[0] if said else arguments[0], place, within)
     if origin in (Union, types.UnionType):
         return _composed("Nullable", [_spec_of(_optional(hint, place), place, within)])
@@ -185,7 +189,7 @@ def _spec_of_generic(
         plain_value = _optional(value, place) if _is_optional(value) else value
         return _composed("Map", [nested(arguments[0]), nested(plain_value)])
     if origin is tuple and arguments:
-        return _composed(f"Tuple{len(arguments)}", [nested(one) for one in arguments])
+        return _composed(f"Tuple{len(arguments)}", [nested(argument) for argument in arguments])
     raise DeclarationError(f"{_shown(hint)} is no type of a state", place=place, remedy=_KNOWN)
 
 
@@ -227,7 +231,7 @@ def _pojo_field(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
 
 def _composed(name: str, nested: list[TypeSpec]) -> TypeSpec:
     """Return a generic type: as text where all its parts are text."""
-    if all(isinstance(one, str) for one in nested):
+    if all(isinstance(serializer, str) for serializer in nested):
         return f"{name}<{', '.join(map(str, nested))}>"
     return {name.rstrip("0123456789").lower(): nested if len(nested) > 1 else nested[0]}
 
@@ -238,7 +242,7 @@ def _is_optional(hint: Any) -> bool:
 
 def _optional(hint: Any, place: str) -> Any:
     """Return the type that may be null."""
-    others = [one for one in get_args(hint) if one is not type(None)]
+    others = [get_argument for get_argument in get_args(hint) if get_argument is not type(None)]
     if len(others) != 1 or not _is_optional(hint):
         raise DeclarationError(
             f"{_shown(hint)} is more than one type",

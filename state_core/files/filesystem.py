@@ -468,8 +468,8 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
     def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
         real = os.path.realpath(self.full(path))
         here = posixpath.join(os.path.realpath(self.tree.anchor), self._start)
-        others = [one for one in others if one.local]
-        roots = [here.rstrip("/"), *(os.path.realpath(one.root) for one in others)]
+        others = [other for other in others if other.local]
+        roots = [here.rstrip("/"), *(os.path.realpath(other.root) for other in others)]
         for one, root in zip((self, *others), roots, strict=True):
             if real.startswith(f"{root}/"):
                 return one.source(real[len(root) + 1 :])

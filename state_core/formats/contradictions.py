@@ -131,16 +131,16 @@ def _corrupt(problem: str) -> CorruptSnapshotError:
 def _operators_twice(
     operators: Sequence[OperatorState], known: Mapping[str, str]
 ) -> Iterator[Contradiction]:
-    for operator_id, count in Counter(one.operator_id for one in operators).items():
+    for operator_id, count in Counter(operator.operator_id for operator in operators).items():
         if count > 1:
             problem = f"{count} operators of id {operator_id}"
             yield Contradiction(METADATA, "", None, None, _corrupt(problem))
     ids: dict[str, str] = {}
-    for one in operators:
-        uid = one.uid or known.get(one.operator_id, "") or one.operator_id
-        other = ids.setdefault(uid, one.operator_id)
-        if other != one.operator_id:
-            problem = f"operators {other} and {one.operator_id} are both of uid {uid!r}"
+    for operator in operators:
+        uid = operator.uid or known.get(operator.operator_id, "") or operator.operator_id
+        other = ids.setdefault(uid, operator.operator_id)
+        if other != operator.operator_id:
+            problem = f"operators {other} and {operator.operator_id} are both of uid {uid!r}"
             yield Contradiction(METADATA, "", None, None, _corrupt(problem))
 
 

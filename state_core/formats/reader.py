@@ -73,7 +73,7 @@ def open_snapshot(
     for contradiction in find_contradictions(metadata.operators, known):
         where, path = contradiction.place, files.metadata_path
         raise contradiction.error.within(f"{path}, {where}" if where else path)
-    operators = tuple(_open_operator(one, files, known) for one in metadata.operators)
+    operators = tuple(_open_operator(operator, files, known) for operator in metadata.operators)
     kind, format_name = _describe(metadata)
     return Snapshot(
         directory.uri,
@@ -124,7 +124,8 @@ def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
         for subtask in (operator.subtasks or {}).values()
     ]
     unified = any(
-        isinstance(one, KeyGroupsHandle) and one.kind is KeyGroupsKind.SAVEPOINT for one in handles
+        isinstance(handle, KeyGroupsHandle) and handle.kind is KeyGroupsKind.SAVEPOINT
+        for handle in handles
     )
     return ("savepoint", "canonical") if unified else ("", "")
 
@@ -234,7 +235,7 @@ def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> Check
         }
         return replace(state, subtasks=subtasks)
 
-    return replace(metadata, operators=[strip(one) for one in metadata.operators])
+    return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
 
 
 def _merge_states(files: list[KeyedFile]) -> tuple[KeyedState, ...]:

@@ -23,9 +23,9 @@ NULLS, SUBCLASSES, UNKNOWNS = 0, 1, 2
 @helper
 def _find_name(data, at, size, offsets, names, subclasses):
     """The subclass of the class name at `at`, or -1."""
-    for one in range(offsets.size - 1):
-        start = np.int64(offsets[one])
-        if np.int64(offsets[one + 1]) - start != size:
+    for index in range(offsets.size - 1):
+        start = np.int64(offsets[index])
+        if np.int64(offsets[index + 1]) - start != size:
             continue
         same = True
         for step in range(size):
@@ -33,7 +33,7 @@ def _find_name(data, at, size, offsets, names, subclasses):
                 same = False
                 break
         if same:
-            return np.int64(subclasses[one])
+            return np.int64(subclasses[index])
     return np.int64(-1)
 
 

@@ -248,12 +248,12 @@ def skip_one(data, at, end, program, stack):
             bodies, names = program[pc + 2], program[pc + 3]
             first = last = pc + 4 + bodies + 2 * names
             behind = first
-            for one in range(bodies):
-                if one == body:
-                    first, last = behind, behind + program[pc + 4 + one]
-                behind += program[pc + 4 + one]
-            for one in range(names):
-                behind += program[pc + 4 + bodies + 2 * one + 1]
+            for index in range(bodies):
+                if index == body:
+                    first, last = behind, behind + program[pc + 4 + index]
+                behind += program[pc + 4 + index]
+            for index in range(names):
+                behind += program[pc + 4 + bodies + 2 * index + 1]
             pc = behind
             if body >= 0:
                 stack[4 * depth] = first

@@ -272,10 +272,10 @@ def keyed_bytes(handle: KeyedHandle) -> int:
         return 0 if handle.stream is None else handle.stream.size
     if isinstance(handle, IncrementalHandle):
         streams = [handle.meta, *(one for _, one in (*handle.shared, *handle.private))]
-        return sum(one.size for one in streams if one is not None)
+        return sum(stream.size for stream in streams if stream is not None)
     if isinstance(handle, ChangelogHandle):
         nested = (*handle.materialized, *handle.changes)
-        return sum(keyed_bytes(one) for one in nested if one is not None)
+        return sum(keyed_bytes(serializer) for serializer in nested if serializer is not None)
     if isinstance(handle, ChangelogByteHandle):
         return sum(len(change) for _, change in handle.changes)
     return handle.size

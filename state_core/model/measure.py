@@ -110,8 +110,8 @@ def measure_operator(
         for state in operator.keyed_states
     }
     jobs = [
-        (operator.keyed_files[one.file], one.key_groups)
-        for one in plan_slices(operator.keyed_files)
+        (operator.keyed_files[plan_slice.file], plan_slice.key_groups)
+        for plan_slice in plan_slices(operator.keyed_files)
     ]
     workers = min(len(jobs), threads or os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:

@@ -84,21 +84,21 @@ def plan_key_groups(
     """
     groups = len(entries)
     ranges = key_group_ranges(groups, parallelism)
-    firsts = np.array([one.first for one in ranges])
-    lasts = np.array([one.last for one in ranges])
+    firsts = np.array([range_.first for range_ in ranges])
+    lasts = np.array([range_.last for range_ in ranges])
     owners = _owners(ranges)
     came_from = np.full(groups, -1) if before is None else _owners(key_group_ranges(groups, before))
     moved = np.where(came_from != owners, sizes, 0)
     columns = [
         np.concatenate(([0], np.cumsum(one, dtype=np.int64))) for one in (entries, sizes, moved)
     ]
-    sums = [(one[lasts + 1] - one[firsts]).tolist() for one in columns]
+    sums = [(column[lasts + 1] - column[firsts]).tolist() for column in columns]
     return list(map(SubtaskPlan, range(parallelism), firsts.tolist(), lasts.tolist(), *sums))
 
 
 def _owners(ranges: Sequence[KeyGroupRange]) -> npt.NDArray[np.int64]:
     """The subtask of each key group."""
-    return np.repeat(np.arange(len(ranges)), [len(one) for one in ranges])
+    return np.repeat(np.arange(len(ranges)), [len(range_) for range_ in ranges])
 
 
 def skew_of(sizes: npt.ArrayLike) -> float:
@@ -185,17 +185,17 @@ def _keep(
     partly = mode is DistributionMode.BROADCAST and len(shares) < len(plan)
     if partly:
         _broadcast(plan, name, shares)
-    for one in shares:
-        mine, given = _whole(one), plan[one[0]].get(name, [])
+    for share in shares:
+        mine, given = _whole(share), plan[share[0]].get(name, [])
         # who has a copy keeps it beside the one that it is given
         others = [other for other in given if other.subtask != mine.subtask]
-        plan[one[0]][name] = sorted([mine, *others], key=lambda part: part.subtask)
+        plan[share[0]][name] = sorted([mine, *others], key=lambda part: part.subtask)
 
 
 def _union(
     plan: list[dict[str, list[ElementSlice]]], name: str, shares: list[tuple[int, StateShare]]
 ) -> None:
-    everything = [_whole(one) for one in shares]  # one list for all: they may be thousands
+    everything = [_whole(share) for share in shares]  # one list for all: they may be thousands
     for subtask in plan:
         subtask[name] = everything
 

@@ -359,7 +359,9 @@ class Operator:
     @property
     def timers(self) -> tuple[KeyedState, ...]:
         """Its timer queues."""
-        return tuple(one for one in self.keyed_states if one.kind is StateKind.TIMERS)
+        return tuple(
+            keyed_state for keyed_state in self.keyed_states if keyed_state.kind is StateKind.TIMERS
+        )
 
 
 @dataclass(frozen=True)
@@ -399,11 +401,13 @@ class Snapshot:
             NotFoundError: There is none, or more than one.
         """
         for key in ("uid", "name", "operator_id"):
-            matches = [one for one in self.operators if getattr(one, key) == wanted]
+            matches = [operator for operator in self.operators if getattr(operator, key) == wanted]
             if len(matches) == 1:
                 return matches[0]
-        matches = [one for one in self.operators if one.operator_id.startswith(wanted)]
+        matches = [
+            operator for operator in self.operators if operator.operator_id.startswith(wanted)
+        ]
         if len(matches) == 1 and len(wanted) >= 4:
             return matches[0]
-        known = ", ".join(one.label for one in self.operators) or "none"
+        known = ", ".join(operator.label for operator in self.operators) or "none"
         raise NotFoundError(f"no operator {wanted!r} in {self.location}", remedy=f"it has: {known}")

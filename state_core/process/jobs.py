@@ -190,7 +190,9 @@ class Job:
 
     def declaration(self) -> JobDeclaration:
         """Return the job's declaration; `require_legal` of `checks.legality` checks it."""
-        return JobDeclaration(self.name, tuple(one.declaration for one in self.operators.values()))
+        return JobDeclaration(
+            self.name, tuple(operator.declaration for operator in self.operators.values())
+        )
 
     def build(self) -> Job:
         """Check the job, and return it.
@@ -336,20 +338,22 @@ class Stream:
         self.job._take(uid)  # noqa: SLF001 - a part of it
         two = isinstance(function, TwoOutputStreamProcessFunction)
         schemas = tuple(map(_schema, output)) if two else (_schema(output),)
-        if any(one.job is not self.job for one in streams):
+        if any(stream.job is not self.job for stream in streams):
             raise DeclarationError("the streams belong to two jobs", place=f"operator {uid!r}")
-        keys = list(dict.fromkeys(one.key_type for one in streams if one.key_type is not None))
+        keys = list(
+            dict.fromkeys(stream.key_type for stream in streams if stream.key_type is not None)
+        )
         if len(keys) > 1:
             raise DeclarationError(
                 f"the inputs have keys of two types, {keys[0]} and {keys[1]}",
                 place=f"operator {uid!r}",
             )
-        inputs = tuple(one.origin for one in streams)
-        alone = any(one.kind is StreamKind.GLOBAL for one in inputs)
+        inputs = tuple(stream.origin for stream in streams)
+        alone = any(input_.kind is StreamKind.GLOBAL for input_ in inputs)
         declaration = declare_operator(
             uid,
             function,
-            tuple(one.kind for one in inputs),
+            tuple(input_.kind for input_ in inputs),
             function.uses_states(),
             first_states=function.uses_states_of_first_input(),
             second_states=function.uses_states_of_second_input(),

@@ -291,5 +291,5 @@ class ProcessOperator:
         contexts: Sequence[PartitionedContext | NonPartitionedContext] = [
             *self._contexts.values(), *self._apart.values(),
         ]  # fmt: skip
-        for one in contexts:
-            one.watermark = watermark
+        for context in contexts:
+            context.watermark = watermark

@@ -85,9 +85,9 @@ def simple_types() -> dict[str, type[SimpleTypeSerializerSnapshot]]:
 @lru_cache(maxsize=1)
 def _simple_types(_changes: int) -> dict[str, type[SimpleTypeSerializerSnapshot]]:
     return {
-        one().type_name: one
-        for one in registered_classes().values()
-        if issubclass(one, SimpleTypeSerializerSnapshot)
+        registered_class().type_name: registered_class
+        for registered_class in registered_classes().values()
+        if issubclass(registered_class, SimpleTypeSerializerSnapshot)
     }
 
 
@@ -201,7 +201,7 @@ def _enum(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     constants = spec.get("constants")
     if not isinstance(constants, list) or not constants:
         raise EncodeError("an enum needs its `constants`, a list of names")
-    return EnumSerializerSnapshot.of(str(spec["enum"]), [str(one) for one in constants])
+    return EnumSerializerSnapshot.of(str(spec["enum"]), [str(constant) for constant in constants])
 
 
 def _array(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
@@ -212,7 +212,7 @@ def _row_data(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     types = spec["row_data"]
     if not isinstance(types, list):
         raise EncodeError("`row_data` must be a list of SQL types, such as [BIGINT, STRING]")
-    return RowDataSerializerSnapshot.of(*(parse_logical_type(str(one)) for one in types))
+    return RowDataSerializerSnapshot.of(*(parse_logical_type(str(type_)) for type_ in types))
 
 
 def _fields(spec: Mapping[str, Any], name: str) -> dict[str, TypeSerializerSnapshot]:
@@ -240,7 +240,7 @@ def _generic(name: str) -> Callable[[Mapping[str, Any]], TypeSerializerSnapshot]
         parts = content if isinstance(content, list) else [content]
         if not parts:
             raise EncodeError(f"a {name.lower()} needs at least one type")
-        return _GENERIC[name](name, tuple(parse_type(one) for one in parts))
+        return _GENERIC[name](name, tuple(parse_type(part) for part in parts))
 
     return build
 

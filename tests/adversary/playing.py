@@ -127,7 +127,7 @@ def _check_output(ended: Ended) -> None:
         assert not hidden, f"{hidden!r} is printed: {ended}"
     if ended.code == REFUSED:
         lines = ended.err.splitlines()
-        assert [one for one in lines if one.startswith("error: ")] == lines[-1:], ended
+        assert [line for line in lines if line.startswith("error: ")] == lines[-1:], ended
 
 
 def _check_places(case: Case, scene: Scene, before: dict[str, Tree], *, refused: bool) -> None:

@@ -18,11 +18,11 @@ def test_the_table_of_bounds_is_the_codes() -> None:
     said = [match.groups() for match in map(ROW.fullmatch, PAGE.read_text().splitlines()) if match]
     held = [
         (
-            f"{one.most:,}",
-            one.name,
-            f"{one.bytes_each:,}" if one.bytes_each else "",
-            one.beyond.name.lower(),
+            f"{bound.most:,}",
+            bound.name,
+            f"{bound.bytes_each:,}" if bound.bytes_each else "",
+            bound.beyond.name.lower(),
         )
-        for one in bounds.BOUNDS
+        for bound in bounds.BOUNDS
     ]
     assert said == held

@@ -89,7 +89,7 @@ def test_small_is_local(wanted: str, size: int) -> None:
 def test_large_is_local_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is large runs here, too, where Spark is not installed; asked for, it is an error."""
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    for name in [one for one in sys.modules if one.startswith("pipelines.spark")]:
+    for name in [module for module in sys.modules if module.startswith("pipelines.spark")]:
         monkeypatch.delitem(sys.modules, name)
     assert isinstance(choose_engine("auto", AUTO_LOCAL_BYTES), LocalEngine)
     with pytest.raises(MissingExtraError, match=r"needs PySpark, .*'statelake\[spark\]'"):

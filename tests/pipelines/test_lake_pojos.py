@@ -25,7 +25,7 @@ from tests.support.savepoints.expected_contents import UIDS, assert_contents, op
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases("pojo", form="canonical")
-every_case = pytest.mark.parametrize("golden", CASES, ids=[one.name for one in CASES])
+every_case = pytest.mark.parametrize("golden", CASES, ids=[case.name for case in CASES])
 
 
 def entries_of(snapshot: Snapshot) -> list[tuple[str, bytes, bytes]]:
@@ -43,7 +43,7 @@ def entries_of(snapshot: Snapshot) -> list[tuple[str, bytes, bytes]]:
 
 def test_both_backends_and_versions_are_there() -> None:
     """Flink 1.20 on the heap, Flink 2.3 on RocksDB."""
-    facts = {(one.facts["flink"], one.facts["backend"]) for one in CASES}
+    facts = {(case.facts["flink"], case.facts["backend"]) for case in CASES}
     assert facts == {("1.20.0", "hashmap"), ("2.3.0", "rocksdb")}
 
 
@@ -90,14 +90,16 @@ def test_a_field_more_and_a_field_less(golden: GoldenCase, tmp_path: Path) -> No
     before = open_golden(golden).operator("customers").state("customer")
     old = value_snapshot(read_state_meta_info(DataInput(before.meta_info)))
     assert isinstance(old, PojoSerializerSnapshot)
-    fields = {one.name: one.value.snapshot for one in old.pojo.fields if one.value is not None}
+    fields = {
+        field.name: field.value.snapshot for field in old.pojo.fields if field.value is not None
+    }
     del fields["tags"]
     level = SNAPSHOTS[IntSerializer]()
     new = PojoSerializerSnapshot.of(old.pojo.java_class, {**fields, "level": level})
     change = ValueChange("customers", "customer", new)
     result = migrate_snapshot(lake, "job", record.snapshot_id, "next", change, engine=engine)
     assert result.result.verdict is Verdict.COMPATIBLE_AFTER_MIGRATION
-    assert {one.path for one in result.result.reasons} == {"tags", "level"}
+    assert {reason.path for reason in result.result.reasons} == {"tags", "level"}
     exported = tmp_path / "exported"
     export_snapshot(lake, "job", "next", exported, engine=engine)
     after = open_snapshot(exported, uids=UIDS["pojo"]).operator("customers").state("customer")

@@ -17,7 +17,7 @@ CASES = golden_cases("sql", "queries")
 MOVABLE = golden_cases("sql")  # the others' window operators have operator state beside
 ENTRIES = {"sql": 250, "queries": 394}
 
-every_case = pytest.mark.parametrize("golden", CASES, ids=[one.name for one in CASES])
+every_case = pytest.mark.parametrize("golden", CASES, ids=[case.name for case in CASES])
 
 
 def entries(savepoint: Path) -> dict[str, set[tuple[int, bytes, bytes]]]:
@@ -32,7 +32,7 @@ def entries(savepoint: Path) -> dict[str, set[tuple[int, bytes, bytes]]]:
                     batch.value_start, batch.value_end,
                 )  # fmt: skip
                 for state, group, a, b, c, d in zip(
-                    *(one.tolist() for one in columns), strict=True
+                    *(column.tolist() for column in columns), strict=True
                 ):
                     name = f"{operator.label} {file.states[state].name}"
                     found.setdefault(name, set()).add((group, data[a:b], data[c:d]))

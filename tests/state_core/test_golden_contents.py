@@ -25,8 +25,8 @@ KINDS = golden_cases("kinds")
 STEP, BASE = 2654435761, -(1 << 40)
 YEARS_2020_TO_2100 = (1_577_836_800_000, 4_102_444_800_000)
 
-every_case = pytest.mark.parametrize("golden", CASES, ids=[one.name for one in CASES])
-every_kinds = pytest.mark.parametrize("golden", KINDS, ids=[one.name for one in KINDS])
+every_case = pytest.mark.parametrize("golden", CASES, ids=[case.name for case in CASES])
+every_kinds = pytest.mark.parametrize("golden", KINDS, ids=[kind.name for kind in KINDS])
 
 
 def keyed_states(golden: GoldenCase) -> list[tuple[Operator, KeyedState]]:
@@ -37,11 +37,11 @@ def keyed_states(golden: GoldenCase) -> list[tuple[Operator, KeyedState]]:
 
 def test_there_are_cases_of_every_backend_form_and_version() -> None:
     """The golden data covers both backends, all forms, compression and both Flink versions."""
-    facts = [one.facts for one in CASES]
-    assert {one["backend"] for one in facts} == {"hashmap", "rocksdb"}
-    assert {one["format"] for one in facts} >= {"canonical", "native", "checkpoint"}
-    assert {one["compression"] for one in facts} == {False, True}
-    assert {one["flink"] for one in facts} == {"1.20.0", "2.3.0"}
+    facts = [case.facts for case in CASES]
+    assert {fact["backend"] for fact in facts} == {"hashmap", "rocksdb"}
+    assert {fact["format"] for fact in facts} >= {"canonical", "native", "checkpoint"}
+    assert {fact["compression"] for fact in facts} == {False, True}
+    assert {fact["flink"] for fact in facts} == {"1.20.0", "2.3.0"}
 
 
 @every_case
@@ -154,7 +154,7 @@ def test_windows_have_a_timer_each(golden: GoldenCase) -> None:
         windows = {(row["key"], *row["namespace"].values()) for row in contents}
         fire = {(row["key"], *row["namespace"].values()): row["timestamp"] for row in timers}
         assert len(windows) == len(contents)
-        assert fire == {one: one[-1] - 1 for one in windows}
+        assert fire == {window: window[-1] - 1 for window in windows}
 
 
 @pytest.mark.parametrize("golden", golden_cases("windows"), ids=lambda one: one.name)

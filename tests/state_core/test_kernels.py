@@ -31,14 +31,20 @@ def windows() -> list[tuple[Window, int, int]]:
     """Files that Flink wrote, with one and with two bytes for a key group: as a scan takes them."""
     made = []
     for name in ("kinds-hashmap-canonical-p2-m128", "wordcount-hashmap-canonical-p2-m1024"):
-        (case,) = (one for one in golden_cases() if one.name.startswith(name))
-        keyed = (one for one in open_snapshot(case.snapshot).operators if one.keyed_files)
+        (case,) = (
+            golden_case for golden_case in golden_cases() if golden_case.name.startswith(name)
+        )
+        keyed = (
+            operator for operator in open_snapshot(case.snapshot).operators if operator.keyed_files
+        )
         (file, *_) = next(keyed).keyed_files
         assert isinstance(file, UnifiedKeyedFile)
         data = np.empty(file.file.source.size, np.uint8)
         file.file.source.read_into(0, data)
-        columns = zip(*((one.group, one.start, one.end) for one in file.file.spans), strict=True)
-        groups, starts, ends = (np.array(one, np.int64) for one in columns)
+        columns = zip(
+            *((span.group, span.start, span.end) for span in file.file.spans), strict=True
+        )
+        groups, starts, ends = (np.array(column, np.int64) for column in columns)
         window = (data, groups.astype(np.int32), starts, ends)
         made.append((window, file.file.prefix, len(file.header.states)))
     return made

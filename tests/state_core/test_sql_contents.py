@@ -20,12 +20,14 @@ CASES = golden_cases("sql")
 GROUPS = 50
 NOTHING = b"\0"  # what a view in state leaves in the accumulator
 
-every_case = pytest.mark.parametrize("golden", CASES, ids=[one.name for one in CASES])
+every_case = pytest.mark.parametrize("golden", CASES, ids=[case.name for case in CASES])
 
 
 def aggregate(golden: GoldenCase) -> Operator:
     """The operator of the query that has keyed state."""
-    (found,) = (one for one in open_snapshot(golden.snapshot).operators if one.keyed_states)
+    (found,) = (
+        operator for operator in open_snapshot(golden.snapshot).operators if operator.keyed_states
+    )
     return found
 
 
@@ -37,7 +39,7 @@ def rows(golden: GoldenCase, state: str) -> list[dict[str, Any]]:
 
 def test_both_backends_are_here() -> None:
     """There is a savepoint of each backend, one of them compressed."""
-    facts = [(one.facts["backend"], one.facts["compression"]) for one in CASES]
+    facts = [(case.facts["backend"], case.facts["compression"]) for case in CASES]
     assert sorted(facts) == [("hashmap", False), ("rocksdb", True)]
 
 
@@ -61,7 +63,7 @@ def test_every_state_has_its_types(golden: GoldenCase) -> None:
         "_timer_state/event_user-timers": (StateKind.TIMERS, key, "", ""),
     }
     value = aggregate(golden).state("accState").schema.field("value").type
-    assert [one.type for one in value] == [
+    assert [item.type for item in value] == [
         pa.int64(), pa.int32(), pa.string(), pa.int64(), pa.decimal128(38, 2), pa.int64(),
         pa.timestamp("us"), pa.binary(),
     ]  # fmt: skip
@@ -72,7 +74,7 @@ def test_accumulators_mean_what_the_query_says(golden: GoldenCase) -> None:
     """What Flink emits when one more row of each group arrives follows from the state."""
     states = {row["key"]["f0"]: row["value"] for row in rows(golden, "accState")}
     assert sorted(states) == list(range(GROUPS))
-    expected = {one["k"]: one["row"] for one in golden.expected()}
+    expected = {entry["k"]: entry["row"] for entry in golden.expected()}
     assert sorted(expected) == sorted(states)
     for key, held in states.items():
         count, total, last, distinct, prices, priced, first, view = held.values()

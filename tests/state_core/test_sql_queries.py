@@ -15,7 +15,9 @@ from state_core.serializers import registered_classes
 from tests.support.savepoints.golden_cases import golden_cases
 
 (GOLDEN,) = golden_cases("queries")
-OPERATORS = [one for one in open_snapshot(GOLDEN.snapshot).operators if one.keyed_states]
+OPERATORS = [
+    operator for operator in open_snapshot(GOLDEN.snapshot).operators if operator.keyed_states
+]
 RUNTIME = "org.apache.flink.table.runtime."
 
 # what each operator of `flink-table-runtime` 2.3.0 keeps, by name of the state
@@ -62,7 +64,10 @@ SNAPSHOT_CLASSES = [
 def states() -> list[tuple[Operator, KeyedState]]:
     """Every state but the timers."""
     return [
-        (one, state) for one in OPERATORS for state in one.keyed_states if state not in one.timers
+        (operator, state)
+        for operator in OPERATORS
+        for state in operator.keyed_states
+        if state not in operator.timers
     ]
 
 
@@ -165,4 +170,4 @@ def test_row_kinds_keep_their_bytes() -> None:
             table = state.to_arrow()
             assert len(table) == 5
             assert table.column("raw_value").null_count == 0
-            assert {bytes(one)[4] for one in table.column("raw_value").to_pylist()} == {2}
+            assert {bytes(value)[4] for value in table.column("raw_value").to_pylist()} == {2}

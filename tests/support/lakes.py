@@ -69,7 +69,7 @@ KINDS = FLINK / "kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0" / "savepoint
 
 def golden(name: str) -> GoldenCase:
     """The golden snapshot of that folder."""
-    (found,) = (one for one in golden_cases() if one.name == name)
+    (found,) = (golden_case for golden_case in golden_cases() if golden_case.name == name)
     return found
 
 
@@ -118,7 +118,7 @@ def entries(savepoint: Path, uids: Iterable[str] = ()) -> Contents:
                     batch.value_start, batch.value_end,
                 )  # fmt: skip
                 for state_id, group, key, key_end, value, value_end in zip(
-                    *(one.tolist() for one in places), strict=True
+                    *(place.tolist() for place in places), strict=True
                 ):
                     name = file.states[state_id].name
                     found[operator.operator_id, name].append(
@@ -175,8 +175,8 @@ def assert_whole(lake: Lake, *, orphans: bool = False) -> None:
         orphans: Whether there may be files that nothing names.
     """
     named: set[str] = set()
-    for one in lake.summaries():
-        record = lake.snapshot(one.job, one.snapshot_id)
+    for summary in lake.summaries():
+        record = lake.snapshot(summary.job, summary.snapshot_id)
         for table in (table for operator in record.operators for table in operator.tables):
             opened = lake.table(table.path)
             assert {f.path for f in opened.files(table.version)} == {u.path for u in table.units}

@@ -146,7 +146,7 @@ def rows_of(files: RocksDBFiles, groups: KeyGroupRange | None = None) -> Iterato
             entries.state_of, entries.group_of,
             entries.key_start, entries.key_end, entries.value_start, entries.value_end,
         )  # fmt: skip
-        for state, group, *at in zip(*(one.tolist() for one in columns), strict=True):
+        for state, group, *at in zip(*(column.tolist() for column in columns), strict=True):
             yield state, group, data[at[0] : at[1]], data[at[2] : at[3]]
 
 

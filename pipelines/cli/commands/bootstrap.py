@@ -112,13 +112,15 @@ def bootstrap_command(
 
 def _print(done: BootstrapResult, job: str | None) -> None:
     written = done.written
-    entries = sum(one.entries for one in written.states)
+    entries = sum(state.entries for state in written.states)
     tell(
         f"wrote {written.path}: {entries:,} entries in {written.files} files,"
         f" {bytes_text(written.size)}, _metadata version {written.metadata_version}",
         marked=written.path,
     )
-    rows = [(one.operator, one.state, one.kind, f"{one.entries:,}") for one in written.states]
+    rows = [
+        (state.operator, state.state, state.kind, f"{state.entries:,}") for state in written.states
+    ]
     print_table("", ("<operator", "<state", "<kind", ">entries"), rows)
     if done.record is not None:
         tell(f"imported as {done.record.snapshot_id} of {job}", marked=done.record.snapshot_id)

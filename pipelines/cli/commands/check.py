@@ -74,9 +74,9 @@ def compatibility(
     """
     record = Lake(lake).snapshot(job, snapshot_id)
     verdicts = check_against(record, against, allow_missing=allow_non_restored_state)
-    faults = sum(one.fault for one in verdicts)
+    faults = sum(verdict.fault for verdict in verdicts)
     if as_json_:
-        as_json({"compatible": faults == 0, "states": [_plain(one) for one in verdicts]})
+        as_json({"compatible": faults == 0, "states": [_plain(verdict) for verdict in verdicts]})
     else:
         _print(verdicts, faults)
     if faults:
@@ -95,13 +95,13 @@ def _plain(one: StateVerdict) -> dict[str, object]:
 def _print(verdicts: list[StateVerdict], faults: int) -> None:
     rows = [
         (
-            one.operator,
-            one.state or "(key)",
-            one.result.verdict.text,
-            [str(reason) for reason in one.result.reasons],
+            verdict.operator,
+            verdict.state or "(key)",
+            verdict.result.verdict.text,
+            [str(reason) for reason in verdict.result.reasons],
         )
-        for one in verdicts
+        for verdict in verdicts
     ]
-    unknown = sum(one.result.verdict is Verdict.UNKNOWN for one in verdicts)
+    unknown = sum(verdict.result.verdict is Verdict.UNKNOWN for verdict in verdicts)
     title = f"{len(verdicts)} checked, {faults} incompatible, {unknown} unknown"
     print_table(title, ("<operator", "<state", "<verdict", "<why"), rows)

@@ -96,7 +96,11 @@ def integrity(
         if savepoint and not faults:
             record = Lake(lake).snapshot(job, snapshot_id)
             snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
-            found += [one for one in count_faults(Lake(lake), record, snapshot) if one not in found]
+            found += [
+                count_fault
+                for count_fault in count_faults(Lake(lake), record, snapshot)
+                if count_fault not in found
+            ]
         said["lake_faults"] = found
         faults += len(found)
         if not as_json_:
@@ -137,7 +141,7 @@ def _of_lake(lake: str, job: str, snapshot_id: str, *, quiet: bool) -> list[str]
 def _plain(report: IntegrityReport) -> dict[str, Any]:
     return {
         "location": report.location,
-        "faults": [_plain_fault(one) for one in report.faults],
+        "faults": [_plain_fault(fault) for fault in report.faults],
         "not_checked": [_place(one.where) | {"why": one.why} for one in report.unchecked],
         "checked": vars(report.checked),
     }
@@ -184,10 +188,10 @@ def _print(report: IntegrityReport) -> None:
         marked=verdict,
         style=STYLE[bool(report.faults)],
     )
-    for one in report.faults[:SHOWN]:
+    for fault in report.faults[:SHOWN]:
         tell("")
-        tell(f"{one.kind.value}  {one.where!s}", marked=one.kind.value)
-        said = [_what(one), one.place.removeprefix(f"{report.location}/"), f"-> {one.remedy}"]
+        tell(f"{fault.kind.value}  {fault.where!s}", marked=fault.kind.value)
+        said = [_what(fault), fault.place.removeprefix(f"{report.location}/"), f"-> {fault.remedy}"]
         for line in filter(None, said):
             tell(f"    {line}")
     if len(report.faults) > SHOWN:
@@ -233,5 +237,5 @@ def _amount(loss: Loss) -> str:
 def _print_lake(name: str, faults: list[str]) -> None:
     verdict = _verdict(len(faults))
     tell(f"{verdict}: {name}", marked=verdict, style=STYLE[bool(faults)])
-    for one in faults:
-        tell(f"  {one}")
+    for fault in faults:
+        tell(f"  {fault}")

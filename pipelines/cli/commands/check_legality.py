@@ -63,11 +63,13 @@ def legality(
     if lake and job and snapshot_id:
         held = held_of_record(Lake(lake).snapshot(job, snapshot_id))
     elif savepoint:
-        held = held_operators(open_snapshot(savepoint, uids=[one.uid for one in found.operators]))
+        held = held_operators(
+            open_snapshot(savepoint, uids=[operator.uid for operator in found.operators])
+        )
     findings = check_declared(found, held, allow_missing=allow_non_restored_state)
-    faults = sum(one.fault for one in findings)
+    faults = sum(finding.fault for finding in findings)
     if as_json_:
-        as_json({"legal": faults == 0, "findings": [one.as_json() for one in findings]})
+        as_json({"legal": faults == 0, "findings": [finding.as_json() for finding in findings]})
     else:
         _print(findings, faults)
     if faults:
@@ -77,13 +79,13 @@ def legality(
 def _print(findings: list[Finding], faults: int) -> None:
     rows = [
         (
-            one.severity.value,
-            one.rule,
-            f"{one.operator} ({one.function})" if one.function else one.operator,
-            one.state,
-            [one.problem, *([f"→ {one.remedy}"] if one.remedy else [])],
+            finding.severity.value,
+            finding.rule,
+            f"{finding.operator} ({finding.function})" if finding.function else finding.operator,
+            finding.state,
+            [finding.problem, *([f"→ {finding.remedy}"] if finding.remedy else [])],
         )
-        for one in findings
+        for finding in findings
     ]
     title = f"{_count(faults, 'fault')}, {_count(len(findings) - faults, 'warning')}"
     if findings:

@@ -103,11 +103,11 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
           --checkpoint 1700000000000-42 | jq .checkpoint
     """
     found = [
-        one
-        for one in read_records(open_log(location))
-        if one.task == task
-        and (version is None or one.checkpoint.version == version)
-        and (identifier is None or str(one.id) == identifier)
+        read_record
+        for read_record in read_records(open_log(location))
+        if read_record.task == task
+        and (version is None or read_record.checkpoint.version == version)
+        and (identifier is None or str(read_record.id) == identifier)
     ]
     if not found:
         raise NotFoundError(

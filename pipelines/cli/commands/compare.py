@@ -120,7 +120,7 @@ def _print(plan: OperatorPlan) -> None:
         f"{plan.operator}: parallelism {old} → {new}, max parallelism {old_groups} → {groups},"
         f" skew {plan.skew:.3f}{about}"
     )
-    if any(one.entries for one in plan.subtasks) or not plan.operator_states:
+    if any(subtask.entries for subtask in plan.subtasks) or not plan.operator_states:
         _print_key_groups(plan, title)
     else:
         tell(title)
@@ -132,9 +132,10 @@ def _print(plan: OperatorPlan) -> None:
 
 def _print_key_groups(plan: OperatorPlan, title: str) -> None:
     rows = [
-        (str(one.subtask), f"{one.first}-{one.last}" if one.last >= one.first else "none",
-         f"{one.entries:,}", bytes_text(one.state_bytes), bytes_text(one.moved_bytes))
-        for one in plan.subtasks[:SHOWN_SUBTASKS]
+        (str(subtask.subtask),
+         f"{subtask.first}-{subtask.last}" if subtask.last >= subtask.first else "none",
+         f"{subtask.entries:,}", bytes_text(subtask.state_bytes), bytes_text(subtask.moved_bytes))
+        for subtask in plan.subtasks[:SHOWN_SUBTASKS]
     ]  # fmt: skip
     columns = (">subtask", "<key groups", ">entries", ">bytes", ">from other subtasks")
     print_table(title, columns, rows)

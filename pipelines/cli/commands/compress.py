@@ -74,25 +74,25 @@ def compress(
             savepoint, to, wanted, allow_external=allow_external, progress=progress
         )
     if as_json_:
-        states = [asdict(one) | {"ratio": round(one.ratio, 3)} for one in done.states]
+        states = [asdict(state) | {"ratio": round(state.ratio, 3)} for state in done.states]
         as_json({"path": done.path, "compression": done.compression, "states": states})
     else:
         _print(done)
 
 
 def _print(done: Recompression) -> None:
-    before = sum(one.before_bytes for one in done.states)
-    after = sum(one.after_bytes for one in done.states)
+    before = sum(state.before_bytes for state in done.states)
+    after = sum(state.after_bytes for state in done.states)
     tell(
         f"wrote {done.path}, compression {done.compression}:"
         f" {bytes_text(int(after))} of state, {bytes_text(int(before))} before",
         marked=done.path,
     )
     rows = [
-        (one.operator, one.state, bytes_text(int(one.content_bytes)),
-         bytes_text(int(one.after_bytes)), f"{one.ratio:.2f}",
-         f"{bytes_text(int(one.content_bytes / one.seconds))}/s" if one.seconds else "")
-        for one in done.states
+        (state.operator, state.state, bytes_text(int(state.content_bytes)),
+         bytes_text(int(state.after_bytes)), f"{state.ratio:.2f}",
+         f"{bytes_text(int(state.content_bytes / state.seconds))}/s" if state.seconds else "")
+        for state in done.states
     ]  # fmt: skip
     columns = ("<operator", "<state", ">content", ">stored", ">ratio", ">speed")
     print_table("", columns, rows)

@@ -103,14 +103,14 @@ def _all_lines(
     operators: Iterable[Operator], state: str | None, key_groups: KeyGroupRange | None
 ) -> Iterator[dict[str, Any]]:
     """The lines of all operators, keyed state first; key groups select keyed state only."""
-    for one in operators:
-        for held in one.keyed_states:
+    for operator in operators:
+        for held in operator.keyed_states:
             if state in (None, held.name):
                 for batch in held.batches(key_groups):
-                    yield from _lines(_keyed_head(one, held), batch)
-        for other in one.operator_states:
+                    yield from _lines(_keyed_head(operator, held), batch)
+        for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
-                head = {"operator": one.label, "state": other.name, "kind": _MODES[other.mode]}
+                head = {"operator": operator.label, "state": other.name, "kind": _MODES[other.mode]}
                 for batch in other.batches():
                     yield from _lines(head, batch)
 

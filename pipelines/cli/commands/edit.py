@@ -187,15 +187,17 @@ def _report(done: EditResult) -> dict[str, Any]:
         "entries": record.entries,
         "state_bytes": record.state_bytes,
         "written_bytes": record.written_bytes,
-        "saved_bytes": sum(one.state_bytes[0] - one.state_bytes[1] for one in done.changes),
-        "operators": [one.label for one in record.operators],
-        "changes": [asdict(one) for one in done.changes],
+        "saved_bytes": sum(
+            change.state_bytes[0] - change.state_bytes[1] for change in done.changes
+        ),
+        "operators": [operator.label for operator in record.operators],
+        "changes": [asdict(change) for change in done.changes],
     }
 
 
 def _print(done: EditResult, parent: str) -> None:
     record = done.record
-    saved = sum(one.state_bytes[0] - one.state_bytes[1] for one in done.changes)
+    saved = sum(change.state_bytes[0] - change.state_bytes[1] for change in done.changes)
     tell(
         f"made {record.snapshot_id} from {parent}: {record.entries:,} entries,"
         f" {bytes_text(record.state_bytes)} of state ({bytes_text(saved)} less);"
@@ -204,9 +206,9 @@ def _print(done: EditResult, parent: str) -> None:
     )
     if done.changes:
         rows = [
-            (one.operator, one.state, f"{one.entries[0]:,}", f"{one.entries[1]:,}",
-             bytes_text(one.state_bytes[0]), bytes_text(one.state_bytes[1]))
-            for one in done.changes
+            (change.operator, change.state, f"{change.entries[0]:,}", f"{change.entries[1]:,}",
+             bytes_text(change.state_bytes[0]), bytes_text(change.state_bytes[1]))
+            for change in done.changes
         ]  # fmt: skip
         columns = ("<operator", "<state", ">entries", ">now", ">bytes", ">now")
         print_table("", columns, rows)

@@ -99,9 +99,12 @@ def _describe(
         "in_flight_bytes": operator.in_flight_bytes,
         "key_type": operator.keyed_states[0].key_type if operator.keyed_states else None,
         "keyed_states": [
-            _describe_state(one, totals.get(one.name)) for one in operator.keyed_states
+            _describe_state(keyed_state, totals.get(keyed_state.name))
+            for keyed_state in operator.keyed_states
         ],
-        "operator_states": [_describe_operator_state(one) for one in operator.operator_states],
+        "operator_states": [
+            _describe_operator_state(operator_state) for operator_state in operator.operator_states
+        ],
         "key_groups": _describe_groups(stored, totals),
         "subtasks": _describe_subtasks(operator, stored, totals, parallelism),
     }
@@ -189,32 +192,32 @@ def _print(report: dict[str, Any]) -> None:
     )
     tell("")
     operators = []
-    for one in report["operators"][:SHOWN]:
-        held = f"{len(one['keyed_states'])} keyed" if one["keyed_states"] else ""
-        if one["operator_states"]:
-            held += f"{', ' if held else ''}{len(one['operator_states'])} operator"
-        if one["operator-coordinator-state-size-in-bytes"]:
+    for operator in report["operators"][:SHOWN]:
+        held = f"{len(operator['keyed_states'])} keyed" if operator["keyed_states"] else ""
+        if operator["operator_states"]:
+            held += f"{', ' if held else ''}{len(operator['operator_states'])} operator"
+        if operator["operator-coordinator-state-size-in-bytes"]:
             held += f"{', ' if held else ''}coordinator"
         for name, size in (("raw", "raw_state_bytes"), ("in flight", "in_flight_bytes")):
-            if one[size]:
+            if operator[size]:
                 held += f"{', ' if held else ''}{name}"
         operators.append(
             (
-                _short(one["operator-uid"] or one["operator-uid-hash"]),
-                _short(one["operator-name"] or ""),
-                str(one["operator-parallelism"]),
-                str(one["operator-max-parallelism"]),
-                bytes_text(one["operator-total-size-in-bytes"]),
+                _short(operator["operator-uid"] or operator["operator-uid-hash"]),
+                _short(operator["operator-name"] or ""),
+                str(operator["operator-parallelism"]),
+                str(operator["operator-max-parallelism"]),
+                bytes_text(operator["operator-total-size-in-bytes"]),
                 held or "none",
             )
         )
     columns = ("<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state")
     print_table("operators", columns, operators)
     left = SHOWN
-    for one in report["operators"]:
+    for operator in report["operators"]:
         if left > 0:
-            _print_states(one)
-        left -= 1 + len(one["keyed_states"]) + len(one["operator_states"])
+            _print_states(operator)
+        left -= 1 + len(operator["keyed_states"]) + len(operator["operator_states"])
     if left < 0:
         tell(f"... and more of {len(report['operators'])} operators: --json lists all")
 
@@ -265,7 +268,7 @@ def _print_states(operator: dict[str, Any]) -> None:
             f" skew {groups['skew']}; heaviest: {heavy}"
         )
         for when, plan in operator["subtasks"].items():
-            sizes = [one["state_bytes"] for one in plan["subtasks"]]
+            sizes = [subtask["state_bytes"] for subtask in plan["subtasks"]]
             tell(
                 f"{'at' if when == 'now' else 'what if at'} parallelism {plan['parallelism']}:"
                 f" {bytes_text(min(sizes))} to {bytes_text(max(sizes))} a subtask,"

@@ -105,7 +105,7 @@ def import_command(
         f" ({bytes_text(record.written_bytes)}), kept {done.kept_units}",
         marked=record.snapshot_id,
     )
-    versions = {one.path: one.version for op in record.operators for one in op.tables}
+    versions = {table.path: table.version for op in record.operators for table in op.tables}
     rows = [
         (
             state.table,
@@ -117,9 +117,14 @@ def import_command(
         for state in operator.states
     ]
     rows += [
-        (one.table, str(versions[one.table]), f"{one.elements:,}", one.value_type)
+        (
+            operator_state.table,
+            str(versions[operator_state.table]),
+            f"{operator_state.elements:,}",
+            operator_state.value_type,
+        )
         for operator in record.operators
-        for one in operator.operator_states
+        for operator_state in operator.operator_states
     ]
     print_table("", ("<table", ">version", ">entries", "<value"), rows)
 
@@ -180,7 +185,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     """
     records, bad = Lake(lake).listed(job)
     if as_json_:
-        as_json([_summary(one) for one in records])
+        as_json([_summary(record) for record in records])
     else:
         _print_snapshots(records)
     if bad:
@@ -226,9 +231,10 @@ def _print_snapshots(records: list[SnapshotRecord]) -> None:
         "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note"
     )  # fmt: skip
     rows = [
-        (one.job, one.snapshot_id, f"{one.origin} of {one.parent}" if one.parent else one.format,
-         f"{one.taken_at:%Y-%m-%d %H:%M}", f"{one.entries:,}", bytes_text(one.state_bytes),
-         bytes_text(one.written_bytes), one.note)
-        for one in records
+        (record.job, record.snapshot_id,
+         f"{record.origin} of {record.parent}" if record.parent else record.format,
+         f"{record.taken_at:%Y-%m-%d %H:%M}", f"{record.entries:,}", bytes_text(record.state_bytes),
+         bytes_text(record.written_bytes), record.note)
+        for record in records
     ]  # fmt: skip
     print_table(f"{len(records)} snapshots", columns, rows)

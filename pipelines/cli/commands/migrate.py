@@ -66,7 +66,7 @@ def migrate(
         raise click.UsageError("give either --snapshot (once or more) or --all")
     opened = Lake(lake)
     (change,) = read_changes(spec, state)
-    known = [one.snapshot_id for one in opened.summaries(job)]
+    known = [summary.snapshot_id for summary in opened.summaries(job)]
     wanted = list(snapshot_ids) or [one for one in known if not one.endswith(suffix)]
     outcomes = []
     for one in wanted:
@@ -91,9 +91,9 @@ def migrate(
             if not every:
                 raise
             outcomes.append(Outcome(one, "", "failed", 0, str(error)))
-    failed = any(one.outcome in ("failed", "incompatible", "unknown") for one in outcomes)
+    failed = any(outcome.outcome in ("failed", "incompatible", "unknown") for outcome in outcomes)
     if as_json_:
-        as_json([vars(one) for one in outcomes])
+        as_json([vars(outcome) for outcome in outcomes])
     else:
         rows = [(o.snapshot, o.made, o.outcome, f"{o.entries:,}", o.why) for o in outcomes]
         columns = ("<snapshot", "<made", "<outcome", ">values", "<why")

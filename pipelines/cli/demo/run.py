@@ -106,7 +106,9 @@ class _Steps:
         """Say what is run, and run it."""
         if title:
             self.title(title)
-        shown = " ".join(f'"{one.strip()}"' if " " in one else one for one in arguments)
+        shown = " ".join(
+            f'"{argument.strip()}"' if " " in argument else argument for argument in arguments
+        )
         self.out.print(f"$ statelake {command.name} {shown}", style="dim", soft_wrap=True)
         began = time.monotonic()
         command.main(list(arguments), standalone_mode=False)

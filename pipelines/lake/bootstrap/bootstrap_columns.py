@@ -137,8 +137,8 @@ def expressions_in(plan: ColumnPlan) -> Iterator[Expression]:
     if isinstance(plan, Expression):
         yield plan
     if isinstance(plan, Fields):
-        for one in plan.parts.values():
-            yield from expressions_in(one)
+        for part in plan.parts.values():
+            yield from expressions_in(part)
 
 
 def source_columns(plan: ColumnPlan) -> Iterator[str]:
@@ -146,8 +146,8 @@ def source_columns(plan: ColumnPlan) -> Iterator[str]:
     if isinstance(plan, SourceColumn):
         yield plan.path[0]
     if isinstance(plan, Fields):
-        for one in plan.parts.values():
-            yield from source_columns(one)
+        for part in plan.parts.values():
+            yield from source_columns(part)
 
 
 def with_expressions(plan: ColumnPlan, names: Mapping[str, str]) -> ColumnPlan:

@@ -110,7 +110,7 @@ def _name_row(task: SpillTask, source: SourceBatch, batch: pa.RecordBatch) -> No
 
 def mapped_batches(plan: RowPlan, pieces: Iterable[Piece], schema: pa.Schema) -> Iterator[Mapped]:
     """Pieces batch by batch, and the rows of the state that they make."""
-    columns = sorted({name for one in plan.columns.values() for name in source_columns(one)})
+    columns = sorted({name for column in plan.columns.values() for name in source_columns(column)})
     hints = pa.schema(
         {
             one.path[0]: schema.field(name).type
@@ -148,7 +148,7 @@ class FileRows:
                 held = 0
             slices[-1].append(piece)
             held += piece.size
-        tasks = [SpillSlice(task, self.plan, tuple(one)) for one in slices]
+        tasks = [SpillSlice(task, self.plan, tuple(slice_)) for slice_ in slices]
         return self.engine.map(spill_slice, tasks, self.progress)
 
 

@@ -247,8 +247,8 @@ class _Reader:
                 remedy="give a Parquet, Delta, CSV or JSON-lines path, {lake: ...}, or {sql: ...}",
             )  # fmt: skip
         found = {
-            one: self.type_of(held, one, at, what)
-            for one in types if one in needed or one in held
+            type_: self.type_of(held, type_, at, what)
+            for type_ in types if type_ in needed or type_ in held
         }  # fmt: skip
         optional = {
             "namespace": "namespace_type" in held, "ttl": False, "subtask": False,

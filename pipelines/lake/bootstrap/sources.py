@@ -139,8 +139,10 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
     record = opened.snapshot(job, snapshot)
     found: dict[str, tuple[str, int]] = {}
     for operator in record.operators:
-        versions = {one.path: one.version for one in operator.tables}
-        tables = {one.name: one.table for one in operator.operator_states}
+        versions = {table.path: table.version for table in operator.tables}
+        tables = {
+            operator_state.name: operator_state.table for operator_state in operator.operator_states
+        }
         # timers share one table, of which none is a state's alone
         tables |= {one.name: one.table for one in operator.states if one.kind != "timers"}
         for label in (operator.label, operator.operator_id):
@@ -302,7 +304,7 @@ def _read_csv(piece: Piece) -> Iterator[pa.RecordBatch]:
 
 def _json_schema(hints: pa.Schema) -> pa.Schema:
     """The hints that JSON can follow: else it would take any text like a date for one."""
-    found = [(one.name, _json_type(one.type)) for one in hints]
+    found = [(hint.name, _json_type(hint.type)) for hint in hints]
     return pa.schema([(name, kind) for name, kind in found if kind is not None])
 
 

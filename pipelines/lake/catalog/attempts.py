@@ -52,7 +52,7 @@ LOG = logging.getLogger(__name__)
 
 _TEXT = Rule(lambda value: isinstance(value, str), "text")
 _TEXTS = Rule(
-    lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value), "texts"
+    lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value), "texts"
 )
 _PROCESS: Mapping[str, Rule] = {
     "host": _TEXT,
@@ -165,7 +165,7 @@ def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
             note = read_note(lake.directory, path, _NOTE)
         except MissingFileError:
             continue  # its process removes it at this moment
-        others = [one for one in note["tables"] if not is_table_of(note["job"], one)]
+        others = [table for table in note["tables"] if not is_table_of(note["job"], table)]
         if note["job"] == job and others:
             problem = f"{others[0]!r:.200} is no table of job {job!r}"
             raise _foreign(problem, lake.directory.full(path))
@@ -242,7 +242,7 @@ def _undo(lake: Lake, token: str, note: dict[str, Any]) -> None:
     records, bad = lake.records(note["job"]) if lake.exists() else ([], [])
     if bad:
         raise bad[0].error
-    tables = [table for one in records for op in one.operators for table in op.tables]
+    tables = [table for record in records for op in record.operators for table in op.tables]
     if any(token_of(unit.path) == token for table in tables for unit in table.units):
         return
     for path in note["tables"]:

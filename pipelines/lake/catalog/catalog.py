@@ -121,7 +121,7 @@ class Lake:
     def has(self, job: str, snapshot_id: str) -> bool:
         """Whether an id is taken, be it by a row that can't be believed."""
         summaries, bad = self.listed(job)
-        taken = {one.snapshot_id for one in summaries} | {one.snapshot_id for one in bad}
+        taken = {summary.snapshot_id for summary in summaries} | {one.snapshot_id for one in bad}
         return snapshot_id in taken
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
@@ -169,7 +169,7 @@ class Lake:
         """What `summaries` gives, and what it leaves out, of one look at the catalog."""
         columns = [name for name in SNAPSHOT_SCHEMA.names if name not in _HEAVY_COLUMNS]
         records, bad = self._read(columns, job)
-        by_name = {(one.job, one.snapshot_id): one for one in records}
+        by_name = {(record.job, record.snapshot_id): record for record in records}
         return sorted(by_name.values(), key=_by_age), bad
 
     def _read(
@@ -225,8 +225,8 @@ class Lake:
         self, records: list[SnapshotRecord], bad: list[BadRow]
     ) -> tuple[list[SnapshotRecord], list[BadRow]]:
         """Of two rows of one snapshot nobody knows which is true."""
-        counts = Counter((one.job, one.snapshot_id) for one in records)
-        alone = [one for one in records if counts[one.job, one.snapshot_id] == 1]
+        counts = Counter((record.job, record.snapshot_id) for record in records)
+        alone = [record for record in records if counts[record.job, record.snapshot_id] == 1]
         twins = [
             self._bad({"job": job, "snapshot_id": name}, f"{count} rows of this snapshot")
             for (job, name), count in counts.items()
@@ -323,7 +323,7 @@ class Lake:
             ConflictError: Others kept committing.
             DamagedLakeError: The catalog's files can't be written again.
         """
-        names = ", ".join(_quoted(one) for one in snapshot_ids)
+        names = ", ".join(_quoted(snapshot_id) for snapshot_id in snapshot_ids)
         self._catalog.checked_uri()
         for _ in range(ATTEMPTS):
             try:

@@ -68,7 +68,7 @@ def drop_snapshots(
         UnsafePathError: A table of the job leads elsewhere.
     """
     records, bad = lake.records(job)
-    known = [one.snapshot_id for one in records]
+    known = [record.snapshot_id for record in records]
     rows = {*known, *(one.snapshot_id for one in bad)}
     if not rows:
         jobs = ", ".join(lake.jobs()) or "none"
@@ -88,7 +88,7 @@ def drop_snapshots(
     tables = _tables(lake, job, records)
     if dropped:
         lake.remove(job, dropped)
-    work = _Drop(lake, job, [one for one in records if one.snapshot_id in dropped])
+    work = _Drop(lake, job, [record for record in records if record.snapshot_id in dropped])
     files, freed = 0, 0
     for path in tables:
         work.show_newest(path)
@@ -113,12 +113,12 @@ class _Drop:
 
     def _kept(self) -> list[SnapshotRecord]:
         """The job's snapshots, the oldest first."""
-        names = [one.snapshot_id for one in self.lake.summaries(self.job)]
+        names = [summary.snapshot_id for summary in self.lake.summaries(self.job)]
         if not self.read.keys() >= set(names):
             records, bad = self.lake.records(self.job)
             if bad:
                 raise bad[0].error
-            self.read = {one.snapshot_id: one for one in records} | self.read
+            self.read = {record.snapshot_id: record for record in records} | self.read
         return [self.read[name] for name in names if name in self.read]
 
     def show_newest(self, path: str) -> None:
@@ -173,7 +173,7 @@ def _tables(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[str]:
         DamagedLakeError: A table of a snapshot can't be opened.
         UnsafePathError: It leads elsewhere.
     """
-    named = {table.path for one in records for op in one.operators for table in op.tables}
+    named = {table.path for record in records for op in record.operators for table in op.tables}
     found = []
     for path in sorted(named.union(_directories(lake, job))):
         try:
@@ -204,7 +204,7 @@ def _directories(lake: Lake, job: str) -> Iterator[str]:
 
 def _tables_at(records: list[SnapshotRecord], path: str) -> list[TableRecord]:
     """What snapshots have of one table, in their order."""
-    return [table for one in records for op in one.operators for table in op.tables
+    return [table for record in records for op in record.operators for table in op.tables
             if table.path == path]  # fmt: skip
 
 
@@ -235,7 +235,7 @@ def _sweep_carried(lake: Lake) -> tuple[int, int]:
     for job in lake.jobs():
         records, unbelieved = lake.records(job)
         bad += unbelieved
-        named |= {carried.blob for one in records for carried in one.carried}
+        named |= {carried.blob for record in records for carried in record.carried}
     if bad:
         LOG.warning("carried files stay, as nobody knows which are needed: %s", bad[0].error)
         return 0, 0

@@ -86,7 +86,7 @@ def without_tables(metadata: CheckpointMetadata) -> CheckpointMetadata:
         }
         return replace(operator, subtasks=subtasks)
 
-    return replace(metadata, operators=[strip(one) for one in metadata.operators])
+    return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
 
 
 def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:

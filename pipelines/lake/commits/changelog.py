@@ -111,7 +111,7 @@ class _DeltaChangelog:
             return
         offsets = np.arange(self._first, self._first + len(self._keys))
         arrays = [offsets, pa.array(self._keys, pa.binary()), pa.array(self._values, pa.binary())]
-        rows = pa.Table.from_arrays([pa.array(one) for one in arrays], schema=ROWS)
+        rows = pa.Table.from_arrays([pa.array(array) for array in arrays], schema=ROWS)
         self._replace(self._write(int(offsets[0]), int(offsets[-1]), rows), [])
         self._first += len(self._keys)
         self._clear()
@@ -128,7 +128,7 @@ class _DeltaChangelog:
             if segment.last < start or (end is not None and segment.first > end):
                 continue
             for batch in self._batches(segment):
-                for change in zip(*(one.to_pylist() for one in batch.columns), strict=True):
+                for change in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     if change[0] >= start and (end is None or change[0] <= end):
                         yield Change(*change)
 
@@ -183,17 +183,19 @@ class _DeltaChangelog:
         with self._lock:
             moment = Transaction(f"partition {self._files.value}", self._segments_end(made))
             self._files.commit(choose, moment)
-            self._segments = sorted([*(one for one in self._segments if one not in gone), made])
+            self._segments = sorted(
+                [*(segment for segment in self._segments if segment not in gone), made]
+            )
 
     def _segments_end(self, made: _Segment) -> int:
-        return max([made.last, *(one.last for one in self._segments)])
+        return max([made.last, *(segment.last for segment in self._segments)])
 
     def _batches(self, segment: _Segment) -> Iterator[pa.RecordBatch]:
         return self._files.batches(segment.file, ROWS, BATCH_ROWS)
 
     def _remove_orphans(self) -> None:
         """Files that were written and never committed, unless someone may be about to."""
-        directory, known = self._table.directory, {one.file.path for one in self._segments}
+        directory, known = self._table.directory, {segment.file.path for segment in self._segments}
         for path, _ in directory.files_below(self._files.directory):
             ours = _FILE.fullmatch(posixpath.basename(path)) is not None and path not in known
             if ours and directory.modified(path) < time.time() - ORPHANED_SECONDS:
@@ -201,7 +203,7 @@ class _DeltaChangelog:
 
 
 def _segments(files: Iterable[PartitionFile]) -> list[_Segment]:
-    found = (_Segment.parse(one) for one in files)
+    found = (_Segment.parse(file) for file in files)
     return sorted(one for one in found if one is not None)
 
 

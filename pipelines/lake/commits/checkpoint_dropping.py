@@ -55,7 +55,7 @@ def drop_records(log: CheckpointLog, keep: int, blobs: BlobStore | None = None) 
     """
     if keep < 1:
         raise CommitError(f"{keep} records can't be kept", remedy="keep 1 or more")
-    prefixes = {folder_of(folder_of(one)) for record in read_records(log) for one in _ids(record)}
+    prefixes = {folder_of(folder_of(id_)) for record in read_records(log) for id_ in _ids(record)}
     if isinstance(log, FileCheckpointLog):
         removed = _drop_files(log, keep)
     elif isinstance(log, DeltaCheckpointLog):
@@ -90,7 +90,9 @@ def _needed(blobs: BlobStore, records: list[TaskRecord]) -> set[str]:
     Raises:
         DeletedBlobError: The last snapshot of a task is not there.
     """
-    last = {id(one) for versions in last_records(records).values() for one in versions.values()}
+    last = {
+        id(version) for versions in last_records(records).values() for version in versions.values()
+    }
     needed: set[str] = set()
     for record in records:
         for marker in _ids(record):
@@ -124,4 +126,4 @@ def _drop_files(log: FileCheckpointLog, keep: int) -> int:
 
 
 def _names(log: FileCheckpointLog) -> list[str]:
-    return [one for one in log.directory.names() if one.endswith(".record")]
+    return [name for name in log.directory.names() if name.endswith(".record")]

@@ -132,10 +132,10 @@ class DeltaCheckpointLog:
     ) -> bool:
         """Commit rows; whether that was done before any other writer."""
         columns = [
-            [one.offset for one in records],
-            [one.key for one in records],
-            [one.message for one in records],
-            [one.appended_at * 1000 for one in records],
+            [record.offset for record in records],
+            [record.key for record in records],
+            [record.message for record in records],
+            [record.appended_at * 1000 for record in records],
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
         transaction = Transaction(TRANSACTION, end)

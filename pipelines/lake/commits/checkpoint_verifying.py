@@ -75,7 +75,7 @@ def verify_log(
         CheckpointRecordError: A record is broken.
         NotFoundError: A task has no record.
     """
-    factories = {one.name: one for one in backends}
+    factories = {backend.name: backend for backend in backends}
     wanted = tuple(tasks)
     done: list[Verified] = []
     for chosen in _chosen(log, wanted, every=every):
@@ -113,12 +113,16 @@ def faults_of(verified: Iterable[Verified]) -> list[str]:
 def _chosen(
     log: CheckpointLog, tasks: Iterable[str], *, every: bool = False, grouper: str | None = None
 ) -> list[TaskRecord]:
-    records = [one for one in read_records(log) if grouper in {None, one.key.grouper}]
+    records = [
+        read_record
+        for read_record in read_records(log)
+        if grouper in {None, read_record.key.grouper}
+    ]
     last = last_records(records, tasks)
     if every:
         return [
-            one for one in records
-            if one.checkpoint.version == 2 and (one.key.grouper, one.task) in last
+            record for record in records
+            if record.checkpoint.version == 2 and (record.key.grouper, record.task) in last
         ]  # fmt: skip
     return [versions[max(versions)] for versions in last.values()]
 

@@ -139,9 +139,9 @@ class CommitReports:
         transactions: Sequence[Transaction] = (),
     ) -> None:
         columns = [
-            [one.task for one in reports],
-            [one.reported_at * 1000 for one in reports],
-            *([one.counts[name] for one in reports] for name in COUNTED),
+            [report.task for report in reports],
+            [report.reported_at * 1000 for report in reports],
+            *([report.counts[name] for report in reports] for name in COUNTED),
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
         write_deltalake(

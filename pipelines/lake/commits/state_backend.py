@@ -193,7 +193,7 @@ class TaskPart:
         """
         held = PartitionFile(file.path, file.size, file.rows)
         for batch in self.partition.batches(held, ROWS, BATCH_ROWS):
-            keys, values = (one.to_pylist() for one in batch.columns)
+            keys, values = (column.to_pylist() for column in batch.columns)
             yield from zip(keys, values, strict=True)
 
     def write(self, checkpoint: CheckpointId, rows: Iterable[Row], *, full: bool) -> StoreFile:
@@ -241,7 +241,7 @@ class TaskPart:
 
 
 def _store_files(files: Iterable[PartitionFile]) -> list[StoreFile]:
-    found = (StoreFile.parse(*one) for one in files)
+    found = (StoreFile.parse(*file) for file in files)
     return sorted(one for one in found if one is not None)
 
 

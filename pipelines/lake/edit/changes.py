@@ -83,9 +83,13 @@ def resolve_change(
             if state.name == change.state and state.kind != "timers":
                 info = parse_state_meta_info(state.meta_info, f"state {state.name!r}")
                 return operator, state, resolve_decoded(change.value, value_snapshot(info))
-        for one in operator.operator_states:
-            if one.name == change.state:
-                return operator, one, resolve_element(one.meta_info, change.value)
+        for operator_state in operator.operator_states:
+            if operator_state.name == change.state:
+                return (
+                    operator,
+                    operator_state,
+                    resolve_element(operator_state.meta_info, change.value),
+                )
     known = ", ".join(
         f"{one.label}/{name}"
         for one in record.operators

@@ -164,7 +164,7 @@ class _Edit:
         """Everything in its order, and the record of what came of it."""
         self._merge()
         self.before = _sizes(self.operators)
-        self.labels = {one.operator_id: one.label for one in self.operators}
+        self.labels = {operator.operator_id: operator.label for operator in self.operators}
         self._leave_out_operators()
         self._leave_out_states()
         self._purge()
@@ -178,7 +178,7 @@ class _Edit:
     def changes(self) -> list[StateChange]:
         """The states that are not as they were, the dropped ones too."""
         after = _sizes(self.operators)
-        labels = {one.operator_id: one.label for one in self.operators}
+        labels = {operator.operator_id: operator.label for operator in self.operators}
         found = []
         for (operator_id, state), held in self.before.items():
             renamed = self.renamed.get(operator_id, operator_id)
@@ -194,8 +194,8 @@ class _Edit:
             other = lake.snapshot(job, snapshot_id)
             theirs = carried_metadata(other).operators
             self.metadata.operators = union_of_operators(
-                (self.metadata.operators, {one.operator_id for one in self.operators}),
-                (theirs, {one.operator_id for one in other.operators}),
+                (self.metadata.operators, {operator.operator_id for operator in self.operators}),
+                (theirs, {operator.operator_id for operator in other.operators}),
             )
             operators, copied = merge_operators(lake, self.record.job, other, token)
             self.copied += copied
@@ -204,13 +204,15 @@ class _Edit:
             self.carried += [one for one in other.carried if one.blob not in known]
 
     def _leave_out_operators(self) -> None:
-        going = {self._id(one) for one in self.edit.drop_operators}
+        going = {self._id(drop_operator) for drop_operator in self.edit.drop_operators}
         if self.edit.keep_operators:
-            kept = {self._id(one) for one in self.edit.keep_operators}
-            going |= {one.operator_id for one in self.metadata.operators} - kept
-        self.operators = [one for one in self.operators if one.operator_id not in going]
+            kept = {self._id(keep_operator) for keep_operator in self.edit.keep_operators}
+            going |= {operator.operator_id for operator in self.metadata.operators} - kept
+        self.operators = [
+            operator for operator in self.operators if operator.operator_id not in going
+        ]
         self.metadata.operators = [
-            one for one in self.metadata.operators if one.operator_id not in going
+            operator for operator in self.metadata.operators if operator.operator_id not in going
         ]
 
     def _leave_out_states(self) -> None:
@@ -243,10 +245,12 @@ class _Edit:
         for wanted, file in self.edit.keep_keys.items():
             operator = self._with_state(wanted)
             kept = read_kept_keys(file, self.rewriter.lake.location, operator)
-            self._transform(operator, [one.path for one in operator.keyed_tables], kept)
+            self._transform(
+                operator, [keyed_table.path for keyed_table in operator.keyed_tables], kept
+            )
 
     def _rewrite_tables(self, staging: Staging | None) -> None:
-        self.operators = [self._rewritten(one, staging) for one in self.operators]
+        self.operators = [self._rewritten(operator, staging) for operator in self.operators]
         for wanted, file in self.edit.keep_keys.items():
             refuse_no_match(self._with_state(wanted), file)
 
@@ -263,14 +267,15 @@ class _Edit:
 
     def _replace(self, made: OperatorRecord) -> None:
         self.operators = [
-            made if one.operator_id == made.operator_id else one for one in self.operators
+            made if operator.operator_id == made.operator_id else operator
+            for operator in self.operators
         ]
 
     def _rename(self) -> None:
         for old, new in self.edit.rename.items():
             operator_id, renamed = self._id(old), operator_id_of_uid(new)
             self.renamed[operator_id] = renamed
-            if any(one.operator_id == renamed for one in self.metadata.operators):
+            if any(operator.operator_id == renamed for operator in self.metadata.operators):
                 raise ConflictError(
                     f"there is an operator with uid {new!r}", remedy="choose another uid"
                 )
@@ -280,9 +285,9 @@ class _Edit:
     def _with_state(self, wanted: str) -> OperatorRecord:
         """An operator that has tables."""
         operator_id = self._id(wanted)
-        for one in self.operators:
-            if one.operator_id == operator_id:
-                return one
+        for operator in self.operators:
+            if operator.operator_id == operator_id:
+                return operator
         raise NotFoundError(f"operator {wanted!r} has no state", remedy="name one that has some")
 
     def _find(self, wanted: str) -> tuple[OperatorRecord, str]:
@@ -290,13 +295,13 @@ class _Edit:
 
     def _id(self, wanted: str) -> str:
         """The id of an operator, with state or without."""
-        labels = {one.operator_id: one.label for one in self.operators}
-        for one in self.metadata.operators:
-            if wanted in (one.uid, one.operator_id, labels.get(one.operator_id)):
-                return one.operator_id
+        labels = {operator.operator_id: operator.label for operator in self.operators}
+        for operator in self.metadata.operators:
+            if wanted in (operator.uid, operator.operator_id, labels.get(operator.operator_id)):
+                return operator.operator_id
         known = [
-            labels.get(one.operator_id) or one.uid or one.operator_id
-            for one in self.metadata.operators
+            labels.get(operator.operator_id) or operator.uid or operator.operator_id
+            for operator in self.metadata.operators
         ]
         raise NotFoundError(
             f"snapshot {self.record.snapshot_id} has no operator {wanted!r}",
@@ -308,16 +313,18 @@ def _with_uid(operators: Sequence[Operator], operator_id: str, uid: str) -> list
     """The operators, one of them with a uid, and the id that Flink derives from it."""
     new_id = operator_id_of_uid(uid)
     return [
-        replace(one, operator_id=new_id, uid=uid) if one.operator_id == operator_id else one
-        for one in operators
+        replace(operator, operator_id=new_id, uid=uid)
+        if operator.operator_id == operator_id
+        else operator
+        for operator in operators
     ]
 
 
 def _sizes(operators: Sequence[OperatorRecord]) -> dict[tuple[str, str], tuple[int, int]]:
     """Entries and bytes, by operator id and state; of two of one name the keyed one's."""
     return {
-        (one.operator_id, state.name): (state.entries, state.state_bytes)
+        (operator.operator_id, state.name): (state.entries, state.state_bytes)
         for of_keyed_state in (False, True)
-        for one in operators
-        for state in (one.states if of_keyed_state else one.operator_states)
+        for operator in operators
+        for state in (operator.states if of_keyed_state else operator.operator_states)
     }

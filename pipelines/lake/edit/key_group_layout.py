@@ -204,13 +204,13 @@ class KeyGroupLayout:
         """
         path = self.after.path
         states = [
-            self._recorded(one, moved, counts) if one.table == path else one
-            for one in operator.states
+            self._recorded(state, moved, counts) if state.table == path else state
+            for state in operator.states
         ]
         return replace(operator, states=states)
 
     def _recorded(self, state: StateRecord, moved: set[int], counts: Counts) -> StateRecord:
-        kept = [one for one in state.key_groups if one.key_group not in moved]
+        kept = [key_group for key_group in state.key_groups if key_group.key_group not in moved]
         if self.after != self.before:  # its one state has another type
             ((_, meta_info),) = self.after.states
             value_type = self.after.parse(meta_info)[0].value_type

@@ -40,9 +40,10 @@ def merge_operators(
             replace(
                 operator,
                 tables=tables,
-                states=[replace(one, table=paths[one.table]) for one in operator.states],
+                states=[replace(state, table=paths[state.table]) for state in operator.states],
                 operator_states=[
-                    replace(one, table=paths[one.table]) for one in operator.operator_states
+                    replace(operator_state, table=paths[operator_state.table])
+                    for operator_state in operator.operator_states
                 ],
             )
         )
@@ -75,7 +76,7 @@ def union_of_operators(
 
 
 def _has_state(operator: OperatorState, with_tables: set[str]) -> bool:
-    carried = any(subtask_bytes(one) for one in (operator.subtasks or {}).values())
+    carried = any(subtask_bytes(subtask) for subtask in (operator.subtasks or {}).values())
     return operator.operator_id in with_tables or carried or operator.coordinator is not None
 
 
@@ -106,7 +107,7 @@ def _copy_table(lake: Lake, job: str, other: str, table: TableRecord, token: str
         units = list(pool.map(lambda unit: _copy_unit(source, target, unit, token), table.units))
     version = target.replace_files(
         source.require(table.version).schema(),
-        [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
+        [TableFile(unit.path, unit.size, unit.rows, unit.partition) for unit in units],
         partition_by=table.partition_by or None,
         attempt=token,
     )

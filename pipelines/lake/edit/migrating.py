@@ -108,7 +108,7 @@ def migrate_snapshot(
     operator, state, result = resolve_change(record, change)
     if not change.expressions and not result.usable:
         raise IncompatibleError(
-            "; ".join(str(one) for one in result.reasons) or "the types are incompatible",
+            "; ".join(str(reason) for reason in result.reasons) or "the types are incompatible",
             place=f"state {operator.label}/{state.name}",
             remedy="give an expression for the field that says how its old value becomes the new",
         )

@@ -56,7 +56,11 @@ def stage_predicates(
     Raises:
         StateError: There is no Spark to do it.
     """
-    predicates = [one.predicate for one in transforms if isinstance(one, Purged) and one.predicate]
+    predicates = [
+        transform.predicate
+        for transform in transforms
+        if isinstance(transform, Purged) and transform.predicate
+    ]
     if not predicates:
         return None
     if staging is None:
@@ -71,8 +75,12 @@ def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
     Raises:
         EncodeError: A state in one of the tables has none. Timers and operator state never have.
     """
-    lasting = [one.name for one in operator.states if one.table in tables and not one.ttl]
-    lasting += [one.name for one in operator.operator_states if one.table in tables]
+    lasting = [state.name for state in operator.states if state.table in tables and not state.ttl]
+    lasting += [
+        operator_state.name
+        for operator_state in operator.operator_states
+        if operator_state.table in tables
+    ]
     if lasting:
         raise EncodeError(
             f"state {operator.label}/{lasting[0]} has no time to live, so nothing in it expires",

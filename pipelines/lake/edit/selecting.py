@@ -48,7 +48,11 @@ def _state_names(operator: OperatorRecord) -> list[str]:
 def tables_of(operator: OperatorRecord, state: str) -> list[str]:
     """The tables of a state."""
     keyed = [one.table for one in operator.states if _goes_by(one, state)]
-    others = [one.table for one in operator.operator_states if one.name == state]
+    others = [
+        operator_state.table
+        for operator_state in operator.operator_states
+        if operator_state.name == state
+    ]
     return list(dict.fromkeys(keyed or others))
 
 
@@ -57,9 +61,9 @@ def without_state(operator: OperatorRecord, state: str) -> OperatorRecord:
     keyed = [one for one in operator.states if not _goes_by(one, state)]
     others = operator.operator_states
     if len(keyed) == len(operator.states):
-        others = [one for one in others if one.name != state]
-    paths = {one.table for one in keyed} | {one.table for one in others}
-    tables = [one for one in operator.tables if one.path in paths]
+        others = [other for other in others if other.name != state]
+    paths = {one.table for one in keyed} | {other.table for other in others}
+    tables = [table for table in operator.tables if table.path in paths]
     return replace(operator, states=keyed, operator_states=others, tables=tables)
 
 

@@ -147,9 +147,11 @@ class SubtaskLayout:
         if moved:
             counted = list(counts[state.name])
             if self.broadcast:
-                subtasks = [replace(counted[0], subtask=one.subtask) for one in state.subtasks]
+                subtasks = [
+                    replace(counted[0], subtask=subtask.subtask) for subtask in state.subtasks
+                ]
             else:
-                counted += [one for one in state.subtasks if one.subtask not in moved]
+                counted += [subtask for subtask in state.subtasks if subtask.subtask not in moved]
                 subtasks = sorted(counted, key=lambda one: one.subtask)
             state = replace(
                 state,
@@ -158,7 +160,10 @@ class SubtaskLayout:
                 subtasks=subtasks,
                 disagreeing=[],
             )
-        states = [state if one.table == state.table else one for one in operator.operator_states]
+        states = [
+            state if operator_state.table == state.table else operator_state
+            for operator_state in operator.operator_states
+        ]
         return replace(operator, operator_states=states)
 
 

@@ -60,7 +60,9 @@ def export_slice(task: ExportTask) -> KeyedPart:
         EncodeError: A value that its serializer can't write.
         LakeError: A table can't be read.
     """
-    chunks = ([rows for table in task.tables for rows in table.read(one)] for one in task.chunks)
+    chunks = (
+        [rows for table in task.tables for rows in table.read(chunk)] for chunk in task.chunks
+    )
     groups = encoded_groups(chunks, prefix_bytes(task.max_parallelism))
     directory = Directory(task.directory).confined()
     return write_keyed_part(directory, _header(task.header), groups, compressed=task.compressed)
@@ -93,7 +95,7 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
 
 def _moved(task: ShuffleTask) -> Iterator[StateRows]:
     for chunk in task.chunks:
-        for rows in (one for table in task.tables for one in table.read(chunk)):
+        for rows in (record for table in task.tables for record in table.read(chunk)):
             check_key_groups(rows, task.max_parallelism)
             yield rehash_rows(rows, task.new_max_parallelism)
 

@@ -147,7 +147,7 @@ class _Export:
         """Write state files, carry the rest, and commit."""
         metadata = carried_metadata(self.record)
         metadata.version = version or self._default_version()
-        known = {one.operator_id: one for one in self.record.operators}
+        known = {operator.operator_id: operator for operator in self.record.operators}
         metadata.operators = [
             self._operator(state, known.get(state.operator_id), progress)
             for state in metadata.operators
@@ -245,7 +245,8 @@ class _Export:
 
     def _header(self, keyed: OperatorRecord) -> bytes:
         states = tuple(
-            parse_state_meta_info(one.meta_info, f"state {one.name!r}") for one in keyed.states
+            parse_state_meta_info(state.meta_info, f"state {state.name!r}")
+            for state in keyed.states
         )
         key = parse_key_serializer(keyed.key_serializer)
         out = DataOutput()
@@ -254,7 +255,10 @@ class _Export:
 
     def _tables(self, keyed: OperatorRecord) -> tuple[TableRows, ...]:
         ids = {state.name: index for index, state in enumerate(keyed.states)}
-        found = [table_rows(self.lake.location, keyed, one, ids) for one in keyed.keyed_tables]
+        found = [
+            table_rows(self.lake.location, keyed, keyed_table, ids)
+            for keyed_table in keyed.keyed_tables
+        ]
         return tuple(one for one in found if one.units)
 
     def _write(
@@ -295,12 +299,12 @@ class _Export:
         shuffles = [
             ShuffleTask(
                 directory,
-                tuple(table.within(one) for table in tables),
-                tuple(chunks_of(keyed.states, one, CHUNK_BYTES)),
+                tuple(table.within(chunk) for table in tables),
+                tuple(chunks_of(keyed.states, chunk, CHUNK_BYTES)),
                 keyed.max_parallelism,
                 max_parallelism,
             )
-            for one in chunks_of(keyed.states, everything, SLICE_BYTES)
+            for chunk in chunks_of(keyed.states, everything, SLICE_BYTES)
         ]
         spills: list[Spill] = self.engine.map(shuffle_slice, shuffles, progress)
         tasks = [
@@ -345,8 +349,8 @@ def _refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:
         groups = isinstance(keyed, KeyGroupsHandle) and any(keyed.offsets)
         # of a broadcast state the others have copies
         elements = operator is not None and any(
-            one.offsets and one.mode is not DistributionMode.BROADCAST
-            for one in operator.states.values()
+            state.offsets and state.mode is not DistributionMode.BROADCAST
+            for state in operator.states.values()
         )
         if subtask.finished and (groups or elements):
             raise UnsupportedFormatError(

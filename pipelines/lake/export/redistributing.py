@@ -88,7 +88,10 @@ def write_operator_states(
     written = version or (operator.operator_state_version or CURRENT_VERSION)
     compressed = compressed and written != UNCOMPRESSED_VERSION
     tables = {table.path: tuple(table.units) for table in operator.tables}
-    sources = tuple(_Source(one, tables[one.table]) for one in operator.operator_states)
+    sources = tuple(
+        _Source(operator_state, tables[operator_state.table])
+        for operator_state in operator.operator_states
+    )
     plans = _plans(operator, parallelism)
     tasks = [
         _Task(lake, target.location, written, compressed, sources, tuple(group))
@@ -101,7 +104,7 @@ def write_operator_states(
 def _plans(operator: OperatorRecord, parallelism: int) -> list[Plan]:
     """What each new subtask gets of each state."""
     held = {
-        state.name: {one.subtask: one.elements for one in state.subtasks}
+        state.name: {subtask.subtask: subtask.elements for subtask in state.subtasks}
         for state in operator.operator_states
     }
     modes = {state.name: DistributionMode[state.mode] for state in operator.operator_states}
@@ -130,7 +133,7 @@ def _groups(plans: Sequence[Plan], operator: OperatorRecord) -> Iterable[list[Pl
     group: list[Plan] = []
     size = 0.0
     for plan in plans:
-        more = sum(weight[name] * len(one) for name, slices in plan.items() for one in slices)
+        more = sum(weight[name] * len(slice_) for name, slices in plan.items() for slice_ in slices)
         if group and size + more > TASK_BYTES:
             yield group
             group, size = [], 0.0
@@ -143,17 +146,17 @@ def _groups(plans: Sequence[Plan], operator: OperatorRecord) -> Iterable[list[Pl
 def _write_subtasks(task: _Task) -> list[OperatorHandle]:
     """Write the files of some new subtasks."""
     infos = [
-        parse_state_meta_info(one.state.meta_info, f"state {one.state.name!r}")
-        for one in task.sources
+        parse_state_meta_info(source.state.meta_info, f"state {source.state.name!r}")
+        for source in task.sources
     ]
-    broadcast = [one.state.mode == DistributionMode.BROADCAST.name for one in task.sources]
+    broadcast = [source.state.mode == DistributionMode.BROADCAST.name for source in task.sources]
     header = OperatorHeader(
         task.version,
         task.compressed,
         tuple(info for info, whole in zip(infos, broadcast, strict=True) if not whole),
         tuple(info for info, whole in zip(infos, broadcast, strict=True) if whole),
     )
-    rows = {one.state.name: _Rows.read(task, one) for one in task.sources}
+    rows = {source.state.name: _Rows.read(task, source) for source in task.sources}
     target = Directory(task.target).confined()
     made = []
     for plan in task.plans:
@@ -202,8 +205,8 @@ class _Rows:
         if self.broadcast:
             return self.elements
         pieces = [
-            self.elements.slice(self.starts[one.subtask] + one.first, len(one))
-            for one in slices
-            if len(one)
+            self.elements.slice(self.starts[slice_.subtask] + slice_.first, len(slice_))
+            for slice_ in slices
+            if len(slice_)
         ]
         return pa.concat_arrays(pieces) if pieces else self.elements.slice(0, 0)

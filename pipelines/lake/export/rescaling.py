@@ -54,7 +54,7 @@ def plan_rescale(
     Raises:
         KeyGroupError: The parallelism is out of range.
     """
-    return [_plan(one, parallelism, max_parallelism) for one in record.operators]
+    return [_plan(operator, parallelism, max_parallelism) for operator in record.operators]
 
 
 def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | None) -> OperatorPlan:
@@ -72,9 +72,12 @@ def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | Non
         (operator.parallelism, operator.max_parallelism),
         (parallelism, groups),
         estimated,
-        skew_of([one.state_bytes for one in subtasks]),
+        skew_of([subtask.state_bytes for subtask in subtasks]),
         subtasks,
-        {one.name: _elements(operator, one.name, parallelism) for one in operator.operator_states},
+        {
+            operator_state.name: _elements(operator, operator_state.name, parallelism)
+            for operator_state in operator.operator_states
+        },
     )
 
 
@@ -82,9 +85,9 @@ def _elements(operator: OperatorRecord, name: str, parallelism: int) -> list[int
     """How many elements of an operator state each new subtask gets."""
     before = [
         {
-            one.name: StateShare(DistributionMode[one.mode], held[index])
-            for one in operator.operator_states
-            if index in (held := {part.subtask: part.elements for part in one.subtasks})
+            operator_state.name: StateShare(DistributionMode[operator_state.mode], held[index])
+            for operator_state in operator.operator_states
+            if index in (held := {part.subtask: part.elements for part in operator_state.subtasks})
         }
         for index in range(operator.parallelism)
     ]
@@ -99,7 +102,7 @@ def group_totals(
     entries = np.zeros(operator.max_parallelism, np.int64)
     sizes = np.zeros(operator.max_parallelism, np.int64)
     for state in operator.states:
-        groups = [one.key_group for one in state.key_groups]
-        np.add.at(entries, groups, [one.entries for one in state.key_groups])
-        np.add.at(sizes, groups, [one.state_bytes for one in state.key_groups])
+        groups = [key_group.key_group for key_group in state.key_groups]
+        np.add.at(entries, groups, [key_group.entries for key_group in state.key_groups])
+        np.add.at(sizes, groups, [key_group.state_bytes for key_group in state.key_groups])
     return entries, sizes

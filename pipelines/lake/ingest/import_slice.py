@@ -98,7 +98,7 @@ class _Slice:
         self.partitioning = Partitioning(task.max_parallelism)
         within = task.key_groups
         units = units_of(file.key_groups, self.partitioning)
-        self.units = [one for one in units if within.first <= one.first <= within.last]
+        self.units = [unit for unit in units if within.first <= unit.first <= within.last]
         self.measure = Measure([state.name for state in file.states], within)
         self.result = SliceResult()
 

@@ -26,7 +26,7 @@ def table_targets(lake: Lake, job: str, operator: Operator) -> list[TableTarget]
         path = timers_table(job, operator.label)
         wanted.append((path, tuple(queue.name for queue in operator.timers)))
     else:
-        names = [one.name for one in operator.timers]
+        names = [timer.name for timer in operator.timers]
         wanted += [(queue_table(job, operator.label, name), (name,)) for name in names]
     column = Partitioning(operator.max_parallelism).column
     return [TableTarget(_path_for(lake, path, column), names) for path, names in wanted]
@@ -71,7 +71,7 @@ def known_units(
     }
     return {
         table.path: {
-            (one.first, one.last): one.fingerprint for one in table.units if one.fingerprint
+            (unit.first, unit.last): unit.fingerprint for unit in table.units if unit.fingerprint
         }
         for table in before[0].tables
         if table.path in alike

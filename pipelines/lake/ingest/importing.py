@@ -158,7 +158,9 @@ class _Import:
         paths += self.operator_tables.values()
         before = [previous.snapshot_id] if previous is not None else []
         with Attempt(self.lake, self.job, name, paths, leans_on=before) as attempt:
-            known = {one.snapshot_id for one in self.lake.summaries(self.job)} if before else ()
+            known = (
+                {summary.snapshot_id for summary in self.lake.summaries(self.job)} if before else ()
+            )
             if previous is not None and previous.snapshot_id not in known:
                 previous = None  # it was dropped at this moment, and its files with it
             pieces = self._map_pieces(engine, attempt.token, previous)
@@ -178,7 +180,11 @@ class _Import:
 
     def _operators(self) -> list[Operator]:
         """The operators that have tables."""
-        return [one for one in self.snapshot.operators if one.keyed_states or one.operator_states]
+        return [
+            operator
+            for operator in self.snapshot.operators
+            if operator.keyed_states or operator.operator_states
+        ]
 
     def _map_pieces(
         self, engine: Engine, token: str, previous: SnapshotRecord | None
@@ -296,7 +302,7 @@ class _Import:
             note=self.note,
             entries=sum(one.entries for one in operators),
             state_bytes=sum(one.state_bytes for one in operators),
-            written_bytes=written + sum(one.unit.size for one in pieces),
+            written_bytes=written + sum(piece.unit.size for piece in pieces),
             metadata=metadata,
             carried=carried,
             operators=operators,
@@ -312,7 +318,10 @@ class _Import:
     ) -> TableRecord:
         """Make what was written and what was kept the table's next version."""
         partitioning = Partitioning(operator.max_parallelism)
-        known = {(one.first, one.last): one for one in previous_units(previous, target.path)}
+        known = {
+            (previous_unit.first, previous_unit.last): previous_unit
+            for previous_unit in previous_units(previous, target.path)
+        }
         units = [
             unit if unit.path else known[unit.first, unit.last]
             for result in results
@@ -338,13 +347,16 @@ class _Import:
         tables = []
         for state in operator.operator_states:
             path = self.operator_tables[operator.operator_id, state.name]
-            known = {(one.first, one.last): one for one in previous_units(previous, path)}
+            known = {
+                (previous_unit.first, previous_unit.last): previous_unit
+                for previous_unit in previous_units(previous, path)
+            }
             units = [
-                one.unit if one.unit.path else known[one.unit.first, one.unit.last]
-                for one in pieces
-                if one.piece.table == path and one.unit.rows
+                piece.unit if piece.unit.path else known[piece.unit.first, piece.unit.last]
+                for piece in pieces
+                if piece.piece.table == path and piece.unit.rows
             ]
-            files = [TableFile(one.path, one.size, one.rows, one.partition) for one in units]
+            files = [TableFile(unit.path, unit.size, unit.rows, unit.partition) for unit in units]
             version = self.lake.table(path).replace_files(
                 state.schema, files, partition_by=None, attempt=token
             )
@@ -373,8 +385,8 @@ def _describe_operator(
                 user_key_type=state.user_key_type,
                 ttl=state.with_ttl,
                 meta_info=state.meta_info,
-                entries=sum(one.entries for one in groups),
-                state_bytes=sum(one.state_bytes for one in groups),
+                entries=sum(group.entries for group in groups),
+                state_bytes=sum(group.state_bytes for group in groups),
                 key_groups=groups,
             )
         )

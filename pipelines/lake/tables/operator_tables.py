@@ -180,7 +180,9 @@ def import_operator_states(task: OperatorTask) -> list[PieceResult]:
         for operator in snapshot.operators
         for state in operator.operator_states
     }
-    return [_import_piece(task, one, states[one.operator_id, one.state]) for one in task.pieces]
+    return [
+        _import_piece(task, piece, states[piece.operator_id, piece.state]) for piece in task.pieces
+    ]
 
 
 def _import_piece(task: OperatorTask, piece: Piece, state: NonKeyedState) -> PieceResult:
@@ -284,9 +286,9 @@ def describe_operator_states(
     """What the catalog says of an operator's states, from what their pieces held."""
     found = []
     by_state: dict[str, list[PieceResult]] = {}
-    for one in results:
-        if one.piece.operator_id == operator.operator_id:
-            by_state.setdefault(one.piece.state, []).append(one)
+    for result in results:
+        if result.piece.operator_id == operator.operator_id:
+            by_state.setdefault(result.piece.state, []).append(result)
     for state in operator.operator_states:
         pieces = by_state.get(state.name, [])
         subtasks = [subtask for piece in pieces for subtask in piece.subtasks]

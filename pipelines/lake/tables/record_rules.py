@@ -204,24 +204,27 @@ def _operator_faults(job: str, operator: OperatorRecord) -> Iterator[Fault]:
 
 def _keyed_faults(state: StateRecord, operator: OperatorRecord) -> Iterator[Fault]:
     where, groups = f"state {state.name!r}", state.key_groups
-    yield from _repeated(f"{where}, key groups", (one.key_group for one in groups))
-    last = max((one.key_group for one in groups), default=0)
+    yield from _repeated(f"{where}, key groups", (group.key_group for group in groups))
+    last = max((group.key_group for group in groups), default=0)
     if last >= operator.max_parallelism:
         yield where, f"key group {last}, beyond max_parallelism"
-    counted = sum(one.entries for one in groups), sum(one.state_bytes for one in groups)
+    counted = sum(group.entries for group in groups), sum(group.state_bytes for group in groups)
     if (state.entries, state.state_bytes) != counted:
         yield where, "its entries and bytes are not those of its key groups"
 
 
 def _operator_state_faults(state: OperatorStateRecord, operator: OperatorRecord) -> Iterator[Fault]:
     where, subtasks = f"state {state.name!r}", state.subtasks
-    yield from _repeated(f"{where}, subtasks", (one.subtask for one in subtasks))
-    indexes = [0, *(one.subtask for one in subtasks), *state.disagreeing]
+    yield from _repeated(f"{where}, subtasks", (subtask.subtask for subtask in subtasks))
+    indexes = [0, *(subtask.subtask for subtask in subtasks), *state.disagreeing]
     if min(indexes) < 0 or max(indexes) >= operator.parallelism:
         yield where, "a subtask that the operator has not"
     if state.mode == DistributionMode.BROADCAST.name:
         subtasks = subtasks[:1]  # every one has a copy, and the table has one
-    counted = sum(one.elements for one in subtasks), sum(one.state_bytes for one in subtasks)
+    counted = (
+        sum(subtask.elements for subtask in subtasks),
+        sum(subtask.state_bytes for subtask in subtasks),
+    )
     if (state.elements, state.state_bytes) != counted:
         yield where, "its elements and bytes are not those of its subtasks"
 

@@ -185,7 +185,7 @@ class OperatorRecord:
     def keyed_tables(self) -> list[TableRecord]:
         """The tables of keyed state."""
         paths = {state.table for state in self.states}
-        return [one for one in self.tables if one.path in paths]
+        return [table for table in self.tables if table.path in paths]
 
     @property
     def entries(self) -> int:
@@ -282,8 +282,8 @@ class SnapshotRecord:
             imported_at=datetime.now(timezone.utc),
             note=note,
             operators=operators,
-            entries=sum(one.entries for one in operators),
-            state_bytes=sum(one.state_bytes for one in operators),
+            entries=sum(operator.entries for operator in operators),
+            state_bytes=sum(operator.state_bytes for operator in operators),
             written_bytes=written,
         )
 

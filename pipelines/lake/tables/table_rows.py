@@ -53,9 +53,9 @@ class TableRows:
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Only the files that may hold these key groups."""
         units = tuple(
-            one
-            for one in self.units
-            if one.last >= key_groups.first and one.first <= key_groups.last
+            unit
+            for unit in self.units
+            if unit.last >= key_groups.first and unit.first <= key_groups.last
         )
         return replace(self, units=units)
 
@@ -192,9 +192,9 @@ def chunks_of(
     """Cut key groups into ranges of about `chunk_bytes` of state."""
     sizes = np.zeros(len(key_groups), np.int64)
     for state in states:
-        for one in state.key_groups:
-            if one.key_group in key_groups:
-                sizes[one.key_group - key_groups.first] += one.state_bytes
+        for key_group in state.key_groups:
+            if key_group.key_group in key_groups:
+                sizes[key_group.key_group - key_groups.first] += key_group.state_bytes
     first, held = key_groups.first, 0
     for offset, size in enumerate(sizes.tolist()):
         group = key_groups.first + offset

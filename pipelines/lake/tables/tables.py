@@ -162,7 +162,9 @@ class StateTable:
             return {}
         try:
             actions = [json.loads(line) for line in self.directory.read(path).splitlines()]
-            return next((dict(one["commitInfo"]) for one in actions if "commitInfo" in one), {})
+            return next(
+                (dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {}
+            )
         except (ValueError, TypeError, RecursionError) as error:
             raise _unreadable(f"no log of Delta's ({error})", self.directory.full(path)) from error
 
@@ -172,7 +174,7 @@ class StateTable:
         Of those that are there, not counted up: what the latest one is called, anyone may have set.
         """
         names = self.directory.names(LOG_DIRECTORY)
-        found = [int(one[:20]) for one in names if _LOG_ENTRY.fullmatch(one)]
+        found = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
         return sorted((one for one in found if one > version), reverse=True)
 
     def maker(self, version: int) -> str:
@@ -344,7 +346,7 @@ def check_files(table: DeltaTable, directory: Directory) -> None:
 def _log_paths(table: DeltaTable, directory: Directory) -> list[str]:
     """The paths of a version's files below its table."""
     paths = pa.table(table.get_add_actions()).column("path").to_pylist()
-    return [log_path(one, directory.uri) for one in paths]
+    return [log_path(path, directory.uri) for path in paths]
 
 
 def create_table(

@@ -27,17 +27,18 @@ COORDINATOR, RAW, IN_FLIGHT = "its coordinator's state", "raw state", "in-flight
 def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
     """The schemas of a snapshot in the lake, also of operators that have no tables in it."""
     carried = {
-        one.operator_id: (one.uid or one.operator_id, _carried(one))
-        for one in read_metadata(record.metadata, "carried _metadata").operators
+        operator.operator_id: (operator.uid or operator.operator_id, _carried(operator))
+        for operator in read_metadata(record.metadata, "carried _metadata").operators
     }
     found = [
         operator_schema(
-            one.label,
-            one.key_serializer,
-            [s.meta_info for s in one.states] + [s.meta_info for s in one.operator_states],
-            carried.pop(one.operator_id, ("", []))[1],
+            operator.label,
+            operator.key_serializer,
+            [s.meta_info for s in operator.states]
+            + [s.meta_info for s in operator.operator_states],
+            carried.pop(operator.operator_id, ("", []))[1],
         )
-        for one in record.operators
+        for operator in record.operators
     ]
     return found + [operator_schema(label, b"", [], held) for label, held in carried.values()]
 
@@ -47,8 +48,8 @@ def _carried(operator: OperatorState) -> list[str]:
     subtasks = (operator.subtasks or {}).values()
     there = {
         COORDINATOR: operator.coordinator is not None,
-        RAW: any(one.raw_keyed or one.raw_operator for one in subtasks),
-        IN_FLIGHT: any(one.inputs or one.outputs for one in subtasks),
+        RAW: any(subtask.raw_keyed or subtask.raw_operator for subtask in subtasks),
+        IN_FLIGHT: any(subtask.inputs or subtask.outputs for subtask in subtasks),
     }
     return [name for name, held in there.items() if held]
 
@@ -57,11 +58,12 @@ def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
     """The schemas of a savepoint."""
     return [
         operator_schema(
-            one.label,
-            one.keyed_files[0].key_serializer if one.keyed_files else b"",
-            [s.meta_info for s in one.keyed_states] + [s.meta_info for s in one.operator_states],
+            operator.label,
+            operator.keyed_files[0].key_serializer if operator.keyed_files else b"",
+            [s.meta_info for s in operator.keyed_states]
+            + [s.meta_info for s in operator.operator_states],
         )
-        for one in snapshot.operators
+        for operator in snapshot.operators
     ]
 
 

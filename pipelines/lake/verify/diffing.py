@@ -83,11 +83,11 @@ def diff_snapshots(
 
 
 def _operators(*records: SnapshotRecord) -> list[str]:
-    return list(dict.fromkeys(op.operator_id for one in records for op in one.operators))
+    return list(dict.fromkeys(op.operator_id for record in records for op in record.operators))
 
 
 def _operator(record: SnapshotRecord, operator_id: str) -> OperatorRecord | None:
-    found = [one for one in record.operators if one.operator_id == operator_id]
+    found = [operator for operator in record.operators if operator.operator_id == operator_id]
     return found[0] if found else None
 
 
@@ -137,8 +137,16 @@ class _Diff:
         self, label: str, before: OperatorRecord | None, after: OperatorRecord | None
     ) -> list[StateDifference]:
         """The operator (non-keyed) states of an operator."""
-        first = {one.name: one for one in before.operator_states} if before else {}
-        second = {one.name: one for one in after.operator_states} if after else {}
+        first = (
+            {operator_state.name: operator_state for operator_state in before.operator_states}
+            if before
+            else {}
+        )
+        second = (
+            {operator_state.name: operator_state for operator_state in after.operator_states}
+            if after
+            else {}
+        )
         found = []
         for name in dict.fromkeys([*first, *second]):
             old, new = first.get(name), second.get(name)
@@ -266,10 +274,10 @@ def _compare_groups(task: _Task) -> StateDifference:
 
 
 def _keys_and_values(states: list[StateRows]) -> pa.Table:
-    keys = [one.layout.key_writer(one.batch).to_binary() for one in states]
-    values = [one.layout.value_writer(one.batch).to_binary() for one in states]
+    keys = [state.layout.key_writer(state.batch).to_binary() for state in states]
+    values = [state.layout.value_writer(state.batch).to_binary() for state in states]
     empty = [pa.array([], pa.large_binary())]
-    count = sum(len(one) for one in keys)
+    count = sum(len(key) for key in keys)
     return pa.table(
         {
             "key": pa.chunked_array(keys or empty),
@@ -280,9 +288,9 @@ def _keys_and_values(states: list[StateRows]) -> pa.Table:
 
 
 def _shown(states: list[StateRows], row: int) -> dict[str, Any]:
-    for one in states:
-        if row < len(one.batch):
-            values = one.batch.slice(row, 1).to_pylist()[0]
+    for state in states:
+        if row < len(state.batch):
+            values = state.batch.slice(row, 1).to_pylist()[0]
             return {name: v for name, v in values.items() if not name.startswith("raw_")}
-        row -= len(one.batch)
+        row -= len(state.batch)
     return {}

@@ -58,8 +58,8 @@ def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list
         states = {state.name: state for state in held.states}
         for name, (counts, _) in measure_operator(operator).items():
             expected = np.zeros(operator.max_parallelism, np.int64)
-            for one in states[name].key_groups if name in states else []:
-                expected[one.key_group] = one.entries
+            for key_group in states[name].key_groups if name in states else []:
+                expected[key_group.key_group] = key_group.entries
             faults += [
                 f"{held.label}/{name}, key group {group}: {counts[group]} entries in the"
                 f" snapshot, {expected[group]} in the lake"
@@ -86,7 +86,7 @@ def _operator_state_faults(operator: Operator, held: OperatorRecord) -> list[str
         ]
         if state.broadcast:
             continue
-        stored = {one.subtask: one.elements for one in record.subtasks}
+        stored = {subtask.subtask: subtask.elements for subtask in record.subtasks}
         faults += [
             f"{where}, subtask {part.subtask}: {part.elements} elements in the snapshot,"
             f" {stored.get(part.subtask, 0)} in the lake"
@@ -204,8 +204,8 @@ def _count_faults(
     operator: OperatorRecord, state: StateRecord, counts: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> Iterator[str]:
     expected = np.zeros(operator.max_parallelism, np.int64)
-    for one in state.key_groups:
-        expected[one.key_group] = one.entries
+    for key_group in state.key_groups:
+        expected[key_group.key_group] = key_group.entries
     for group in np.flatnonzero(counts != expected).tolist():
         yield (
             f"{operator.label}/{state.name}, key group {group}: {counts[group]} rows, and"

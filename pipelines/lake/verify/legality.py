@@ -106,14 +106,19 @@ def _article(found: object) -> str:
 
 def held_of_record(record: SnapshotRecord) -> list[HeldOperator]:
     """What a snapshot in the lake holds, by its catalog alone: no table is opened."""
-    return [_held(one) for one in record.operators]
+    return [_held(operator) for operator in record.operators]
 
 
 def _held(operator: OperatorRecord) -> HeldOperator:
-    states = [HeldState(one.meta_info) for one in operator.states]
+    states = [HeldState(state.meta_info) for state in operator.states]
     states += [
-        HeldState(one.meta_info, one.elements, one.state_bytes, tuple(one.disagreeing))
-        for one in operator.operator_states
+        HeldState(
+            operator_state.meta_info,
+            operator_state.elements,
+            operator_state.state_bytes,
+            tuple(operator_state.disagreeing),
+        )
+        for operator_state in operator.operator_states
     ]
     return HeldOperator(
         operator.operator_id,

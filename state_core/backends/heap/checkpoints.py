@@ -146,7 +146,7 @@ def _walkable(layout: KeyedLayout) -> bool:
     value = layout.stored_value()
     parts = [layout.key, layout.namespace, layout.user_key, layout.value]
     return not isinstance(value, OpaqueSerializer) and all(
-        one is None or one.self_delimiting for one in parts
+        part is None or part.self_delimiting for part in parts
     )
 
 
@@ -198,7 +198,7 @@ def _counted(element: TypeSerializer, lists: list[bytes]) -> list[bytes]:
     """Return lists with their counts in front, instead of delimiters between."""
     program = element.skip_program()
     if program is None:
-        return [_counted_slowly(element, one) for one in lists]
+        return [_counted_slowly(element, list_) for list_ in lists]
     data = np.frombuffer(b"".join(lists), np.uint8)
     bounds = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)), out=bounds[1:])

@@ -231,7 +231,7 @@ class HeapListTable(_HeapTable):
     def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield keys and lists, with the pieces of each list joined."""
         for keys, lists in zip(in_pieces(entries), in_pieces(entries.values()), strict=True):
-            yield keys, [DELIMITER.join(one) for one in lists]
+            yield keys, [DELIMITER.join(list_) for list_ in lists]
 
 
 class HeapMapTable(_HeapTable):

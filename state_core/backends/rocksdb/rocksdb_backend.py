@@ -87,7 +87,9 @@ class RocksDBStorage:
 
     def _open(self, name: str, families: list[str]) -> None:
         self.path = self.directory / name
-        others = dict.fromkeys((one for one in families if one != DEFAULT_FAMILY), self.options)
+        others = dict.fromkeys(
+            (family for family in families if family != DEFAULT_FAMILY), self.options
+        )
         database: Any = Rdict(str(self.path), self.options, column_families=others or None)
         self.families = {DEFAULT_FAMILY, *others}
         self.database = Database(database, self.key_groups, self.prefix)

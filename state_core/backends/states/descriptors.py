@@ -94,7 +94,9 @@ class StateDescriptor:
             "map": ("value_type", "key_type"),
             "aggregating": ("accumulator_type", ""),
         }.get(kind, ("type", ""))
-        value, user_key = (getattr(declaration, one).snapshot() if one else "" for one in types)
+        value, user_key = (
+            getattr(declaration, type_).snapshot() if type_ else "" for type_ in types
+        )
         ttl = None
         if declaration.ttl is not None:
             ttl = TimeToLive(

@@ -91,7 +91,7 @@ class OperatorListState:
     def get(self) -> list[Any]:
         """Return the elements."""
         read = self._held.layout.value.read
-        return [read(DataInput(one, self.name)) for one in self._held.elements]
+        return [read(DataInput(element, self.name)) for element in self._held.elements]
 
     def add(self, value: Any) -> None:
         """Append an element.
@@ -103,11 +103,11 @@ class OperatorListState:
 
     def add_all(self, values: Iterable[Any]) -> None:
         """Append elements."""
-        self._held.elements += [self._element(one) for one in values]
+        self._held.elements += [self._element(value) for value in values]
 
     def update(self, values: Iterable[Any]) -> None:
         """Replace the list."""
-        self._held.elements = [self._element(one) for one in values]
+        self._held.elements = [self._element(value) for value in values]
 
     def clear(self) -> None:
         """Remove all elements."""
@@ -206,8 +206,8 @@ def assign_operator_state(
     for states in plan_operator_state(before, parallelism):
         by_handle: dict[int, dict[str, tuple[int, int]]] = {}
         for name, slices in states.items():
-            for one in slices:
-                by_handle.setdefault(one.subtask, {})[name] = one.first, one.last
+            for slice_ in slices:
+                by_handle.setdefault(slice_.subtask, {})[name] = slice_.first, slice_.last
         assigned.append(
             [
                 AssignedElements(handle, elements)
@@ -261,7 +261,7 @@ class OperatorStateBackend:
 
     def snapshot(self, target: SnapshotTarget) -> SnapshotTask[OperatorHandle | None]:
         """Take a snapshot of the current state, which is written when the returned task is run."""
-        states = [(one.info, one.encoded()) for one in self._states.values()]
+        states = [(state.info, state.encoded()) for state in self._states.values()]
         return SnapshotTask(lambda: self._written(states, target), states.clear)
 
     def restore(self, assigned: Iterable[AssignedElements], files: StateFiles) -> None:
@@ -287,7 +287,7 @@ class OperatorStateBackend:
         if not states:
             return None
         kinds = BackendStateType.OPERATOR, BackendStateType.BROADCAST
-        lists, broadcasts = ([one for one in states if one[0].kind is kind] for kind in kinds)
+        lists, broadcasts = ([state for state in states if state[0].kind is kind] for kind in kinds)
         header = OperatorHeader(
             CURRENT_VERSION,
             self.compressed,
@@ -351,7 +351,7 @@ def _load(stored: _StoredState, file: OperatorFile, first: int, last: int) -> No
 def _migrate(stored: _StoredState, layout: OperatorLayout) -> None:
     """Read everything with the old serializers, and write it with the new ones."""
     value = stored.layout.value, layout.value
-    stored.elements = [_moved(*value, one) for one in stored.elements]
+    stored.elements = [_moved(*value, element) for element in stored.elements]
     if stored.layout.key is not None and layout.key is not None:
         key = stored.layout.key, layout.key
         stored.entries = {

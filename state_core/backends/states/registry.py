@@ -142,14 +142,14 @@ class StateRegistry:
 
     def _verdict(self, old: OperatorSchema, new: OperatorSchema) -> Verdict:
         worst = Verdict.COMPATIBLE_AS_IS
-        for one in check_operators([old], [new]):
-            if not one.result.usable:
+        for check_operator in check_operators([old], [new]):
+            if not check_operator.result.usable:
                 raise IncompatibleError(
-                    f"it can't be restored as it is declared: {_why(one.result)}",
-                    place=f"state {one.state!r}" if one.state else "the key",
+                    f"it can't be restored as it is declared: {_why(check_operator.result)}",
+                    place=f"state {check_operator.state!r}" if check_operator.state else "the key",
                     remedy="declare the type that the snapshot has, or migrate the snapshot first",
                 )
-            worst = max(worst, one.result.verdict)
+            worst = max(worst, check_operator.result.verdict)
         return worst
 
     def _migrate(self, state: RegisteredState, layout: KeyedLayout) -> None:
@@ -183,7 +183,10 @@ def same_info(one: StateMetaInfo, two: StateMetaInfo) -> bool:
 
 
 def _why(result: Compatibility) -> str:
-    reasons = [f"{one.path or 'it'}: {one.old} to {one.new}, {one.rule}" for one in result.reasons]
+    reasons = [
+        f"{reason.path or 'it'}: {reason.old} to {reason.new}, {reason.rule}"
+        for reason in result.reasons
+    ]
     return "; ".join(reasons) or result.verdict.text
 
 

@@ -73,7 +73,7 @@ class State(Generic[TableOf]):
 
     def _sources(self, namespaces: Iterable[Any]) -> list[bytes]:
         """Return the bytes that the current key's entries in these namespaces are kept under."""
-        return [self._under(written(self.layout.namespace, one)) for one in namespaces]
+        return [self._under(written(self.layout.namespace, namespace)) for namespace in namespaces]
 
     def _write(self, value: Any) -> bytes:
         try:
@@ -269,7 +269,7 @@ class ListState(State[ListTable]):
                 self.table.append(group, into, data)
 
     def _elements(self, values: Iterable[Any]) -> bytes:
-        return DELIMITER.join([self._element(one) for one in values])
+        return DELIMITER.join([self._element(value) for value in values])
 
     def _element(self, value: Any) -> bytes:
         if value is None:

@@ -172,7 +172,7 @@ class TtlListState(_Ttl[ListState]):
     def get(self) -> list[Any]:
         """Return the elements that have not expired."""
         elements = self.original.get()
-        living = [one for one in elements if not self.access.expired(one)]
+        living = [element for element in elements if not self.access.expired(element)]
         if elements and not living:
             self.original.clear()
         elif living and self.access.ttl.on_read:
@@ -187,11 +187,11 @@ class TtlListState(_Ttl[ListState]):
 
     def add_all(self, values: Iterable[Any]) -> None:
         """Append elements."""
-        self.original.add_all([self._wrapped(one) for one in values])
+        self.original.add_all([self._wrapped(value) for value in values])
 
     def update(self, values: Iterable[Any]) -> None:
         """Replace the list."""
-        self.original.update([self._wrapped(one) for one in values])
+        self.original.update([self._wrapped(value) for value in values])
 
     def clear(self) -> None:
         """Remove the state of the current key."""

@@ -160,9 +160,16 @@ def _check_metadata(
             read_java_stream(DataInput(metadata.properties, "checkpoint properties", budget=budget))
         except StateError as error:
             found.fault(FaultKind.METADATA, Place(), error.within(path))
-    for one in find_contradictions(metadata.operators, known):
-        where = Place(one.operator, one.subtask, "", one.key_groups)
-        found.fault(FaultKind(one.kind), where, one.error.within(path))
+    for find_contradiction in find_contradictions(metadata.operators, known):
+        where = Place(
+            find_contradiction.operator,
+            find_contradiction.subtask,
+            "",
+            find_contradiction.key_groups,
+        )
+        found.fault(
+            FaultKind(find_contradiction.kind), where, find_contradiction.error.within(path)
+        )
     for master in metadata.masters:
         found.skip(Place(), f"state of master hook {master.name!r}, {len(master.data)} bytes")
 
@@ -202,7 +209,7 @@ def _read_entries(
             examined.found.add(found)
             if progress is not None:
                 progress(done + 1, len(jobs))
-    known = {(one.where.operator, one.where.subtask) for one in examined.found.faults}
+    known = {(fault.where.operator, fault.where.subtask) for fault in examined.found.faults}
     for source in {id(job[0]): job[0] for job in jobs}.values():
         where = source.where
         if source.suspect is not None and (where.operator, where.subtask) not in known:

@@ -165,8 +165,8 @@ def open_timers(
     if not isinstance(opened, RawTimersKeyedFile):
         return None
     within = opened.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
-    spans = tuple(one for one in opened.file.spans if one.group in within)
-    lengths = {one.group: one.end - one.start for one in spans}
+    spans = tuple(span for span in opened.file.spans if span.group in within)
+    lengths = {span.group: span.end - span.start for span in spans}
     layouts, faulty = _layouts(opened.header, opened.name, files, where, found)
     return KeyedSource(
         where, within, max_parallelism, opened.header, layouts, opened.file, spans, lengths, faulty
@@ -292,7 +292,7 @@ def _open_key_groups(
     heap = handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans)
     reader: UnifiedFile | HeapFile
     if heap:
-        known = tuple(one for one in layouts if one is not None)
+        known = tuple(layout for layout in layouts if layout is not None)
         if len(known) < len(layouts):
             why = "a state in it has a layout that is not known, and what follows can't be found"
             found.skip(where, why)
@@ -351,10 +351,10 @@ def _is_heap(source: ByteSource, handle: KeyGroupsHandle, spans: tuple[KeyGroupS
     Most must: a damaged one does not make the file another.
     """
     right, head = 0, np.empty(HEAD, np.uint8)
-    for one in spans:
-        if one.end - one.start >= HEAD:
-            source.read_into(one.start, head)
-            right += int.from_bytes(head.tobytes(), "big") == one.group
+    for span in spans:
+        if span.end - span.start >= HEAD:
+            source.read_into(span.start, head)
+            right += int.from_bytes(head.tobytes(), "big") == span.group
     empty = sum(at == 0 for at in handle.offsets)
     return 2 * right > len(spans) and 2 * empty < len(handle.offsets)
 

@@ -140,9 +140,11 @@ def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: 
     raw = subtask.raw_operator
     streams = [("raw operator state", None if raw is None else raw.stream)]
     if subtask.raw_keyed is not None:
-        streams += [("raw keyed state", one) for one in keyed_streams(subtask.raw_keyed)]
+        streams += [
+            ("raw keyed state", keyed_stream) for keyed_stream in keyed_streams(subtask.raw_keyed)
+        ]
     channels = (*subtask.inputs, *subtask.outputs)
-    streams += [("in-flight buffers", one.stream) for one in channels]
+    streams += [("in-flight buffers", channel.stream) for channel in channels]
     for what, stream in streams:
         if stream is None or isinstance(stream, EmptySegmentHandle):
             continue
@@ -194,7 +196,12 @@ def keyed_streams(handle: KeyedHandle) -> list[StreamHandle | None]:
         return [handle.meta, *(one for _, one in (*handle.shared, *handle.private))]
     if isinstance(handle, ChangelogHandle):
         nested = (*handle.materialized, *handle.changes)
-        return [stream for one in nested if one is not None for stream in keyed_streams(one)]
+        return [
+            stream
+            for serializer in nested
+            if serializer is not None
+            for stream in keyed_streams(serializer)
+        ]
     if isinstance(handle, ChangelogFileHandle):
         return [one for _, one in handle.streams]
     return []

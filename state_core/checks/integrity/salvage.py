@@ -129,16 +129,16 @@ class _Salvage:
         """Every operator, each id and each uid once."""
         made: dict[str, OperatorState] = {}
         uids: set[str] = set()
-        for one in self.examined.operators:
-            uid = one.state.uid or one.state.operator_id
-            if one.broken:
-                self.found.lose(Place(one.label), one.broken)
-            elif one.state.operator_id in made:
-                self.found.lose(Place(one.label), "another operator has its id")
+        for operator in self.examined.operators:
+            uid = operator.state.uid or operator.state.operator_id
+            if operator.broken:
+                self.found.lose(Place(operator.label), operator.broken)
+            elif operator.state.operator_id in made:
+                self.found.lose(Place(operator.label), "another operator has its id")
             elif uid in uids:
-                self.found.lose(Place(one.label), "another operator has its uid")
+                self.found.lose(Place(operator.label), "another operator has its uid")
             else:
-                made[one.state.operator_id] = self._operator(one)
+                made[operator.state.operator_id] = self._operator(operator)
                 uids.add(uid)
         return list(made.values())
 
@@ -222,7 +222,7 @@ class _Salvage:
         return made
 
     def _channels(self, channels: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:
-        copied = [replace(one, stream=self._copy(one.stream)) for one in channels]
+        copied = [replace(channel, stream=self._copy(channel.stream)) for channel in channels]
         return tuple(one for one in copied if one.stream is not None)
 
     def _copy(self, stream: StreamHandle | None) -> StreamHandle | None:

@@ -36,15 +36,15 @@ def salvage_keyed(
     chosen = _chosen(operator, found)
     spills: list[Spill] = []
     for index, keepers in operator.keepers.items():
-        for one in keepers:
-            if isinstance(one, EntrySpill):
-                held = one.spill(ids[index], chosen[index])
+        for keeper in keepers:
+            if isinstance(keeper, EntrySpill):
+                held = keeper.spill(ids[index], chosen[index])
                 spills += [] if held is None else [held]
     handles = {}
     ranges = key_group_ranges(operator.state.max_parallelism, operator.state.parallelism)
     left = operator.state.subtasks or {}
     for index, key_groups in enumerate(ranges):
-        mine = [cut for one in spills if len((cut := one.within(key_groups)).runs)]
+        mine = [cut for spill in spills if len((cut := spill.within(key_groups)).runs)]
         had = index in left and left[index].managed_keyed is not None
         had = had and index not in operator.unknown
         if not mine and not had:
@@ -57,10 +57,10 @@ def salvage_keyed(
         )
         handles[index] = keyed_handle(part, key_groups)
     for keepers in operator.keepers.values():
-        for one in keepers:
-            if isinstance(one, EntrySpill):
-                one.delete()
-    return handles, sum(one.entries for one in spills)
+        for keeper in keepers:
+            if isinstance(keeper, EntrySpill):
+                keeper.delete()
+    return handles, sum(spill.entries for spill in spills)
 
 
 def _merged_header(operator: OperatorExamined) -> tuple[KeyedHeader, dict[int, list[int]]]:
@@ -77,7 +77,7 @@ def _merged_header(operator: OperatorExamined) -> tuple[KeyedHeader, dict[int, l
             mine.append(list(infos).index(info.name))
         ids[index] = mine
     headers = [one.header for one in operator.keyed.values()]
-    compressed = any(one.compressed for one in headers)
+    compressed = any(header.compressed for header in headers)
     return replace(headers[0], compressed=compressed, states=tuple(infos.values())), ids
 
 
@@ -138,7 +138,7 @@ def salvage_operator_states(
         for info, elements in states:
             if info.name in copies and elements:
                 place = Place(operator.label, part.subtask, info.name)
-                found.losses[:] = [one for one in found.losses if not _is_copy(one, place)]
+                found.losses[:] = [loss for loss in found.losses if not _is_copy(loss, place)]
         data, offsets = encode_operator_file(
             header, [(info, pa.array(held, pa.large_binary())) for info, held in states]
         )

@@ -69,7 +69,9 @@ def garbage(
         now: The time, in milliseconds since 1970.
     """
     kept = set(needed)
-    return [one for one in blobs if one not in kept and expiring.get(folder_of(one), now) <= now]
+    return [
+        blob for blob in blobs if blob not in kept and expiring.get(folder_of(blob), now) <= now
+    ]
 
 
 def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
@@ -308,7 +310,7 @@ class _Restore(TaskRestoreManager):
                 get(*one)
             return
         with ThreadPoolExecutor(self._threads) as pool:
-            getting = [pool.submit(get, *one) for one in files]
+            getting = [pool.submit(get, *file) for file in files]
             try:
                 for ended in getting:
                     ended.result()
@@ -329,7 +331,7 @@ class _Restore(TaskRestoreManager):
             raise CommitError(
                 f"{path} is not what was uploaded: {size} bytes with checksum {checksum}, not "
                 f"{file.metadata.size} with {file.checksum}",
-                place=", ".join(one.id for one in file.blobs),
+                place=", ".join(blob.id for blob in file.blobs),
                 remedy="the blob is damaged: restore from another backend",
             )
 

@@ -123,7 +123,7 @@ class MemoryBlobStore:
 
     def list(self, prefix: str) -> list[str]:
         """Return the ids of all blobs."""
-        return [one for one in self.blobs if one.startswith(f"{prefix}/")]
+        return [blob for blob in self.blobs if blob.startswith(f"{prefix}/")]
 
 
 class FileSystemBlobStore:
@@ -204,7 +204,7 @@ class FileSystemBlobStore:
         """Return the ids of all blobs."""
         found = self.directory.files_below(join(_BLOBS, prefix))
         ids = (path.partition("/")[2] for path, _ in found)
-        return [one for one in ids if _ID.fullmatch(one)]
+        return [id_ for id_ in ids if _ID.fullmatch(id_)]
 
     def _read(self, path: str) -> bytes:
         try:

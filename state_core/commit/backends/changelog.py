@@ -207,7 +207,7 @@ class _FileChangelog:
         self._segment_bytes = segment_bytes
         self._lock = Lock()
         tree.make(folder)
-        self._segments = [one for one in tree.names(folder) if _SEGMENT.fullmatch(one)]
+        self._segments = [name for name in tree.names(folder) if _SEGMENT.fullmatch(name)]
         self._buffer = bytearray()
         self._first = self._next = 0
         self._file: int | None = None

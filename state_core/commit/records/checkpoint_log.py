@@ -145,7 +145,7 @@ class FileCheckpointLog:
         self._kept = len(last)
 
     def _names(self) -> list[str]:
-        return [one for one in self.directory.names() if one.endswith(_SUFFIX)]
+        return [name for name in self.directory.names() if name.endswith(_SUFFIX)]
 
     def _offset(self, name: str) -> int:
         found = _NAME.fullmatch(name)

@@ -140,9 +140,9 @@ def read_checkpoint_v1(data: bytes) -> CheckpointV1:
     def build() -> CheckpointV1:
         offsets = {
             SystemStreamPartition(
-                _text(one["system"]), _text(one["stream"]), int(_text(one["partition"]))
-            ): None if one["offset"] is None else _text(one["offset"])
-            for one in fields.values()
+                _text(field["system"]), _text(field["stream"]), int(_text(field["partition"]))
+            ): None if field["offset"] is None else _text(field["offset"])
+            for field in fields.values()
         }
         return CheckpointV1(offsets)
 

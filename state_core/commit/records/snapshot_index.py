@@ -182,13 +182,13 @@ def successor(files: Mapping[str, FileIndex], before: DirIndex, name: str = ROOT
         else:
             here.append(file)
     kept = set(here)
-    old = {one.name: one for one in before.directories}
+    old = {directory.name: directory for directory in before.directories}
     return DirIndex(
         name,
         tuple(here),
         tuple(one for one in before.files if one not in kept),
         tuple(successor(inside, old.get(one, DirIndex(one)), one) for one, inside in below.items()),
-        tuple(one for one in before.directories if one.name not in below),
+        tuple(directory for directory in before.directories if directory.name not in below),
     )
 
 
@@ -240,7 +240,7 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
 def _write_directory(directory: DirIndex) -> dict[str, object]:
     return {
         "dir-name": directory.name,
-        "files-present": [_write_file(one) for one in directory.files],
+        "files-present": [_write_file(file) for file in directory.files],
         "files-removed": [_write_file(one) for one in directory.files_removed],
         "sub-dirs-present": [_write_directory(one) for one in directory.directories],
         "sub-dirs-removed": [_write_directory(one) for one in directory.directories_removed],
@@ -251,7 +251,7 @@ def _write_file(file: FileIndex) -> dict[str, object]:
     metadata = file.metadata
     return {
         "file-name": file.name,
-        "blobs": [{"blob-id": one.id, "offset": one.offset} for one in file.blobs],
+        "blobs": [{"blob-id": blob.id, "offset": blob.offset} for blob in file.blobs],
         "file-metadata": {
             "creation-time-millis": metadata.created,
             "last-modified-time-millis": metadata.modified,
@@ -278,7 +278,7 @@ def _read_file(fields: Mapping[str, Any]) -> FileIndex:
     metadata = fields["file-metadata"]
     return FileIndex(
         str(fields["file-name"]),
-        tuple(FileBlob(str(one["blob-id"]), int(one["offset"])) for one in fields["blobs"]),
+        tuple(FileBlob(str(blob["blob-id"]), int(blob["offset"])) for blob in fields["blobs"]),
         FileMetadata(
             int(metadata["creation-time-millis"]),
             int(metadata["last-modified-time-millis"]),

@@ -136,11 +136,11 @@ class PosixDisk:
 
     def names(self, path: str) -> list[str]:
         """Return the names in a directory."""
-        return [one for one in self._tree.names(join(path)) if not one.endswith(PART)]
+        return [name for name in self._tree.names(join(path)) if not name.endswith(PART)]
 
     def files(self, path: str) -> list[tuple[str, int]]:
         """Return every file below a directory."""
-        return [one for one in self._tree.files(join(path)) if not one[0].endswith(PART)]
+        return [file for file in self._tree.files(join(path)) if not file[0].endswith(PART)]
 
     def attributes(self, path: str) -> FileAttributes:
         """Return owner, permissions and times of a file, as Java has them."""

@@ -120,7 +120,11 @@ class TaskStores:
 
     def marked(self, store: str) -> set[CheckpointId]:
         """Return the complete local checkpoints."""
-        return {one for one in self._checkpoints(store) if self._is_marked(store, one)}
+        return {
+            checkpoint
+            for checkpoint in self._checkpoints(store)
+            if self._is_marked(store, checkpoint)
+        }
 
     def adopt(self, store: str, checkpoint: CheckpointId) -> None:
         """Continue from a local checkpoint, which stays as it is."""
@@ -139,11 +143,11 @@ class TaskStores:
     def drop_checkpoints(self, keep: CheckpointId | None) -> None:
         """Remove every local checkpoint but one."""
         for store in self.persistent:
-            for one in self._checkpoints(store):
-                if one != keep:
+            for checkpoint in self._checkpoints(store):
+                if checkpoint != keep:
                     # the mark goes first: what a crash leaves of the rest must not look whole
-                    self.disk.remove(join(self.directory(store, one), CHECKPOINT_FILE))
-                    self.disk.remove(self.directory(store, one))
+                    self.disk.remove(join(self.directory(store, checkpoint), CHECKPOINT_FILE))
+                    self.disk.remove(self.directory(store, checkpoint))
 
     def close(self) -> None:
         """Close every store."""

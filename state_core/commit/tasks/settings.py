@@ -102,7 +102,7 @@ class CommitSettings:
     @property
     def factories(self) -> list[str]:
         """Every backend that backs up a store."""
-        return list(dict.fromkeys(name for one in self.stores.values() for name in one.backup))
+        return list(dict.fromkeys(name for store in self.stores.values() for name in store.backup))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class _Reader:
 
     def list(self, name: str) -> list[str]:
         """Return the parts of a value between commas."""
-        return [one.strip() for one in self.config.get(name, "").split(",") if one.strip()]
+        return [part.strip() for part in self.config.get(name, "").split(",") if part.strip()]
 
     def number(self, name: str, default: int) -> int:
         """Return a whole number."""
@@ -124,7 +124,7 @@ class _Reader:
     def numbers(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
         """Return some whole numbers."""
         parts = self.list(name)
-        if not all(one.isdecimal() for one in parts):
+        if not all(part.isdecimal() for part in parts):
             raise CommitError(f"{name}={self.config[name]!r}: versions are numbers")
         return tuple(map(int, parts)) or default
 

@@ -73,7 +73,7 @@ class TaskStart:
         self.context = context
         self.settings = settings
         self.checkpoints = checkpoints
-        self.factories = {one.name: one for one in factories}
+        self.factories = {factory.name: factory for factory in factories}
         self._trim_inputs = trim_inputs
         self._observer = observer
         self._lock = Lock()

@@ -114,8 +114,8 @@ class EntryWalker(ABC):
         pieces = keys if user_key is None else [*keys, user_key]
         sizes = np.sum([ends - starts for starts, ends in pieces], axis=0, dtype=np.int64)
         lengths = [ends - starts for starts, ends in keys] if ambiguous else []
-        for one in lengths:
-            sizes = sizes + trailer_sizes(one)
+        for length in lengths:
+            sizes = sizes + trailer_sizes(length)
         key_ends = np.cumsum(sizes + (value[1] - value[0])) - (value[1] - value[0])
         value_ends = key_ends + (value[1] - value[0])
         key_starts = key_ends - sizes

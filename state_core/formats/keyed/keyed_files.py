@@ -156,11 +156,11 @@ def _is_heap(source: ByteSource, handle: KeyGroupsHandle, spans: tuple[KeyGroupS
     if len(spans) < len(handle.offsets):
         return False
     head = np.empty(4, np.uint8)
-    for one in spans:
-        if one.end - one.start < len(head):
+    for span in spans:
+        if span.end - span.start < len(head):
             return False
-        source.read_into(one.start, head)
-        if int.from_bytes(head.tobytes(), "big") != one.group:
+        source.read_into(span.start, head)
+        if int.from_bytes(head.tobytes(), "big") != span.group:
             return False
     return True
 
@@ -272,7 +272,7 @@ class UnifiedKeyedFile(_HeadedFile):
 
     def group_bytes(self) -> list[tuple[int, int]]:
         """Key groups and their bytes as stored."""
-        return [(one.group, one.end - one.start) for one in self.file.spans]
+        return [(span.group, span.end - span.start) for span in self.file.spans]
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups."""
@@ -288,7 +288,7 @@ class HeapKeyedFile(_HeadedFile):
 
     def group_bytes(self) -> list[tuple[int, int]]:
         """Key groups and their bytes as stored."""
-        return [(one.group, one.end - one.start) for one in self.spans]
+        return [(span.group, span.end - span.start) for span in self.spans]
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups, in the unified format."""
@@ -303,7 +303,7 @@ class RawTimersKeyedFile(_HeadedFile):
 
     def group_bytes(self) -> list[tuple[int, int]]:
         """Key groups and their bytes as stored."""
-        return [(one.group, one.end - one.start) for one in self.file.spans]
+        return [(span.group, span.end - span.start) for span in self.file.spans]
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All timers of some key groups."""

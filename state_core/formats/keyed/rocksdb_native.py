@@ -237,7 +237,9 @@ class RocksDBFiles:
         try:
             for name in self._families:
                 family = database.get_column_family(name)
-                size, *logged = (family.property_int_value(f"rocksdb.{one}") for one in PROPERTIES)
+                size, *logged = (
+                    family.property_int_value(f"rocksdb.{property_}") for property_ in PROPERTIES
+                )
                 if size is not None and not any(logged):
                     sizes[name] = size
             live = database.live_files()

@@ -87,7 +87,7 @@ def open_tables(
     return {
         name: plan_runs(files)
         for name, files in families.items()
-        if sum(one.table.source.size for one in files) == sizes[name]
+        if sum(file.table.source.size for file in files) == sizes[name]
     }
 
 

@@ -85,7 +85,7 @@ class UnifiedFile:
 
     def within(self, key_groups: KeyGroupRange | None) -> list[KeyGroupSpan]:
         """The spans of some key groups; of all where None is given."""
-        return [one for one in self.spans if key_groups is None or one.group in key_groups]
+        return [span for span in self.spans if key_groups is None or span.group in key_groups]
 
     def entries(
         self,
@@ -120,7 +120,7 @@ class _Scanner:
         self.queue = spans[::-1]
         held = window_bytes
         if not file.header.compressed:
-            held = min(window_bytes, sum(one.end - one.start for one in spans))
+            held = min(window_bytes, sum(span.end - span.start for span in spans))
         self.window = np.empty(max(held, 1), np.uint8)
         rows = min(TABLE_ROWS, len(self.window) // (8 + file.prefix) + 1)
         self.state_of = np.empty(rows, np.int16)
@@ -225,7 +225,9 @@ class _Scanner:
         self.filled = len(tail)
 
     def _table(self, count: int) -> Entries:
-        groups, key_start, key_end, value_start, value_end = (one[:count] for one in self.positions)
+        groups, key_start, key_end, value_start, value_end = (
+            position[:count] for position in self.positions
+        )
         if self.to_the_end:
             last = np.append(np.flatnonzero(groups[1:] != groups[:-1]), count - 1)
             self.reached.update(zip(groups[last].tolist(), value_end[last].tolist(), strict=True))

@@ -115,7 +115,7 @@ def _struct(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
     ]
     mask = column.is_null() if column.null_count else None
     if not parts:
-        return pa.array([None if one is None else {} for one in column.to_pylist()], wanted)
+        return pa.array([None if value is None else {} for value in column.to_pylist()], wanted)
     return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
 
 

@@ -127,12 +127,12 @@ def operator_schema(
         meta_infos: As in `KeyedState.meta_info` and `NonKeyedState.meta_info`.
         others: What it has beside them.
     """
-    states = [parse_state_meta_info(one) for one in meta_infos]
-    unkeyed = {one.name: one for one in states if one.kind in UNKEYED}
+    states = [parse_state_meta_info(meta_info) for meta_info in meta_infos]
+    unkeyed = {state.name: state for state in states if state.kind in UNKEYED}
     if not key_serializer:
         return OperatorSchema(label, None, {}, unkeyed, tuple(others))
     key = parse_key_serializer(key_serializer).snapshot
-    keyed = {one.name: one for one in states if one.kind not in UNKEYED}
+    keyed = {state.name: state for state in states if state.kind not in UNKEYED}
     return OperatorSchema(label, key, keyed, unkeyed, tuple(others))
 
 

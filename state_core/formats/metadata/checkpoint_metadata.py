@@ -133,7 +133,9 @@ def subtask_bytes(subtask: SubtaskState) -> int:
         if one is not None
     ]
     keyed = [one for one in (subtask.managed_keyed, subtask.raw_keyed) if one is not None]
-    return sum(one.size for one in streams if one is not None) + sum(map(keyed_bytes, keyed))
+    return sum(stream.size for stream in streams if stream is not None) + sum(
+        map(keyed_bytes, keyed)
+    )
 
 
 def raw_bytes(subtask: SubtaskState) -> int:
@@ -146,7 +148,7 @@ def raw_bytes(subtask: SubtaskState) -> int:
 def in_flight_bytes(subtask: SubtaskState) -> int:
     """The size of a subtask's in-flight buffers."""
     channels = (*subtask.inputs, *subtask.outputs)
-    return sum(one.stream.size for one in channels if one.stream is not None)
+    return sum(channel.stream.size for channel in channels if channel.stream is not None)
 
 
 def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:

@@ -45,8 +45,8 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
             managed_operator=of_operator(subtask.managed_operator),
             raw_operator=of_operator(subtask.raw_operator),
             raw_keyed=of_raw_keyed(subtask.raw_keyed),
-            inputs=tuple(of_channel(one) for one in subtask.inputs),
-            outputs=tuple(of_channel(one) for one in subtask.outputs),
+            inputs=tuple(of_channel(input_) for input_ in subtask.inputs),
+            outputs=tuple(of_channel(output) for output in subtask.outputs),
         )
 
     def of_state(operator: OperatorState) -> OperatorState:
@@ -55,4 +55,4 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
         subtasks = {index: of_subtask(one) for index, one in operator.subtasks.items()}
         return replace(operator, subtasks=subtasks)
 
-    return replace(metadata, operators=[of_state(one) for one in metadata.operators])
+    return replace(metadata, operators=[of_state(operator) for operator in metadata.operators])

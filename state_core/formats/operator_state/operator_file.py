@@ -228,6 +228,6 @@ def header_of(source: ByteSource, handle: OperatorHandle, heads: Heads) -> Opera
     Raises:
         SnapshotError: It can't be read.
     """
-    offsets = (at for one in handle.states.values() for at in one.offsets)
+    offsets = (at for state in handle.states.values() for at in state.offsets)
     end = min((at for at in offsets if at > 0), default=source.size)
     return heads.read(source, end, read_operator_header)

@@ -247,10 +247,10 @@ class _Recompression:
             out.write(data)
         self.written.add(name)
         spent = time.perf_counter() - began
-        total = sum(len(one.as_py()) for _, elements in states for one in elements) or 1
+        total = sum(len(element.as_py()) for _, elements in states for element in elements) or 1
         written = len(data) - _header_size(header)
         for state, elements in states:
-            content = sum(len(one.as_py()) for one in elements)
+            content = sum(len(element.as_py()) for element in elements)
             one = self._state(operator, state.name)
             one.content_bytes += content
             one.before_bytes += content / total * (file.source.size - file.header.size)

@@ -47,7 +47,7 @@ def write_new_operator_states(
     """
     if not operator.operator_states:
         return [], {}
-    infos = [one.meta_info() for one in operator.operator_states]
+    infos = [operator_state.meta_info() for operator_state in operator.operator_states]
     held: dict[str, list[pa.LargeBinaryArray]] = {}
     counts = {}
     for state, info in zip(operator.operator_states, infos, strict=True):
@@ -111,14 +111,14 @@ def _conform(layout: OperatorLayout, state: NewOperatorState) -> pa.RecordBatch:
     made = [
         pa.RecordBatch.from_arrays(
             [
-                conform(one[field.name], field.type, f"column {field.name!r}")
+                conform(batch[field.name], field.type, f"column {field.name!r}")
                 if field.name in given
-                else pa.nulls(len(one), field.type)
+                else pa.nulls(len(batch), field.type)
                 for field in schema
             ],
             schema=schema,
         )
-        for one in batches
+        for batch in batches
     ]
     whole = pa.concat_batches(made) if made else pa.RecordBatch.from_pylist([], schema=schema)
     for name in needed:

@@ -111,10 +111,10 @@ def batches_of(rows: object, place: str) -> Iterator[pa.RecordBatch]:
         )
     held: list[pa.RecordBatch] = []
     size = count = 0
-    for one in rows:
-        if not isinstance(one, pa.RecordBatch):
-            raise EncodeError(f"a {type(one).__name__} among batches", place=place)
-        for piece in _pieces(one):
+    for row in rows:
+        if not isinstance(row, pa.RecordBatch):
+            raise EncodeError(f"a {type(row).__name__} among batches", place=place)
+        for piece in _pieces(row):
             if held and (size + piece.nbytes > BATCH_BYTES or count + len(piece) > BATCH_ROWS):
                 yield _joined(held, place)
                 held, size, count = [], 0, 0
@@ -165,15 +165,15 @@ def _conform(layout: KeyedLayout, batch: pa.RecordBatch, place: str) -> pa.Recor
         problem = f"no column {missing[0]!r}" if missing else f"columns {', '.join(given)}"
         raise EncodeError(problem, place=place, remedy=f"it is to have {wanted}")
     columns = []
-    for one in schema:
-        where = f"{place}, column {one.name!r}"
-        if one.name not in given:
-            columns.append(pa.nulls(len(batch), one.type))
-        elif one.name in TIMES and pa.types.is_integer(one.type):
-            columns.append(to_millis(batch.column(one.name), where))
+    for field in schema:
+        where = f"{place}, column {field.name!r}"
+        if field.name not in given:
+            columns.append(pa.nulls(len(batch), field.type))
+        elif field.name in TIMES and pa.types.is_integer(field.type):
+            columns.append(to_millis(batch.column(field.name), where))
         else:
-            columns.append(conform(batch.column(one.name), one.type, where))
-    fields = [one.with_nullable(True) for one in schema]
+            columns.append(conform(batch.column(field.name), field.type, where))
+    fields = [field.with_nullable(True) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 

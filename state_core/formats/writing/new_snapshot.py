@@ -150,7 +150,7 @@ def write_snapshot(
     compressed = compression == "snappy"
     work = _Writing(target, compressed=compressed, version=operator_state_version, run=run)
     try:
-        states = [work.operator(one) for one in operators]
+        states = [work.operator(operator) for operator in operators]
         metadata = CheckpointMetadata(metadata_version, checkpoint_id, states)
         path = target.commit(metadata)
     except BaseException:
@@ -174,7 +174,7 @@ def _check(
             f"operator state of version {operator_version} can't be written",
             remedy="choose 6, or 5 for Flink before 1.18",
         )
-    uids = [one.uid for one in operators]
+    uids = [operator.uid for operator in operators]
     if "" in uids or len(set(uids)) < len(uids) or not uids:
         twice = next((uid for uid in uids if uids.count(uid) > 1), "")
         raise EncodeError(
@@ -183,14 +183,15 @@ def _check(
             else "an operator without a uid, or none at all",
             remedy="give each operator the uid that the job sets",
         )
-    for one in operators:
-        if not one.states and not one.operator_states:
-            raise EncodeError("an operator without state", place=f"operator {one.uid}")
-        names = [state.name for state in one.states]
+    for operator in operators:
+        if not operator.states and not operator.operator_states:
+            raise EncodeError("an operator without state", place=f"operator {operator.uid}")
+        names = [state.name for state in operator.states]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise EncodeError(
-                "there are two states of that name", place=f"operator {one.uid}, state {twice!r}"
+                "there are two states of that name",
+                place=f"operator {operator.uid}, state {twice!r}",
             )
 
 
@@ -238,8 +239,10 @@ class _Writing:
             self.files += len(parts)
         self.files += len(handles)
         self.written += [
-            WrittenState(operator.uid, one.name, one.mode, counts[one.name])
-            for one in operator.operator_states
+            WrittenState(
+                operator.uid, operator_state.name, operator_state.mode, counts[operator_state.name]
+            )
+            for operator_state in operator.operator_states
         ]
         uid = operator.uid
         return OperatorState(

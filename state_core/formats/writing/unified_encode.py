@@ -85,7 +85,7 @@ def encode_key_groups(states: list[StateRows], prefix: int) -> tuple[U8Array, li
     Raises:
         EncodeError: A value that its serializer can't write.
     """
-    sized = [_size(one, prefix) for one in states if len(one.batch)]
+    sized = [_size(state, prefix) for state in states if len(state.batch)]
     if not sized:
         return np.empty(0, np.uint8), []
     groups = np.concatenate([one.run_group for one in sized])

@@ -97,8 +97,8 @@ def encoded_groups(
     """
     for states in chunks:
         buffer, groups = encode_key_groups(states, prefix)
-        for one in groups:
-            yield one.group, buffer.data[one.start : one.end]
+        for group in groups:
+            yield group.group, buffer.data[group.start : group.end]
 
 
 def keyed_handle(part: KeyedPart, key_groups: KeyGroupRange) -> KeyGroupsHandle:

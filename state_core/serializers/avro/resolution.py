@@ -39,7 +39,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def _are_fields(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 # what a schema must have, and may have, by its type: the part, what it must be, in words
@@ -168,7 +168,7 @@ def same_schema(one: Schema, other: Schema) -> bool:
 
 def _canonical(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_canonical(one) for one in schema]
+        return [_canonical(field) for field in schema]
     if not isinstance(schema, dict):
         return schema
     if set(schema) == {"type"} and not isinstance(schema["type"], dict | list):
@@ -225,7 +225,7 @@ class _Resolver:
                 return []
             return [_reason(path, reader, writer, "the size of a fixed never changes")]
         if kind == "enum":
-            gone = [one for one in writer["symbols"] if one not in reader["symbols"]]
+            gone = [symbol for symbol in writer["symbols"] if symbol not in reader["symbols"]]
             if not gone or "default" in reader:
                 return []
             return [Reason(path, ", ".join(gone), "", "symbols are gone, without a default")]
@@ -270,7 +270,7 @@ def _kind(schema: Any) -> str:
 
 def _same_name(reader: Any, writer: Any) -> bool:
     names = [reader["full_name"], *reader.get("aliases", [])]
-    simple = {str(one).rpartition(".")[2] for one in names}
+    simple = {str(name).rpartition(".")[2] for name in names}
     return str(writer["full_name"]).rpartition(".")[2] in simple
 
 
@@ -280,7 +280,7 @@ def _reason(path: str, reader: Any, writer: Any, rule: str) -> Reason:
 
 def _shown(schema: Any) -> str:
     if isinstance(schema, list):
-        return f"union<{', '.join(_shown(one) for one in schema)}>"
+        return f"union<{', '.join(_shown(field) for field in schema)}>"
     if isinstance(schema, str):
         return schema
     return str(schema.get("full_name") or schema["type"])

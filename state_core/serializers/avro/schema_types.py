@@ -347,7 +347,7 @@ class AvroUnion(TypeSerializer):
     @property
     def name(self) -> str:
         """Its branches."""
-        return f"union<{', '.join(one.name for one in self.branches)}>"
+        return f"union<{', '.join(branch.name for branch in self.branches)}>"
 
     @property
     def min_length(self) -> int:
@@ -397,8 +397,8 @@ class AvroArray(TypeSerializer):
             raise EncodeError(f"{value!r} is no array")
         if value:
             out.write_varint(len(value))
-        for one in value:
-            self.item.write(one, out)
+        for item in value:
+            self.item.write(item, out)
         out.write_byte(0)
 
 

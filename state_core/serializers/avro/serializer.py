@@ -115,7 +115,7 @@ class AvroSerializer(TypeSerializer):
     def _build(self, schema: Schema, within: tuple[str, ...]) -> TypeSerializer:
         """Return the serializer of a schema, one for each; `within` are the records around it."""
         if isinstance(schema, list):
-            return self._union([self._build(one, within) for one in schema])
+            return self._union([self._build(field, within) for field in schema])
         if isinstance(schema, str):
             if schema in _PRIMITIVES:
                 return self._counted(_PRIMITIVES[schema]())
@@ -160,7 +160,7 @@ class AvroSerializer(TypeSerializer):
             self.recursive = True
             return self._counted(_Recursive(self, full_name))
         inner = (*within, full_name)
-        fields = [(one["name"], self._build(one["type"], inner)) for one in schema["fields"]]
+        fields = [(field["name"], self._build(field["type"], inner)) for field in schema["fields"]]
         if not fields:
             return self._counted(AvroEmptyRecord(full_name))
         return self._counted(AvroRecord(full_name, fields), *(one for _, one in fields))
@@ -177,11 +177,11 @@ class AvroSerializer(TypeSerializer):
 
         A part that is used again counts again, since its columns are others.
         """
-        sizes = [self._sizes[id(one)] for one in parts]
+        sizes = [self._sizes[id(part)] for part in parts]
         columns = 1 + sum(held for held, _ in sizes)
         empty = sum(held for _, held in sizes) + (made.min_length == 0)
         if isinstance(made, AvroUnion):  # of which one branch is read
-            empty -= sum(isinstance(one, AvroNull) for one in parts)
+            empty -= sum(isinstance(part, AvroNull) for part in parts)
         if columns > COLUMNS.most or empty > EMPTY_FIELDS.most:
             raise _UnboundedError
         self._sizes[id(made)] = columns, empty
@@ -314,7 +314,7 @@ def _to_avro(serializer: TypeSerializer, value: Any) -> Any:
     if isinstance(serializer, AvroRecord):
         return {name: _to_avro(one, value[name]) for name, one in serializer.fields}
     if isinstance(serializer, AvroArray):
-        return [_to_avro(serializer.item, one) for one in value]
+        return [_to_avro(serializer.item, item) for item in value]
     if isinstance(serializer, AvroMap):
         pairs = value.items() if isinstance(value, dict) else value
         return {key: _to_avro(serializer.value, one) for key, one in pairs}
@@ -333,7 +333,7 @@ def _from_avro(serializer: TypeSerializer, value: Any) -> Any:
     if isinstance(serializer, AvroRecord):
         return {name: _from_avro(one, value[name]) for name, one in serializer.fields}
     if isinstance(serializer, AvroArray):
-        return [_from_avro(serializer.item, one) for one in value]
+        return [_from_avro(serializer.item, item) for item in value]
     if isinstance(serializer, AvroMap):
         return [(key, _from_avro(serializer.value, one)) for key, one in value.items()]
     if isinstance(serializer, AvroUnion):

@@ -100,7 +100,7 @@ class SetSerializer(ListSerializer):
 
     def hash_code(self, value: Any) -> int:
         """Return the sum of the elements' hash codes."""
-        return to_int32(sum(0 if one is None else self.value.hash_code(one) for one in value))
+        return to_int32(sum(0 if item is None else self.value.hash_code(item) for item in value))
 
 
 @evolves(GenericArraySerializer, SetSerializer)
@@ -114,7 +114,7 @@ class ElementRule(Rule):
 
     def value(self, old: ListSerializer, new: ListSerializer, value: Any) -> list[Any]:
         """Convert one array or set."""
-        return [migrate_value(old.element, new.element, one) for one in value]
+        return [migrate_value(old.element, new.element, item) for item in value]
 
 
 def _simple_array(java_name: str, element: type[TypeSerializer], java_class: str) -> None:

@@ -197,7 +197,7 @@ class _ListRule(Rule):
         value: Any,
     ) -> list[Any]:
         """Convert one list."""
-        return [migrate_value(old.element, new.element, one) for one in value]
+        return [migrate_value(old.element, new.element, item) for item in value]
 
 
 @evolves(MapSerializer)

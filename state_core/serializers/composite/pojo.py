@@ -177,7 +177,7 @@ class PojoSerializer(StructSerializer):
             if body is None:
                 return None
             own += [skip.WHEN, 0, len(body), *body]
-        bodies = [tuple(own), *(_program(one) for one in self._subclasses)]
+        bodies = [tuple(own), *(_program(subclass) for subclass in self._subclasses)]
         names = [encode_modified_utf8(name) for name in self._names]
         indexes = [
             word

@@ -86,7 +86,7 @@ def reconfigure(new: Pojo, old: Pojo, fields: Results, registered: Results) -> P
     kept = [_reconfigured(added.pop(one.name, one), registered) for one in old.registered]
     return replace(
         new,
-        fields=tuple(_reconfigured(one, fields) for one in new.fields),
+        fields=tuple(_reconfigured(field, fields) for field in new.fields),
         registered=(*kept, *added.values()),
         non_registered=tuple(_reconfigured(one, {}) for one in old.non_registered),
     )
@@ -104,17 +104,17 @@ def _reconfigured(entry: OptionalEntry, results: Results) -> OptionalEntry:
 
 def _resolve_fields(new: Pojo, old: Pojo) -> Results:
     """Return a verdict for each field of either POJO."""
-    before = {one.name: one for one in old.fields}
+    before = {field.name: field for field in old.fields}
     results: Results = {}
-    for one in old.fields:
-        results[one.name] = _resolve_field(one, new).under(one.name)
-    for one in new.fields:
-        match = before.get(one.name)
-        if match is None or (one.present and not match.present):
-            result = migrate(NOTHING, _type(one), "the field is new, and begins as Java has it")
-            results[one.name] = result.under(one.name)
-    names = [one.name for one in new.fields if one.name in before]
-    if names != [one.name for one in old.fields if one.name in set(names)]:
+    for field in old.fields:
+        results[field.name] = _resolve_field(field, new).under(field.name)
+    for field in new.fields:
+        match = before.get(field.name)
+        if match is None or (field.present and not match.present):
+            result = migrate(NOTHING, _type(field), "the field is new, and begins as Java has it")
+            results[field.name] = result.under(field.name)
+    names = [field.name for field in new.fields if field.name in before]
+    if names != [field.name for field in old.fields if field.name in set(names)]:
         # Flink sorts fields, so that this does not happen, and does not look
         rule = "the fields are written in another order"
         results[""] = migrate(old.java_class, new.java_class, rule)
@@ -123,7 +123,7 @@ def _resolve_fields(new: Pojo, old: Pojo) -> Results:
 
 def _resolve_field(old: OptionalEntry, new: Pojo) -> Compatibility:
     """Return the verdict on one field of the old POJO."""
-    match = next((one for one in new.fields if one.name == old.name), None)
+    match = next((field for field in new.fields if field.name == old.name), None)
     if match is None or match.value is None or old.value is None or match.present != old.present:
         return migrate(_type(old), NOTHING, "the field is gone, and its values are dropped")
     if match.present:

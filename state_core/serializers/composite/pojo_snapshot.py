@@ -124,7 +124,7 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
     def restore_serializer(self) -> TypeSerializer:
         """Return a POJO of the restored fields; one of bytes if a field can't be restored."""
         java_class = self.pojo.java_class
-        fields = [(one.name, _restore(one)) for one in self.pojo.fields]
+        fields = [(field.name, _restore(field)) for field in self.pojo.fields]
         known = [(name, one) for name, one in fields if one is not None and one.self_delimiting]
         if len(known) != len(fields) or not fields:
             return OpaqueSerializer(java_class)

@@ -72,9 +72,9 @@ class StructSerializer(TypeSerializer):
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the programs of the fields, one behind the other."""
         programs = [one.skip_program() for _, one in self.fields]
-        if any(one is None for one in programs):
+        if any(program is None for program in programs):
             return None
-        return tuple(word for one in programs if one is not None for word in one)
+        return tuple(word for program in programs if program is not None for word in program)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a struct column, field after field."""
@@ -130,7 +130,7 @@ class TupleSerializer(StructSerializer):
     def __init__(self, elements: Sequence[TypeSerializer], names: Sequence[str] = ()) -> None:
         names = names or [f"f{index}" for index in range(len(elements))]
         super().__init__(list(zip(names, elements, strict=True)))
-        lengths = [one.length for one in elements]
+        lengths = [element.length for element in elements]
         self.length = sum(lengths) if lengths and min(lengths) > 0 else VARIABLE
 
     @property
@@ -282,10 +282,10 @@ class RowSerializer(StructSerializer):
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the program that walks the mask and the fields."""
         programs = [one.skip_program() for _, one in self.fields]
-        if any(one is None for one in programs):
+        if any(program is None for program in programs):
             return None
-        lengths = [len(one) for one in programs if one is not None]
-        bodies = [word for one in programs if one is not None for word in one]
+        lengths = [len(program) for program in programs if program is not None]
+        bodies = [word for program in programs if program is not None for word in program]
         return (skip.MASKED, len(programs), self.leading, *lengths, *bodies)
 
     def _mask_bit(self, cursor: Cursor, index: int) -> U8Array:

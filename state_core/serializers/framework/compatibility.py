@@ -100,7 +100,8 @@ class Compatibility:
     def under(self, field: str) -> Compatibility:
         """Return the same verdict with `field` in front of the paths of its reasons."""
         reasons = tuple(
-            replace(one, path=f"{field}.{one.path}" if one.path else field) for one in self.reasons
+            replace(reason, path=f"{field}.{reason.path}" if reason.path else field)
+            for reason in self.reasons
         )
         return replace(self, reasons=reasons)
 
@@ -155,5 +156,5 @@ def strict(result: Compatibility, what: str) -> Compatibility:
     if result.verdict is not Verdict.COMPATIBLE_AFTER_MIGRATION:
         return result
     rule = f"a {what} never evolves, since entries are found by its bytes"
-    reasons = tuple(replace(one, rule=rule) for one in result.reasons)
+    reasons = tuple(replace(reason, rule=rule) for reason in result.reasons)
     return Compatibility(Verdict.INCOMPATIBLE, reasons)

@@ -120,8 +120,8 @@ def restore_plugins(plugins: Iterable[Plugin]) -> None:
     Raises:
         PluginError: A plugin does not exist here, or it fails.
     """
-    for one in plugins:
-        _load(one)
+    for plugin in plugins:
+        _load(plugin)
 
 
 def load_installed() -> None:
@@ -143,8 +143,8 @@ def load_installed() -> None:
         except PluginError:
             _state.installed = False
             raise
-        for one in entry_points(group=GROUP):
-            _load_entry_point(one)
+        for entry_point in entry_points(group=GROUP):
+            _load_entry_point(entry_point)
 
 
 def _load_entry_point(one: EntryPoint) -> None:

@@ -196,7 +196,7 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
         carried: TypeSerializerSnapshot = source.unknown(class_name, version, source)
         return carried
     if snapshot_class is None:
-        broken = "".join(f" ({one})" for one in plugins.failures())
+        broken = "".join(f" ({failure})" for failure in plugins.failures())
         raise UnknownSerializerError(
             f"serializer snapshot class {class_name!r} is unknown, and what follows it can't be"
             f" found without it{broken}",

@@ -183,7 +183,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
         Where the end of a nested value is not known but must be, values are carried as bytes.
         """
-        nested = tuple(one.restore_serializer() for one in self.nested)
+        nested = tuple(serializer.restore_serializer() for serializer in self.nested)
         if all(one.self_delimiting for one in nested[self.delimited]):
             return self.compose(nested)
         return OpaqueSerializer(self.opaque_name)

@@ -73,7 +73,7 @@ def _compare(
     ]
     if not all_differences:
         return as_is()
-    sure = [one for one in all_differences if one.certain]
+    sure = [all_difference for all_difference in all_differences if all_difference.certain]
     rule = TYPE_STAYS if sure else "only the class in Java says whether it equals what it was"
     reasons = tuple(Reason(one.path, one.old, one.new, rule) for one in sure or all_differences)
     return Compatibility(Verdict.INCOMPATIBLE if sure else Verdict.UNKNOWN, reasons)
@@ -99,8 +99,8 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
             EncodeError: One of the types can't be written here.
         """
         made = cls()
-        made.types = tuple(WrittenType.of(one) for one in types)
-        made.nested = tuple(internal_snapshot(one) for one in types)
+        made.types = tuple(WrittenType.of(type_) for type_ in types)
+        made.nested = tuple(internal_snapshot(type_) for type_ in types)
         return made
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
@@ -115,18 +115,18 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
     def write_snapshot(self, out: DataOutput) -> None:
         """Write the streams as they were read."""
         out.write_int(len(self.types))
-        for one in self.types:
-            out.write_bytes(one.stream)
+        for type_ in self.types:
+            out.write_bytes(type_.stream)
         write_nested(self.nested, out)
 
     @property
     def type_name(self) -> str:
         """`RowData<BIGINT NOT NULL, DECIMAL(10, 2)>`."""
-        return f"RowData<{', '.join(str(one.type) for one in self.types)}>"
+        return f"RowData<{', '.join(str(type_.type) for type_ in self.types)}>"
 
     def restore_serializer(self) -> TypeSerializer:
         """Return the serializer of these types; one of bytes if a type is not known."""
-        section = row_format([one.type for one in self.types])
+        section = row_format([type_.type for type_ in self.types])
         name = self.type_name
         return BinarySerializer(name) if section is None else RowDataSerializer(section, name)
 
@@ -147,7 +147,7 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
         ]
         worst = worst_of((result, *nested))
         if worst.verdict is Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER:
-            rule = "; ".join(one.rule for one in worst.reasons)
+            rule = "; ".join(reason.rule for reason in worst.reasons)
             return reconfigured(self, old.type_name, self.type_name, rule)
         return worst
 
@@ -218,13 +218,13 @@ class _CollectionSnapshot(TypeSerializerSnapshot):
 
     def write_snapshot(self, out: DataOutput) -> None:
         """Write the streams as they were read."""
-        for stream in (*(one.stream for one in self.types), *self.serializers):
+        for stream in (*(type_.stream for type_ in self.types), *self.serializers):
             out.write_bytes(stream)
 
     def fill(self, *types: LogicalType) -> None:
         """Set these types, with the streams that Flink 2.3.0 writes."""
-        self.types = tuple(WrittenType.of(one) for one in types)
-        self.serializers = tuple(write_java_stream(java_serializer_of(one)) for one in types)
+        self.types = tuple(WrittenType.of(type_) for type_ in types)
+        self.serializers = tuple(write_java_stream(java_serializer_of(type_)) for type_ in types)
 
     @property
     def whole(self) -> LogicalType:
@@ -235,7 +235,7 @@ class _CollectionSnapshot(TypeSerializerSnapshot):
     def type_name(self) -> str:
         """`ArrayData<INT>`, `MapData<INT, BIGINT>`."""
         kind = "ArrayData" if len(self.parts) == 1 else "MapData"
-        return f"{kind}<{', '.join(str(one.type) for one in self.types)}>"
+        return f"{kind}<{', '.join(str(type_.type) for type_ in self.types)}>"
 
     def restore_serializer(self) -> TypeSerializer:
         """Return the serializer of these types; one of bytes if a type is not known."""

@@ -126,7 +126,7 @@ class NullAwareMapSerializer(TypeSerializer):
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one map."""
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise EncodeError(f"{value!r} is no {self.name}")
         out.write_int(len(value))
         for pair in value:
@@ -140,10 +140,10 @@ class NullAwareMapSerializer(TypeSerializer):
         """Return the program that walks a count of entries."""
         programs = [self.key.skip_program(), self.value.skip_program()]
         body: list[int] = []
-        for one in programs:
-            if one is None:
+        for program in programs:
+            if program is None:
                 return None
-            body += [WHEN, 0, len(one), *one]
+            body += [WHEN, 0, len(program), *program]
         return (REPEAT, len(body), *body)
 
 
@@ -212,7 +212,7 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
             types = comparator.values.get("compareKeyTypes")
             self.order = (
                 _items(comparator.values.get("compareKeyPositions")),
-                tuple(logical_type_of(one, source) for one in _items(types)),
+                tuple(logical_type_of(item, source) for item in _items(types)),
                 _items(comparator.values.get("compareOrders")),
                 _items(comparator.values.get("nullsIsLast")),
             )
@@ -234,7 +234,7 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
 
     def restore_serializer(self) -> TypeSerializer:
         """Return the serializer of a sorted map."""
-        key, value = (one.restore_serializer() for one in self.nested)
+        key, value = (serializer.restore_serializer() for serializer in self.nested)
         if not key.self_delimiting or not value.self_delimiting:
             return OpaqueSerializer(self.java_class)
         return SortedMapSerializer(key, value)

@@ -60,12 +60,12 @@ class VariantSerializer(StructSerializer):
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one variant."""
         parts = self._by_position(value)
-        if not all(isinstance(one, bytes) for one in parts):
+        if not all(isinstance(part, bytes) for part in parts):
             raise EncodeError(f"{value!r} is no Variant")
-        for one in parts:
-            out.write_int(len(one))
-        for one in parts:
-            out.write_bytes(one)
+        for part in parts:
+            out.write_int(len(part))
+        for part in parts:
+            out.write_bytes(part)
 
     def skip_program(self) -> None:
         """Return None: both lengths stand before the parts, which no program walks."""

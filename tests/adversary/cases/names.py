@@ -160,12 +160,12 @@ def contradicting(contradiction: Contradiction) -> Maker:
 CONTRADICTION_CASES: list[Case] = [
     *(
         case
-        for one in CONTRADICTIONS
+        for contradiction in CONTRADICTIONS
         for case in over(
             {"inspect": SHOWN["inspect"], "import": SHOWN["import"], "compress": READ["compress"],
              "integrity": SHOWN["integrity"]},
-            one.name.replace(" ", "-").replace(",", ""), contradicting(one), {"integrity": FAULTY},
-            says=one.says[0],
+            contradiction.name.replace(" ", "-").replace(",", ""), contradicting(contradiction), {"integrity": FAULTY},
+            says=contradiction.says[0],
         )
     ),
     *over(READ | {"integrity": SHOWN["integrity"]}, "a-subtask-twice",

@@ -32,7 +32,7 @@ def main(words: list[str]) -> None:
     """
     job, partition, config, *places = words
     pipelines.spark.engine.SparkEngine = LocalEngine  # type: ignore[misc,assignment]
-    locations = Locations(**dict(one.split("=", 1) for one in places))
+    locations = Locations(**dict(place.split("=", 1) for place in places))
     run_config = {
         "ops": {name: {"config": one} for name, one in json.loads(config).items()},
         "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
@@ -44,8 +44,12 @@ def main(words: list[str]) -> None:
             run_config=run_config, partition_key=None if partition == "-" else partition,
             resources={"locations": locations}, instance=instance, raise_on_error=False,
         )  # fmt: skip
-    failures = [one.step_failure_data.error for one in done.all_events if one.is_step_failure]
-    causes = [cause(one) for one in failures]
+    failures = [
+        all_event.step_failure_data.error
+        for all_event in done.all_events
+        if all_event.is_step_failure
+    ]
+    causes = [cause(failure) for failure in failures]
     for name, problem in causes[:1]:
         sys.stderr.write(f"error: {name}: {' '.join(problem.split())}\n")
     kinds = {name for name, _ in causes}

@@ -42,7 +42,7 @@ def filled(value: Any, scene: Scene) -> Any:
     if isinstance(value, str):
         return value.format(**places(scene)) if "{" in value else value
     if isinstance(value, list):
-        return [filled(one, scene) for one in value]
+        return [filled(item, scene) for item in value]
     if isinstance(value, dict):
         return {key: filled(one, scene) for key, one in value.items()}
     return value
@@ -66,8 +66,8 @@ def in_turn(*makers: Maker) -> Maker:
     """One after the other in the same scene."""
 
     def make(scene: Scene) -> None:
-        for one in makers:
-            one(scene)
+        for maker in makers:
+            maker(scene)
 
     return make
 
@@ -157,7 +157,7 @@ def log_action(table: str, change: Callable[[dict[str, Any], Scene], Any]) -> Ma
 
 def _edit_log(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     actions = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    made = [change(one) or one for one in actions]
+    made = [change(action) or action for action in actions]
     path.write_text("".join(json.dumps(one) + "\n" for one in made), "utf-8")
 
 

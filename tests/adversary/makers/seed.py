@@ -158,7 +158,9 @@ def _carry(metadata: CheckpointMetadata, handle: OperatorHandle) -> None:
 
 
 def _subtasks(metadata: CheckpointMetadata) -> list[SubtaskState]:
-    return [one for operator in metadata.operators for one in (operator.subtasks or {}).values()]
+    return [
+        subtask for operator in metadata.operators for subtask in (operator.subtasks or {}).values()
+    ]
 
 
 def _rename_files(savepoint: Path) -> None:

@@ -50,7 +50,7 @@ def compiled(sources: Iterable[Path], jars: Iterable[Path], release: str) -> Pat
         release: Names what they are compiled against.
     """
     files = sorted(sources)
-    digest = hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:16]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     target = cache_directory() / f"classes-{release}-{digest}"
     if target.is_dir():
         return target

@@ -28,7 +28,7 @@ def ask(version: str, commands: Iterable[Iterable[object]]) -> list[str]:
         commands: See `EvolvingJobs.java`; all of them in one JVM.
     """
     jars = flink_jars("2.3.0", MODULES)
-    sources = [JAVA_SOURCES / one for one in PROGRAMS]
+    sources = [JAVA_SOURCES / program for program in PROGRAMS]
     sources += sorted((JAVA_SOURCES / "evolving" / version).iterdir())
     classes = compiled(sources, jars, f"evolving-{version}-2.3.0")
     path = ":".join(map(str, [classes, *jars]))
@@ -53,9 +53,9 @@ def ask(version: str, commands: Iterable[Iterable[object]]) -> list[str]:
 
 def written(version: str, backends: Iterable[str], to: Path) -> list[Path]:
     """Canonical savepoints of the job with these classes, one of each backend."""
-    answers = ask(version, [("write", one, (to / one).as_uri()) for one in backends])
-    assert all(one.startswith("ok ") for one in answers), answers
-    return [Path(one.removeprefix("ok file:")) for one in answers]
+    answers = ask(version, [("write", backend, (to / backend).as_uri()) for backend in backends])
+    assert all(answer.startswith("ok ") for answer in answers), answers
+    return [Path(answer.removeprefix("ok file:")) for answer in answers]
 
 
 def restored(
@@ -70,7 +70,7 @@ def operators_restored(
     version: str, savepoints: Iterable[Path], work: Path, states: str = EVERY_STATE
 ) -> list[list[Any]]:
     """What every subtask of the job of operator state gets of each savepoint."""
-    asked = [("restore-operators", one.as_uri(), states) for one in savepoints]
+    asked = [("restore-operators", savepoint.as_uri(), states) for savepoint in savepoints]
     return _lines(version, asked, work)
 
 
@@ -78,7 +78,7 @@ def _lines(version: str, asked: list[tuple[str, ...]], work: Path) -> list[list[
     """The lines that each command writes to a file."""
     files = [work / f"lines-{index}" for index in range(len(asked))]
     answers = ask(version, [(*one, file) for one, file in zip(asked, files, strict=True)])
-    assert all(one.startswith("ok ") for one in answers), answers
+    assert all(answer.startswith("ok ") for answer in answers), answers
     return [[json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files]
 
 

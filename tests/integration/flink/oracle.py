@@ -67,7 +67,7 @@ class FlinkOracle:
         self.patience = patience
         jars = flink_jars(version, modules)
         names = (*SOURCES, *(() if version.startswith("1.") else NEW_SOURCES))
-        classes = compiled([JAVA_SOURCES / one for one in names], jars, f"flink-{version}")
+        classes = compiled([JAVA_SOURCES / name for name in names], jars, f"flink-{version}")
         path = ":".join(map(str, [classes, *jars]))
         # Flink leaves files in its temporary directory, so it gets one that goes with it
         self._directory = tempfile.TemporaryDirectory(
@@ -127,7 +127,7 @@ class FlinkOracle:
             "keys": 300, "inline": 0, "generations": 1, "savepoints": "", **options,
         }  # fmt: skip
         answer = self._ask("checkpoints", case=case, to=to.as_uri(), **chosen)
-        return [Path(one.removeprefix("file:")) for one in answer.split()]
+        return [Path(part.removeprefix("file:")) for part in answer.split()]
 
     def restore(self, case: str, savepoint: Path, **options: object) -> list[Any]:
         """What Flink sees after restoring: the sorted lines of every key, as JSON.

@@ -20,11 +20,11 @@ def main(savepoint: str) -> None:
         lines = flink.restore(
             "kinds", Path(savepoint).resolve(), parallelism=3, max=256, keys=KEYS, backend="rocksdb"
         )
-    keys = [one for one in lines if "name" in one]
-    alive = [one for one in keys if one["name"] is not None]
+    keys = [line for line in lines if "name" in line]
+    alive = [key for key in keys if key["name"] is not None]
     for one in alive[:3]:
         print(f"  key {one['key']}: {one['name']!r}, items {one['items']}, total {one['total']}")
-    gone = [one["key"] for one in keys if one["name"] is None]
+    gone = [key["key"] for key in keys if key["name"] is None]
     took = time.monotonic() - began
     print(f"  ... {len(alive)} keys restored in {took:.0f} s; nothing is left of {gone}")
     if len(alive) != KEYS - 1 or len(gone) != 1:

@@ -25,8 +25,12 @@ def test_a_savepoint_waits_for_all_tasks(flink: FlinkOracle, tmp_path: Path) -> 
     """Of a job whose tasks have yet to start, Flink takes no savepoint: it is asked again."""
     savepoint = flink.generate("windows", tmp_path, keys=0)
     operators = open_snapshot(savepoint).operators
-    assert {one.uid for one in operators} >= {"tumbling", "sliding"}
-    tables = [one.state(state.name).to_arrow() for one in operators for state in one.keyed_states]
+    assert {operator.uid for operator in operators} >= {"tumbling", "sliding"}
+    tables = [
+        operator.state(state.name).to_arrow()
+        for operator in operators
+        for state in operator.keyed_states
+    ]
     assert sum(len(table) for table in tables) == 0
 
 

@@ -79,19 +79,19 @@ def work(backend: KeyedStateBackend, number: int) -> list[Any]:
     line: dict[str, Any] = {"key": key, "name": f"name {number}"}
     state("name", "value", "String").update(line["name"])
     items = state("items", "list", "Integer")
-    line["items"] = [number - one for one in range(number % 4)]
-    for one in line["items"]:
-        items.add(one)
+    line["items"] = [number - index for index in range(number % 4)]
+    for item in line["items"]:
+        items.add(item)
     scores = state("scores", "map", "Double", user_key="String")
-    line["scores"] = {f"s{one}": number / (one + 1) for one in range(number % 3)}
+    line["scores"] = {f"s{index}": number / (index + 1) for index in range(number % 3)}
     scores.put_all(line["scores"])
     scores.put("gone", 1.0)
     scores.remove("gone")
     total, mean = (descriptor(kind, name=name) for kind, name in
                    (("reducing", "total"), ("aggregating", "avg")))  # fmt: skip
-    for one in range(number + 1):
-        backend.state(total).add(one * 10**9)  # type: ignore[union-attr]
-        backend.state(mean).add(one)  # type: ignore[union-attr]
+    for index in range(number + 1):
+        backend.state(total).add(index * 10**9)  # type: ignore[union-attr]
+        backend.state(mean).add(index)  # type: ignore[union-attr]
     line["total"], line["avg"] = number * (number + 1) // 2 * 10**9, number / 2
     state("triple", "value", "Tuple3<Integer, String, Boolean>").update(
         {"f0": -number, "f1": "t", "f2": True}
@@ -110,7 +110,9 @@ def work(backend: KeyedStateBackend, number: int) -> list[Any]:
     return [line, *({"key": key, "timer": "EVENT_TIME", "ts": time} for time in times)]
 
 
-OF_128_GROUPS = [one for one in golden_cases("wordcount") if "-m128-" in one.name]
+OF_128_GROUPS = [
+    golden_case for golden_case in golden_cases("wordcount") if "-m128-" in golden_case.name
+]
 
 
 @pytest.mark.parametrize("flink_backend", FLINKS)
@@ -170,7 +172,7 @@ def test_what_flink_began_goes_on_here_and_there_again(
         for pair in zip(snapshot.operators, snapshot.metadata.operators, strict=True)
         if pair[0].keyed_states
     ]
-    handles, where = [one.managed_keyed for one in raw.subtasks.values()], golden.snapshot
+    handles, where = [subtask.managed_keyed for subtask in raw.subtasks.values()], golden.snapshot
     words = [line["key"] for line in golden.expected()]
     for turn, parallelism in enumerate((3, 1)):
         backends = subtasks(kind, "String", parallelism)
@@ -181,7 +183,7 @@ def test_what_flink_began_goes_on_here_and_there_again(
             count.update(count.value() + 1000)
         where = write_savepoint(backends, tmp_path / str(turn), operator.uid or "counter")
         (written,) = open_snapshot(where).metadata.operators
-        handles = [one.managed_keyed for one in written.subtasks.values()]
+        handles = [subtask.managed_keyed for subtask in written.subtasks.values()]
         for backend in backends:
             backend.close()
     found = flink.restore(

@@ -63,9 +63,9 @@ def kinds(parallelism: int, max_parallelism: int) -> Made:
     """Every kind of keyed state, time to live and timers among them."""
     keys = [BASE + number * STEP for number in range(KEYS)]
     names = [f"name {number} ü😀" for number in range(KEYS)]
-    items = [[number - one for one in range(number % 4)] for number in range(KEYS)]
+    items = [[number - index for index in range(number % 4)] for number in range(KEYS)]
     scores = [
-        {f"s{one}": number / (one + 1) for one in range(number % 3)} for number in range(KEYS)
+        {f"s{index}": number / (index + 1) for index in range(number % 3)} for number in range(KEYS)
     ]
     pairs = [(key, *one) for key, held in zip(keys, scores, strict=True) for one in held.items()]
     totals = [number * 10**12 - 5 for number in range(KEYS)]
@@ -85,9 +85,9 @@ def kinds(parallelism: int, max_parallelism: int) -> Made:
         NewKeyedState(
             "scores",
             rows(
-                key=[one[0] for one in pairs],
-                user_key=[one[1] for one in pairs],
-                value=[one[2] for one in pairs],
+                key=[pair[0] for pair in pairs],
+                user_key=[pair[1] for pair in pairs],
+                value=[pair[2] for pair in pairs],
             ),
             "map",
             value="Double",
@@ -156,9 +156,9 @@ def mixed(parallelism: int, max_parallelism: int) -> Made:
     words = [word(number) for number in range(KEYS)]
     lengths = [number * 7 for number in range(KEYS)]
     numbers = list(range(100, 100 + 10 * parallelism))
-    pairs = [{"f0": f"p{one}", "f1": one} for one in range(2 * parallelism)]
-    names = [f"u{one}" for one in range(7)]
-    rules = {f"rule-{one}": one * one for one in range(20)}
+    pairs = [{"f0": f"p{index}", "f1": index} for index in range(2 * parallelism)]
+    names = [f"u{index}" for index in range(7)]
+    rules = {f"rule-{index}": index * index for index in range(20)}
     made = NewOperator(
         "mixed",
         "String",
@@ -184,7 +184,7 @@ def mixed(parallelism: int, max_parallelism: int) -> Made:
             {
                 "subtask": subtask,
                 "split": numbers[10 * subtask : 10 * subtask + 10],
-                "offsets": [list(one.values()) for one in pairs[2 * subtask : 2 * subtask + 2]],
+                "offsets": [list(pair.values()) for pair in pairs[2 * subtask : 2 * subtask + 2]],
                 "union": names,
                 "lone": [],
                 "rare": [],

@@ -40,9 +40,9 @@ ALL_KEYS = KEYS + 10 * GENERATIONS
 def archived(chain: Chain, to: Path) -> Lake:
     """A lake with every moment of a chain, one after another, by the names of directories."""
     lake = Lake(to)
-    for one in chain.moments:
-        name = one.snapshot.name
-        import_snapshot(lake, str(one.snapshot), "job", snapshot_id=name, engine="local")
+    for moment in chain.moments:
+        name = moment.snapshot.name
+        import_snapshot(lake, str(moment.snapshot), "job", snapshot_id=name, engine="local")
     return lake
 
 
@@ -90,7 +90,7 @@ def test_a_chain_of_today(flink: FlinkOracle, compression: str, tmp_path: Path) 
         compression=compression,
     )  # fmt: skip
     options = {"keys": ALL_KEYS, "backend": "rocksdb"}
-    expected = [flink.restore("chain", one, **options) for one in places]
+    expected = [flink.restore("chain", place, **options) for place in places]
     chain = pack(places, expected, tmp_path / "moved")
     assert vanished(chain)
     for one in chain.moments:
@@ -99,9 +99,9 @@ def test_a_chain_of_today(flink: FlinkOracle, compression: str, tmp_path: Path) 
     for earlier, later in pairwise(chain.checkpoints):
         names = [one.snapshot.name for one in (earlier, later)]
         found = {
-            one.state: (one.added, one.removed, one.changed)
-            for one in diff_snapshots(lake, "job", names[0], names[1], engine="local")
-            if one.operator == "chain"
+            diff_snapshot.state: (diff_snapshot.added, diff_snapshot.removed, diff_snapshot.changed)
+            for diff_snapshot in diff_snapshots(lake, "job", names[0], names[1], engine="local")
+            if diff_snapshot.operator == "chain"
         }
         assert {name: found[name] for name in STATES} == differences(earlier, later)
     for number, one in enumerate(chain.moments):

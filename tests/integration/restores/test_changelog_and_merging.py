@@ -50,7 +50,8 @@ BACKENDS = ("hashmap", "rocksdb")
 def some(cases: Iterable[tuple[str, ...]], in_every_run: set[tuple[str, ...]]) -> list[Any]:
     """Every case; `full` if not in every run."""
     return [
-        pytest.param(*one, marks=[] if one in in_every_run else pytest.mark.full) for one in cases
+        pytest.param(*case, marks=[] if case in in_every_run else pytest.mark.full)
+        for case in cases
     ]
 
 
@@ -91,7 +92,7 @@ def moved(checkpoints: list[Path], to: Path) -> list[Path]:
     """The checkpoints elsewhere, and no more where they were written."""
     shutil.copytree(checkpoints[0].parent, to)
     shutil.rmtree(checkpoints[0].parent)
-    return [to / one.name for one in checkpoints]
+    return [to / checkpoint.name for checkpoint in checkpoints]
 
 
 @pytest.mark.parametrize(
@@ -111,14 +112,20 @@ def test_merged_files_of_keyed_state(
     lake = Lake(tmp_path / "lake")
     for place, expected in zip(moved(places, tmp_path / "moved"), held, strict=True):
         handles = keyed_handles(place)
-        assert all(isinstance(s, SegmentHandle) for one in handles for s in streams(one))
+        assert all(isinstance(s, SegmentHandle) for handle in handles for s in streams(handle))
         if backend == "rocksdb":  # of the other, each subtask may have a file of its own
-            assert any(s.start for one in handles for s in streams(one))
+            assert any(s.start for handle in handles for s in streams(handle))
         assert EmptySegmentHandle() in operator_streams(place)
         same_lines(contents_of("chain", tables_of(open_snapshot(place))), expected)
         import_snapshot(lake, str(place), "job", snapshot_id=place.name, engine="local")
-    files = [{s.uri for one in keyed_handles(tmp_path / "moved" / place.name) for s in streams(one)}
-             for place in places]  # fmt: skip
+    files = [
+        {
+            stream.uri
+            for handle in keyed_handles(tmp_path / "moved" / place.name)
+            for stream in streams(handle)
+        }
+        for place in places
+    ]
     if across == "true":
         assert files[0] & files[1]
     target = tmp_path / "export"
@@ -136,18 +143,27 @@ def test_merged_files_of_operator_state(backend: str, flink: FlinkOracle, tmp_pa
     options = {"keys": KEYS, "parallelism": 2}
     wanted = flink.restore("mixed", place, **options, backend=backend)
     (place,) = moved([place], tmp_path / "moved")
-    segments = [one for one in operator_streams(place) if isinstance(one, SegmentHandle)]
+    segments = [
+        operator_stream
+        for operator_stream in operator_streams(place)
+        if isinstance(operator_stream, SegmentHandle)
+    ]
     assert len(segments) == 4  # of two sources, and of the two subtasks of `mixed`
     shown = run("inspect", place, "--json").json
-    (mixed,) = (one for one in shown["operators"] if one["operator-uid"] == "mixed")
-    assert ("length", KEYS) in [(one["name"], one["entries"]) for one in mixed["keyed_states"]]
-    modes = {one["name"]: one["mode"] for one in mixed["operator_states"]}
+    (mixed,) = (operator for operator in shown["operators"] if operator["operator-uid"] == "mixed")
+    assert ("length", KEYS) in [
+        (keyed_state["name"], keyed_state["entries"]) for keyed_state in mixed["keyed_states"]
+    ]
+    modes = {
+        operator_state["name"]: operator_state["mode"]
+        for operator_state in mixed["operator_states"]
+    }
     assert modes == {
         "split": "SPLIT_DISTRIBUTE", "offsets": "SPLIT_DISTRIBUTE", "union": "UNION",
         "lone": "SPLIT_DISTRIBUTE", "rare": "UNION", "rules": "BROADCAST",
     }  # fmt: skip
-    size = sum(one.size for handle in keyed_handles(place) for one in streams(handle))
-    assert shown["size_bytes"] >= size + sum(one.size for one in segments)
+    size = sum(stream.size for handle in keyed_handles(place) for stream in streams(handle))
+    assert shown["size_bytes"] >= size + sum(segment.size for segment in segments)
     lake = Lake(tmp_path / "lake")
     import_snapshot(lake, str(place), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "export", engine="local")
@@ -190,13 +206,16 @@ def test_the_changelog_backend(
         },
     )  # fmt: skip
     options = {"keys": ALL_KEYS, "backend": backend}
-    expected = [held_lines(with_changelog.restore("chain", one, **options)) for one in checkpoints]
+    expected = [
+        held_lines(with_changelog.restore("chain", checkpoint, **options))
+        for checkpoint in checkpoints
+    ]
     kind = ChangelogFileHandle if storage == "filesystem" else ChangelogByteHandle
     for place, held in zip(checkpoints, expected, strict=True):
         handles = keyed_handles(place)
-        assert all(isinstance(one, ChangelogHandle) for one in handles)
-        assert all(isinstance(change, kind) for one in handles for change in one.changes)
-        if not any(one.changes for one in handles):
+        assert all(isinstance(handle, ChangelogHandle) for handle in handles)
+        assert all(isinstance(change, kind) for handle in handles for change in handle.changes)
+        if not any(handle.changes for handle in handles):
             assert materialized == "1 ms"
             same_lines(contents_of("chain", tables_of(open_snapshot(place))), held)
             continue
@@ -207,7 +226,7 @@ def test_the_changelog_backend(
         assert "operator chain, subtask " in ran.err
         assert "take a savepoint (flink savepoint), which holds them, too" in ran.err
     lake = Lake(tmp_path / "lake")
-    assert all(isinstance(one, ChangelogHandle) for one in keyed_handles(native))
+    assert all(isinstance(keyed_handle, ChangelogHandle) for keyed_handle in keyed_handles(native))
     for place in (native, canonical):
         found = contents_of("chain", tables_of(open_snapshot(place)))
         same_lines(found, expected[-1])

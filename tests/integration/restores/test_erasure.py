@@ -31,9 +31,13 @@ def statelake(*arguments: str) -> None:
 
 def erase(lake: Lake, job: str, snapshot: str, key: int) -> int:
     """Delete a key's rows from every table of a snapshot; how many went."""
-    tables = [one.path for op in lake.snapshot(job, snapshot).operators for one in op.keyed_tables]
+    tables = [
+        keyed_table.path
+        for op in lake.snapshot(job, snapshot).operators
+        for keyed_table in op.keyed_tables
+    ]
     assert len(tables) > 1
-    deleted = [DeltaTable(lake.table(one).uri).delete(f"key = {key}") for one in tables]
+    deleted = [DeltaTable(lake.table(table).uri).delete(f"key = {key}") for table in tables]
     return sum(int(one["num_deleted_rows"]) for one in deleted)
 
 
@@ -70,8 +74,8 @@ def keys_by_state(savepoint: Path) -> dict[str, set[int]]:
     """Whose entries each state has, timers of processing time too, which do not fire in a test."""
     operator = open_snapshot(savepoint).operator("kinds")
     return {
-        one.name: set(operator.state(one.name).to_arrow()["key"].to_pylist())
-        for one in operator.keyed_states
+        keyed_state.name: set(operator.state(keyed_state.name).to_arrow()["key"].to_pylist())
+        for keyed_state in operator.keyed_states
     }
 
 

@@ -96,8 +96,8 @@ def test_at_other_parallelisms(parallelism: int, tmp_path: Path) -> None:
         wanted = MIGRATED_HOLDERS[0][name]
         assert all(line[name] == wanted for lines in found for line in lines), name
     for lines in found:
-        addresses = [one for line in lines for one in line["addresses"]]
-        everything = [one for line in MIGRATED_HOLDERS for one in line["addresses"]]
+        addresses = [address for line in lines for address in line["addresses"]]
+        everything = [address for line in MIGRATED_HOLDERS for address in line["addresses"]]
         assert sorted(addresses, key=json.dumps) == sorted(everything, key=json.dumps)
 
 
@@ -140,7 +140,7 @@ def test_a_state_in_another_form_is_refused_or_begins_empty(tmp_path: Path) -> N
 def test_what_is_judged_incompatible_flink_does_not_restore(tmp_path: Path) -> None:
     """It reads all operator state at once with the new classes, asked for or not."""
     savepoint = evolving_savepoint("operator-old", tmp_path / "sp").as_uri()
-    commands = [("restore-operators", savepoint, one, tmp_path / "lines") for one in HOLDERS]
+    commands = [("restore-operators", savepoint, holder, tmp_path / "lines") for holder in HOLDERS]
     for answer in ask("refused", commands):
         assert answer.startswith("error ")
         assert "Could not restore operator state backend" in answer

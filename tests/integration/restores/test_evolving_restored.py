@@ -54,7 +54,7 @@ def exported(lake: Lake, snapshot: str, work: Path, **options: Any) -> Path:
 
 def assert_lines(found: list[Any], expected: list[Any]) -> None:
     """The same lines, but for those of keys that hold nothing."""
-    same_lines([plain(one) for one in found if one["event"]], [plain(one) for one in expected])
+    same_lines([plain(one) for one in found if one["event"]], [plain(entry) for entry in expected])
 
 
 @pytest.mark.full

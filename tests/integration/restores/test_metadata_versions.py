@@ -15,7 +15,10 @@ from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 pytestmark = pytest.mark.flink
 
-CASES = {one.name: one for one in golden_cases("kinds", "wordcount", form="canonical")}
+CASES = {
+    golden_case.name: golden_case
+    for golden_case in golden_cases("kinds", "wordcount", form="canonical")
+}
 OF_FLINK_2 = CASES["kinds-hashmap-canonical-p2-m128-flink2.3.0"]
 OF_FLINK_1 = CASES["wordcount-hashmap-canonical-p2-m128-flink1.20.0"]
 

@@ -37,8 +37,8 @@ GOLDEN = golden_cases("operator", form="canonical")
 
 def at_each(every_run: tuple[int, ...] = EVERY_RUN) -> Any:
     """A test at each parallelism; `full` where it is not one for every run."""
-    marked = [pytest.param(one, marks=[] if one in every_run else pytest.mark.full)
-              for one in PARALLELISMS]  # fmt: skip
+    marked = [pytest.param(parallelism, marks=[] if parallelism in every_run else pytest.mark.full)
+              for parallelism in PARALLELISMS]  # fmt: skip
     return pytest.mark.parametrize("parallelism", marked)
 
 
@@ -67,12 +67,12 @@ def assert_same(found: list[Any], wanted: list[Any], made: Path, parallelism: in
     assert set(lists[0]) == set(lists[1]) == set(range(parallelism))
     held = elements(made)
     for name in (*SPLIT, *UNION):
-        by_subtask = [[line[name] for _, line in sorted(one.items())] for one in lists]
+        by_subtask = [[line[name] for _, line in sorted(list_.items())] for list_ in lists]
         if name in UNION:
             united = [value for subtask in range(parallelism) for value in held[name][subtask]]
             alone = len(held[name]) == 1  # else Flink merges, in an order of its own
             assert all(one == united for one in by_subtask[0] if alone)
-            assert all(sorted(one) == sorted(united) for lists in by_subtask for one in lists)
+            assert all(sorted(list_) == sorted(united) for lists in by_subtask for list_ in lists)
             continue
         assert by_subtask[0] == [held[name][subtask] for subtask in range(parallelism)]
         assert [len(one) for one in by_subtask[0]] == [len(one) for one in by_subtask[1]]
@@ -87,14 +87,16 @@ def assert_alike(found: list[Any], wanted: list[Any], parallelism: int) -> None:
              for lines in (found, wanted)]  # fmt: skip
     assert set(lists[0]) == set(lists[1]) == set(range(parallelism))
     for name in UNION:
-        assert len({json.dumps(sorted(line[name])) for one in lists for line in one.values()}) == 1
+        assert (
+            len({json.dumps(sorted(line[name])) for list_ in lists for line in list_.values()}) == 1
+        )
     for name in SPLIT:
-        counts = [[len(one[subtask][name]) for subtask in range(parallelism)] for one in lists]
+        counts = [[len(list_[subtask][name]) for subtask in range(parallelism)] for list_ in lists]
         assert max(counts[0]) - min(counts[0]) <= 1
         # at its own parallelism, the original's subtasks keep what they had
         assert counts[0] == counts[1] or parallelism == WRITTEN_AT
-        everything = [sorted(value for line in one.values() for value in line[name])
-                      for one in lists]  # fmt: skip
+        everything = [sorted(value for line in list_.values() for value in line[name])
+                      for list_ in lists]  # fmt: skip
         assert everything[0] == everything[1]
 
 
@@ -169,7 +171,7 @@ def test_rescaled_again_and_again(
     assert_alike(found, wanted, parallelism)
     rules = [line["rules"] for line in found if "rules" in line]
     assert len(rules) == parallelism
-    assert all(len(one) == 28 and one == rules[0] for one in rules)
+    assert all(len(rule) == 28 and rule == rules[0] for rule in rules)
 
 
 @at_each((2,))

@@ -56,9 +56,9 @@ def test_every_type(golden: GoldenCase, flink: FlinkOracle, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "golden",
     [
-        pytest.param(one, marks=[] if one.facts["case"] == "types" else pytest.mark.full)
-        for one in CASES
-        if one.facts["format"] == "canonical"
+        pytest.param(case, marks=[] if case.facts["case"] == "types" else pytest.mark.full)
+        for case in CASES
+        if case.facts["format"] == "canonical"
     ],
     ids=lambda one: one.name,
 )

@@ -51,14 +51,14 @@ def job_over(data: Path, max_parallelism: int) -> Job:
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 def test_there_and_back(backend: str, flink: FlinkOracle, tmp_path: Path) -> None:
     """Flink's counts, more of them here at 3, still more at 1; Flink has the sums, at 2."""
-    golden = next(one for one in CASES if one.facts["backend"] == "rocksdb")
+    golden = next(case for case in CASES if case.facts["backend"] == "rocksdb")
     lake, data = Lake(tmp_path / "lake"), tmp_path / "words"
     data.mkdir()
     import_snapshot(
         lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),
         engine="local",
     )  # fmt: skip
-    wanted = {one["key"]: one for one in golden.expected()}
+    wanted = {entry["key"]: entry for entry in golden.expected()}
     job = job_over(data, golden.facts["max_parallelism"])
     for run, parallelism in enumerate((3, 1)):
         lines = [json.dumps({"word": word, "more": run + 1}) for word in sorted(wanted)[:50]]

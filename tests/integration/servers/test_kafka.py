@@ -90,7 +90,7 @@ class KafkaJob(Job):
     def factories(self) -> list[StateBackendFactory]:
         """Changelogs in Kafka."""
         assert self.cluster is not None
-        kept = [one for one in super().factories() if one.name != CHANGELOG_FACTORY]
+        kept = [factory for factory in super().factories() if factory.name != CHANGELOG_FACTORY]
         changelogs = KafkaChangelogs(self.cluster, self.lag)
         return [*kept, ChangelogBackend(changelogs, transactional=self.transactional)]
 

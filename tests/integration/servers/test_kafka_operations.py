@@ -45,7 +45,7 @@ def test_a_topic_of_checkpoints(broker: KafkaBroker, tmp_path: Path) -> None:
     assert shown["key"]["type"] == "checkpoint-v2"
     verified = run("checkpoints", "verify", *words, "--changelogs", where, "--json")
     assert verified.code == 0
-    assert [one["outcome"] for one in verified.json["markers"]] == ["sound"]
+    assert [marker["outcome"] for marker in verified.json["markers"]] == ["sound"]
     job.write_versions = (2,)
     assert job.run(TASK, [{b"c": b"3"}], read_versions="2") == {b"a": b"1", b"b": b"2"}
     dropped = run("checkpoints", "drop", *words, "--keep", "1")

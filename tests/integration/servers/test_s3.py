@@ -165,7 +165,7 @@ def test_concurrent_appends_lose_nothing(directory: Directory) -> None:
     shared = FileCheckpointLog(directory, keep=10_000)
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(append, range(WRITERS)))
-    found = [(one.key, one.message) for one in FileCheckpointLog(directory).read()]
+    found = [(record.key, record.message) for record in FileCheckpointLog(directory).read()]
     for number in range(WRITERS):
         written = [message for key, message in found if key == b"%d" % number]
         assert written == [b"%d" % count for count in range(APPENDS)]
@@ -221,7 +221,7 @@ def test_a_damaged_savepoint_is_salvaged(directory: Directory, tmp_path: Path) -
 
 def problems(report: IntegrityReport) -> list[tuple[FaultKind, str, str]]:
     """What is wrong, wherever the snapshot lies."""
-    return [(one.kind, str(one.where), one.problem) for one in report.faults]
+    return [(fault.kind, str(fault.where), fault.problem) for fault in report.faults]
 
 
 def test_a_target_that_failed_can_be_used_again(directory: Directory) -> None:

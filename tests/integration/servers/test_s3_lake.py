@@ -151,7 +151,7 @@ def test_savepoints_by_schedule(directory: Directory) -> None:
 
 # ------------------------------------------------------------------------------- bootstraps
 
-ROWS = pa.table({"id": list(range(500)), "n": [one * 7 for one in range(500)]})
+ROWS = pa.table({"id": list(range(500)), "n": [index * 7 for index in range(500)]})
 
 
 def source_of(form: str, directory: Directory) -> str | dict[str, str]:
@@ -227,13 +227,15 @@ def test_a_source_is_one_file(directory: Directory) -> None:
 
 def read(splits: list[Split]) -> list[int]:
     """The column of all rows."""
-    return [row["a"] for one in splits for batch in batches_of(one) for row in batch.to_pylist()]
+    return [
+        row["a"] for split in splits for batch in batches_of(split) for row in batch.to_pylist()
+    ]
 
 
 def feed(data: Directory, part: int) -> None:
     """Add a part to the sources of the example."""
     for name, rows in (("orders", orders_of(part)), ("rules", RULES if part == 0 else [])):
-        text = "".join(json.dumps(one) + "\n" for one in rows)
+        text = "".join(json.dumps(row) + "\n" for row in rows)
         if rows:
             data.write(f"{name}/{part:03d}.jsonl", text.encode())
 

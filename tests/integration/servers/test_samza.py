@@ -174,7 +174,7 @@ def test_an_offset_of_a_changelog_in_version_1() -> None:
     answers = ask_samza(
         ["offset", base64.b64encode(one.encode()).decode()] for one in ("5-6:77", "5-6:null", "77")
     )
-    assert [base64.b64decode(one[1]) for one in answers[:2]] == [b"5-6 77", b"5-6 null"]
+    assert [base64.b64decode(answer[1]) for answer in answers[:2]] == [b"5-6 77", b"5-6 null"]
     assert answers[2][0] == "error"
     assert CheckpointV1({log: "5-6:77"}).changelog_offset(log) == (CheckpointId(5, 6), "77")
 

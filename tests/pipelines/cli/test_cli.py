@@ -88,10 +88,10 @@ def test_examples_can_be_run(words: tuple[str, ...], command: click.Command) -> 
 def test_examples_of_the_whole() -> None:
     """The first help that someone reads has examples that work, too."""
     assert statelake.help is not None
-    for one in examples(statelake.help):
-        command = statelake.get_command(ROOT, one[0])
+    for example in examples(statelake.help):
+        command = statelake.get_command(ROOT, example[0])
         assert command is not None
-        command.make_context(one[0], one[1:]).close()
+        command.make_context(example[0], example[1:]).close()
 
 
 @every_command

@@ -45,7 +45,9 @@ def test_the_example_becomes_a_savepoint(tmp_path: Path) -> None:
     assert profiles["carla"]["name"] == "Carla Díaz, PhD"
     assert len(rows(tmp_path / "sp", "_timer_state/event_user-timers", "key", "timestamp")) == 5
     snapshot = open_snapshot(tmp_path / "sp", uids=UIDS)
-    assert [(one.parallelism, one.max_parallelism) for one in snapshot.operators] == [(2, 128)] * 2
+    assert [
+        (operator.parallelism, operator.max_parallelism) for operator in snapshot.operators
+    ] == [(2, 128)] * 2
     (tiers,) = snapshot.operator("discounts").operator_states
     found = tiers.to_arrow().select(["key", "value"]).to_pylist()
     assert {one["key"]: one["value"] for one in found} == {"BRONZE": 0, "SILVER": 5, "GOLD": 12}
@@ -61,15 +63,15 @@ def test_its_options_and_json(tmp_path: Path) -> None:
     )  # fmt: skip
     assert ran.code == 0
     assert (ran.json["engine"], ran.json["snapshot_id"]) == ("local", "first")
-    counts = {one["state"]: one["entries"] for one in ran.json["states"]}
+    counts = {state["state"]: state["entries"] for state in ran.json["states"]}
     assert counts["profile"] == 5
     snapshot = open_snapshot(tmp_path / "sp")
-    assert [one.parallelism for one in snapshot.operators] == [5, 5]
-    assert [one.uid for one in snapshot.operators] == list(UIDS)
+    assert [operator.parallelism for operator in snapshot.operators] == [5, 5]
+    assert [operator.uid for operator in snapshot.operators] == list(UIDS)
     assert snapshot.compression == "snappy"
     assert entries(tmp_path / "sp") == entries(tmp_path / "plain")
     record = Lake(tmp_path / "lake").snapshot("shop", "first")
-    assert {one.label for one in record.operators} == set(UIDS)
+    assert {operator.label for operator in record.operators} == set(UIDS)
 
 
 def test_another_max_parallelism(tmp_path: Path) -> None:

@@ -57,10 +57,12 @@ def test_a_damaged_one_for_scripts(broken: Damaged) -> None:
     ran = run("check", "integrity", broken.path, "--json")
     assert ran.code == 1
     assert ran.json["sound"] is False
-    kinds = [(one["kind"], one["subtask"], one["state"]) for one in ran.json["faults"]]
+    kinds = [(fault["kind"], fault["subtask"], fault["state"]) for fault in ran.json["faults"]]
     assert kinds == [("file", 1, None), ("key", 0, "count"), ("key group", 1, None)]
     assert ran.json["faults"][1]["key_groups"] == [broken.groups(0)[4]] * 2
-    assert all(one["problem"] and one["remedy"] and one["place"] for one in ran.json["faults"])
+    assert all(
+        fault["problem"] and fault["remedy"] and fault["place"] for fault in ran.json["faults"]
+    )
 
 
 def test_salvage(broken: Damaged, tmp_path: Path) -> None:

@@ -57,10 +57,10 @@ def test_an_illegal_job_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, all faults at once: eight states over a stream without keys, and the key."""
     code, findings = found(capsys, f"{HERE}:ILLEGAL")
     assert code == 1
-    assert [one["rule"] for one in findings] == ["key"] + ["mode"] * 8
-    assert {one["severity"] for one in findings} == {"fault"}
-    assert {one["state"] for one in findings[1:]} == {
-        one.name for one in declared_jobs.KINDS.operators[0].states
+    assert [finding["rule"] for finding in findings] == ["key"] + ["mode"] * 8
+    assert {finding["severity"] for finding in findings} == {"fault"}
+    assert {finding["state"] for finding in findings[1:]} == {
+        state.name for state in declared_jobs.KINDS.operators[0].states
     }
 
 
@@ -87,7 +87,7 @@ def test_a_snapshot_and_a_savepoint_say_the_same(
     other = "OPERATORS" if name == "KINDS" else "KINDS"
     code, findings = found(capsys, f"{HERE}:{other}", *of)
     assert code == 1
-    assert {one["rule"] for one in findings} == {"new_operator", "missing_operator"}
+    assert {finding["rule"] for finding in findings} == {"new_operator", "missing_operator"}
     assert found(capsys, f"{HERE}:{other}", "--savepoint", savepoint) == (code, findings)
 
 
@@ -98,7 +98,7 @@ def test_an_operator_may_be_gone_if_that_is_said(
     of = ("--lake", lake, "--job", "operator", "--snapshot", "monday")
     code, findings = found(capsys, f"{HERE}:KINDS", *of, "--allow-non-restored-state")
     assert code == 0
-    assert {one["severity"] for one in findings} == {"warning"}
+    assert {finding["severity"] for finding in findings} == {"warning"}
 
 
 def test_warnings_pass(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,7 @@ def test_warnings_pass(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     of = ("--lake", lake, "--job", "kinds", "--snapshot", "monday")
     code, findings = found(capsys, f"{HERE}:RENAMED", *of)
     assert code == 0
-    assert {one["rule"] for one in findings} == {"key", "extra_state"}
+    assert {finding["rule"] for finding in findings} == {"key", "extra_state"}
 
 
 def test_a_job_can_be_a_file(

@@ -100,10 +100,12 @@ def test_verify(make: Callable[..., CommittedJob], tmp_path: Path) -> None:
     ran = checkpoints("verify", tmp_path, *words, "--json")
     assert ran.code == 0
     assert ran.json["sound"] is True
-    found = {(one["task"], one["backend"]): one["outcome"] for one in ran.json["markers"]}
+    found = {
+        (marker["task"], marker["backend"]): marker["outcome"] for marker in ran.json["markers"]
+    }
     factories = (BLOB_STORE_FACTORY, LAKE_FACTORY)
     assert found == {(task, name): "sound" for task in (ONE, TWO) for name in factories}
-    assert all(one["size"] > 1000 for one in ran.json["markers"])
+    assert all(marker["size"] > 1000 for marker in ran.json["markers"])
     assert files_of(tmp_path) == before
 
 
@@ -166,7 +168,7 @@ def test_older_records_are_verified_too(tmp_path: Path) -> None:
     assert checkpoints("verify", tmp_path, *words).code == 0
     ran = checkpoints("verify", tmp_path, *words, "--all")
     assert ran.code == 1
-    assert [one["outcome"] for one in ran.json["markers"]] == ["unsound", "sound", "sound"]
+    assert [marker["outcome"] for marker in ran.json["markers"]] == ["unsound", "sound", "sound"]
 
 
 def test_drop(make: Callable[..., CommittedJob], tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_every_golden_snapshot(case: GoldenCase) -> None:
             if len(rows):
                 wanted[operator.label, state.name] = len(rows)
             name = (operator.label, state.name)
-            mine = [one for one in lines if (one["operator"], one["state"]) == name]
+            mine = [line for line in lines if (line["operator"], line["state"]) == name]
             more = ["user_key"] if state.kind is StateKind.MAP else []
             more.append("timestamp" if state.kind is StateKind.TIMERS else "value")
             assert all([key for key in one if key != "ttl"] == HEAD + more for one in mine)
@@ -47,7 +47,7 @@ def test_every_golden_snapshot(case: GoldenCase) -> None:
                 [plain(row[k], kind) for k, kind in types.items()] for row in rows.to_pylist()
             ]
             assert sorted(map(str, found)) == sorted(map(str, expected))
-    assert Counter((one["operator"], one["state"]) for one in lines) == wanted
+    assert Counter((line["operator"], line["state"]) for line in lines) == wanted
 
 
 def test_kinds() -> None:
@@ -64,30 +64,30 @@ def test_kinds() -> None:
 def test_a_list_is_one_line() -> None:
     """With all its elements, one line a key."""
     lines = dumped(KINDS, "--operator", "kinds", "--state", "items")
-    assert len({one["key"] for one in lines}) == len(lines)
-    assert all(isinstance(one["value"], list) for one in lines)
-    assert any(len(one["value"]) > 1 for one in lines)
+    assert len({line["key"] for line in lines}) == len(lines)
+    assert all(isinstance(line["value"], list) for line in lines)
+    assert any(len(line["value"]) > 1 for line in lines)
 
 
 def test_a_map_is_a_line_a_user_key() -> None:
     """Each with its user key and that one's value."""
     lines = dumped(KINDS, "--state", "scores")
-    assert len({(one["key"], one["user_key"]) for one in lines}) == len(lines)
-    assert len({one["key"] for one in lines}) < len(lines)
-    assert {type(one["value"]) for one in lines} == {float}
+    assert len({(line["key"], line["user_key"]) for line in lines}) == len(lines)
+    assert len({line["key"] for line in lines}) < len(lines)
+    assert {type(line["value"]) for line in lines} == {float}
 
 
 def test_values_that_expire() -> None:
     """A state with a time to live says when each value was last touched."""
     lines = dumped(KINDS, "--state", "session")
-    assert all(list(one) == [*HEAD, "value", "ttl"] for one in lines)
-    assert all(isinstance(one["ttl"], int) for one in lines)
+    assert all(list(line) == [*HEAD, "value", "ttl"] for line in lines)
+    assert all(isinstance(line["ttl"], int) for line in lines)
 
 
 def test_namespaces() -> None:
     """A window is an object with its bounds; without one it is null."""
     windows = dumped(WINDOWS, "--operator", "tumbling", "--state", "window-contents")
-    assert all(list(one["namespace"]) == ["start", "end"] for one in windows)
+    assert all(list(window["namespace"]) == ["start", "end"] for window in windows)
     assert {one["namespace"] for one in dumped(WORDS)} == {None}
 
 
@@ -109,7 +109,7 @@ def test_only_what_is_asked_for() -> None:
             ),
         ),
     ):
-        assert dumped(WINDOWS, *options) == [one for one in lines if keep(one)]
+        assert dumped(WINDOWS, *options) == [line for line in lines if keep(line)]
     for limit in (0, 1, 7, 10_000):
         assert dumped(WINDOWS, "--limit", limit) == lines[:limit]
 

@@ -30,14 +30,14 @@ def test_several_changes_at_once(lake: Lake, tmp_path: Path) -> None:
         "--at", "2999-01-01T00:00Z", "--note", "why", "--json",
     )  # fmt: skip
     assert (ran.code, ran.err) == (0, "")
-    assert {one["state"] for one in ran.json["changes"]} == {"scores", "session"}
-    assert all(one["entries"][1] == 0 < one["entries"][0] for one in ran.json["changes"])
+    assert {change["state"] for change in ran.json["changes"]} == {"scores", "session"}
+    assert all(change["entries"][1] == 0 < change["entries"][0] for change in ran.json["changes"])
     assert ran.json["saved_bytes"] == sum(
-        one["state_bytes"][0] - one["state_bytes"][1] for one in ran.json["changes"]
+        change["state_bytes"][0] - change["state_bytes"][1] for change in ran.json["changes"]
     )
     exported(lake, "edited", tmp_path / "out")
     operator = open_snapshot(tmp_path / "out").operator("all-kinds")
-    names = {one.name for one in operator.keyed_states}
+    names = {keyed_state.name for keyed_state in operator.keyed_states}
     assert "scores" not in names
     assert len(operator.state("session").to_arrow()) == 0
     assert lake.snapshot("orders", "edited").note == "why"
@@ -71,7 +71,7 @@ def test_keys_that_stay(lake: Lake, tmp_path: Path) -> None:
     ran = run(*place, "--snapshot", "none")
     assert ran.code == 3
     assert f"{path}:2: alice is no key of type Long" in ran.err
-    assert [one.snapshot_id for one in lake.summaries("orders")] == ["s", "edited"]
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s", "edited"]
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_refusals(options: list[str], code: int, said: str, lake: Lake) -> None:
     ran = run("edit", "--lake", lake.location, *PLACE, *options)
     assert ran.code == code
     assert said in ran.err
-    assert [one.snapshot_id for one in lake.summaries("orders")] == ["s"]
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]

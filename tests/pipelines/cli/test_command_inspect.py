@@ -47,7 +47,11 @@ def operator(report: dict[str, Any], uid: str) -> dict[str, Any]:
 
 def state_of(report: dict[str, Any], uid: str, name: str) -> dict[str, Any]:
     """One keyed state of a report."""
-    (found,) = (one for one in operator(report, uid)["keyed_states"] if one["name"] == name)
+    (found,) = (
+        keyed_state
+        for keyed_state in operator(report, uid)["keyed_states"]
+        if keyed_state["name"] == name
+    )
     return dict(found)
 
 
@@ -108,7 +112,10 @@ def test_flinks_columns() -> None:
 
 def test_types() -> None:
     """Java's types as Java writes them, kinds, and whether values expire."""
-    states = {one["name"]: one for one in operator(inspected(KINDS), "kinds")["keyed_states"]}
+    states = {
+        keyed_state["name"]: keyed_state
+        for keyed_state in operator(inspected(KINDS), "kinds")["keyed_states"]
+    }
     assert list(states["name"]) == [
         "name", "kind", "key_type", "namespace_type", "value_type", "ttl", "entries", "bytes",
         "key_groups",
@@ -124,7 +131,7 @@ def test_types() -> None:
     assert shown["avg"] == ("aggregating", None, "Tuple2<Long, Long>", False)
     assert shown["session"] == ("value", None, "String", True)
     assert shown["_timer_state/event_user-timers"] == ("timers", None, None, False)
-    assert {one["key_type"] for one in states.values()} == {"Long"}
+    assert {state["key_type"] for state in states.values()} == {"Long"}
 
 
 def test_the_heaviest_key_groups() -> None:
@@ -135,7 +142,7 @@ def test_the_heaviest_key_groups() -> None:
     assert len(stored) == 5
     held = state_of(inspected(WORDS), "counter", "count")
     assert groups["with_data"] == len(held["key_groups"])
-    entries = {one["key_group"]: one["entries"] for one in held["key_groups"]}
+    entries = {key_group["key_group"]: key_group["entries"] for key_group in held["key_groups"]}
     assert all(one["entries"] == entries[one["key_group"]] for one in groups["heaviest"])
 
 
@@ -145,10 +152,10 @@ def test_what_if() -> None:
     assert list(subtasks) == ["now", "then"]
     then = subtasks["then"]
     assert then["parallelism"] == len(then["subtasks"]) == 5
-    assert sum(one["entries"] for one in then["subtasks"]) == 300
-    assert [one["first"] for one in then["subtasks"]] == [0, 26, 52, 77, 103]
+    assert sum(subtask["entries"] for subtask in then["subtasks"]) == 300
+    assert [subtask["first"] for subtask in then["subtasks"]] == [0, 26, 52, 77, 103]
     assert then["skew"] >= 1
-    sizes = [one["state_bytes"] for one in then["subtasks"]]
+    sizes = [subtask["state_bytes"] for subtask in then["subtasks"]]
     assert then["skew"] == pytest.approx(max(sizes) * 5 / sum(sizes), abs=0.001)
 
 
@@ -171,7 +178,7 @@ def test_uids_of_flink_1() -> None:
     assert {one["operator-uid"] for one in inspected(old)["operators"]} == {None}
     found = operator(inspected(old, "--uid", "counter", "--uid", "nobody"), "counter")
     assert found["operator-name"] is None
-    assert "count" in {one["name"] for one in found["keyed_states"]}
+    assert "count" in {keyed_state["name"] for keyed_state in found["keyed_states"]}
 
 
 def test_the_metadata_file_itself(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.support.savepoints.operator_contents import OPERATOR_CASES, UIDS, sta
 
 DEMO = Path(__file__).parents[3] / "pipelines" / "cli" / "demo" / "savepoints"
 POJO = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
-OPERATORS = [one.snapshot for one in OPERATOR_CASES][:2]
+OPERATORS = [operator_case.snapshot for operator_case in OPERATOR_CASES][:2]
 JOB = "shop"
 FIELDS = {
     "address": {"pojo": "Judge$Address", "fields": {"street": "String", "zip": "int"}},
@@ -60,7 +60,7 @@ def test_a_savepoint_of_the_same_job_is_compatible(
     assert run("check", "compatibility", *words, "--against", str(DEMO / "tuesday")) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["compatible"] is True
-    assert {one["verdict"] for one in found["states"]} == {"compatible_as_is"}
+    assert {state["verdict"] for state in found["states"]} == {"compatible_as_is"}
     assert len(found["states"]) == 11
 
 
@@ -72,7 +72,7 @@ def test_an_incompatible_type_is_the_answer_no(
     words = ("--lake", lake, "--job", JOB, "--snapshot", "monday", "--json")
     assert run("check", "compatibility", *words, "--against", against) == 1
     found = json.loads(capsys.readouterr().out)
-    (bad,) = (one for one in found["states"] if one["verdict"] == "incompatible")
+    (bad,) = (state for state in found["states"] if state["verdict"] == "incompatible")
     assert bad["state"] == "items"
     (reason,) = bad["reasons"]
     assert (reason["path"], reason["old"], reason["new"]) == ("value.element", "Integer", "String")
@@ -132,7 +132,7 @@ def test_expressions_over_all_snapshots_and_once_more(
     }
     before = {row["key"]: row["value"] for row in items["before"]}
     after = {row["key"]: row["value"] for row in items["after"]}
-    assert after == {key: [10 * one for one in value] for key, value in before.items()}
+    assert after == {key: [10 * item for item in value] for key, value in before.items()}
 
 
 def test_a_pojo_gains_and_loses_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

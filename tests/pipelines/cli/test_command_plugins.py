@@ -118,7 +118,7 @@ def test_check_knows_them(
     capsys.readouterr()
     assert run(*words, "--plugins", EXAMPLE) == 1
     states = json.loads(capsys.readouterr().out)["states"]
-    (found,) = (one for one in states if one["state"] == "name")
+    (found,) = (state for state in states if state["state"] == "name")
     assert found["verdict"] == "incompatible"
     assert found["reasons"][0]["new"] == "Point"
 

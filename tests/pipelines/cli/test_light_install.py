@@ -61,7 +61,7 @@ def test_a_new_environment_has_all_that_reading_needs(tmp_path: Path) -> None:
     )
     assert installed.returncode == 0, installed.stderr
     listed = run(bin_directory / "pip", "list", "--format", "json", directory=tmp_path)
-    names = {one["name"].lower() for one in json.loads(listed.stdout)}
+    names = {load["name"].lower() for load in json.loads(listed.stdout)}
     assert "deltalake" in names
     assert not names & {"pyspark", "delta-spark", "dagster", "matplotlib", "pandas"}
 

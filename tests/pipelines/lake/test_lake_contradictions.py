@@ -40,7 +40,8 @@ from tests.support.savepoints.damaged import damaged
 
 ROCKSDB = "kinds-rocksdb-native-p2-m128-flink2.3.0"
 every_contradiction = pytest.mark.parametrize(
-    "contradiction", [pytest.param(one, id=one.name) for one in CONTRADICTIONS]
+    "contradiction",
+    [pytest.param(contradiction, id=contradiction.name) for contradiction in CONTRADICTIONS],
 )
 
 
@@ -68,7 +69,7 @@ def test_every_command_refuses_it(contradiction: Contradiction, tmp_path: Path) 
     assert not to.exists()
     checked = run("check", "integrity", snapshot, "--json")
     assert checked.code == 1
-    assert any(one["kind"] == contradiction.kind for one in checked.json["faults"])
+    assert any(fault["kind"] == contradiction.kind for fault in checked.json["faults"])
 
 
 def test_the_other_snapshots_of_the_lake_stay(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_the_other_snapshots_of_the_lake_stay(tmp_path: Path) -> None:
         with pytest.raises(StateError):
             import_as(lake, snapshot, f"bad-{index}")
     assert files_of(tmp_path / "lake") == before
-    assert [one.snapshot_id for one in lake.summaries()] == ["good"]
+    assert [summary.snapshot_id for summary in lake.summaries()] == ["good"]
 
 
 @pytest.mark.parametrize("name", [ROCKSDB, "operator-hashmap-canonical-p2-m128-flink2.3.0"])
@@ -114,9 +115,9 @@ def test_a_finished_subtask_that_left_nothing(tmp_path: Path) -> None:
     import_as(lake, snapshot.path, "a")
     export_snapshot(lake, "orders", "a", tmp_path / "out", engine=LOCAL)
     (written,) = (
-        one
-        for one in read_metadata((tmp_path / "out" / "_metadata").read_bytes()).operators
-        if one.uid == "counter"
+        operator
+        for operator in read_metadata((tmp_path / "out" / "_metadata").read_bytes()).operators
+        if operator.uid == "counter"
     )
     assert written.subtasks is not None
     assert written.subtasks[1].finished

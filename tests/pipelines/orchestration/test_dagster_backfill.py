@@ -88,7 +88,7 @@ def test_night_after_night_and_once_more(backfill: Backfill) -> None:
     assert {night: told["outcome"] for night, (_, told) in outcomes.items()} == {
         "monday": "migrated before", "tuesday": "migrated", "wednesday": "migrated",
     }  # fmt: skip
-    names = {one.snapshot_id for one in backfill.lake.summaries(JOB)}
+    names = {summary.snapshot_id for summary in backfill.lake.summaries(JOB)}
     assert names == {*NIGHTS, *(f"{night}-migrated" for night in NIGHTS)}
 
 
@@ -117,9 +117,9 @@ def test_operator_state_is_backfilled_too(
     assert set(again) == {"migrated before"}
     record = backfill.lake.snapshot(JOB, "monday-migrated")
     types = {
-        f"{operator.label}/{one.name}": one.value_type
+        f"{operator.label}/{operator_state.name}": operator_state.value_type
         for operator in record.operators
-        for one in operator.operator_states
+        for operator_state in operator.operator_states
     }
     assert types[state] == change["type"]
 
@@ -129,4 +129,4 @@ def test_what_can_not_be_migrated_fails_alone(backfill: Backfill) -> None:
     backfill.expect(type="String")
     success, told = backfill.run("monday")
     assert (success, told) == (False, {})
-    assert {one.snapshot_id for one in backfill.lake.summaries(JOB)} == set(NIGHTS)
+    assert {summary.snapshot_id for summary in backfill.lake.summaries(JOB)} == set(NIGHTS)

@@ -80,7 +80,9 @@ def told(done: dg.ExecuteInProcessResult, op: str) -> dict[str, Any]:
     """The metadata of an op's outputs."""
     events = [one for one in done.events_for_node(op) if one.is_successful_output]
     return {
-        name: value.value for one in events for name, value in one.step_output_data.metadata.items()
+        name: value.value
+        for event in events
+        for name, value in event.step_output_data.metadata.items()
     }
 
 
@@ -116,7 +118,7 @@ def test_the_last_ones_stay(
     other = tmp_path / "exports" / "orders" / "by-hand"
     other.mkdir(parents=True)
     names = [saved(instance, locations, keep=2).output_for_node("keep_exports") for _ in range(3)]
-    assert [len(one) for one in names] == [1, 2, 2]
+    assert [len(name) for name in names] == [1, 2, 2]
     assert names[2][0] == names[1][1]
     found = {one.name for one in (tmp_path / "exports" / "orders").iterdir()}
     assert found == {"by-hand", *names[2], *(f"{one}.verified" for one in names[2])}

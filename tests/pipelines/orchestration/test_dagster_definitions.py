@@ -85,8 +85,8 @@ class TestNames:
         """What is checked on the tables; a lack of integrity or of legality stops a run."""
         graph = definitions.resolve_asset_graph()
         blocking = {
-            one.to_user_string(): graph.get_check_spec(one).blocking
-            for one in graph.asset_check_keys
+            asset_check_key.to_user_string(): graph.get_check_spec(asset_check_key).blocking
+            for asset_check_key in graph.asset_check_keys
         }
         assert blocking == {
             "state_tables:integrity": True,
@@ -119,10 +119,10 @@ class TestSensor:
             return []
         for request in done.dynamic_partitions_requests:
             instance.add_dynamic_partitions("snapshots", list(request.partition_keys))
-        for one in done.run_requests:
-            assert one.run_key == one.partition_key
-            assert instance.has_dynamic_partition("snapshots", one.partition_key)
-        return [one.partition_key for one in done.run_requests]
+        for run_request in done.run_requests:
+            assert run_request.run_key == run_request.partition_key
+            assert instance.has_dynamic_partition("snapshots", run_request.partition_key)
+        return [run_request.partition_key for run_request in done.run_requests]
 
     def test_each_savepoint_once(self, instance: dg.DagsterInstance, locations: Locations) -> None:
         """All that are there at first, then only new ones."""
@@ -178,7 +178,7 @@ class TestSchedule:
         )
         done = nightly_archive.evaluate_tick(context)
         assert bool(done.run_requests) is not bool(done.skip_message)
-        return [str(one.partition_key) for one in done.run_requests or []]
+        return [str(run_request.partition_key) for run_request in done.run_requests or []]
 
     def test_the_newest(self, instance: dg.DagsterInstance, locations: Locations) -> None:
         """By the time its `_metadata` was written, not by its name; its partition is there."""

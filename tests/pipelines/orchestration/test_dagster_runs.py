@@ -20,7 +20,11 @@ from tests.support.savepoints.golden_cases import golden_cases
 
 pytestmark = pytest.mark.spark
 
-(GOLDEN_CASE,) = (one for one in golden_cases("kinds") if "rocksdb-canonical-snappy-p3" in one.name)
+(GOLDEN_CASE,) = (
+    golden_case
+    for golden_case in golden_cases("kinds")
+    if "rocksdb-canonical-snappy-p3" in golden_case.name
+)
 PICTURE = re.compile(r"!\[[^\]]+\]\(data:image/png;base64,iVBORw0KGgo[A-Za-z0-9+/=]+\)")
 NAME = "savepoint-1"
 
@@ -168,12 +172,15 @@ class TestRun:
         said = metadata(done)["exported_savepoint"]
         files = [one for one in Path(said["savepoint"]).iterdir() if one.name != "_metadata"]
         assert said["files"] == len(files) >= 3
-        assert said["size (bytes)"] == sum(one.stat().st_size for one in files)
+        assert said["size (bytes)"] == sum(file.stat().st_size for file in files)
         assert said["restore it with"] == f"flink run -s {said['savepoint']} ..."
 
     def test_the_check_passed(self, done: dg.ExecuteInProcessResult) -> None:
         """The lake's counts are the savepoint's, and the check says how many."""
-        checks = {one.check_name: one for one in done.get_asset_check_evaluations()}
+        checks = {
+            get_asset_check_evaluation.check_name: get_asset_check_evaluation
+            for get_asset_check_evaluation in done.get_asset_check_evaluations()
+        }
         assert {name: one.passed for name, one in checks.items()} == {
             "integrity": True, "compatibility": True, "legality": True,
         }  # fmt: skip
@@ -261,12 +268,16 @@ class TestIntegrity:
         """A partition's savepoint that was replaced is refused before the check."""
         source = Path(archived.locations.savepoint(NAME))
         shutil.rmtree(source)
-        (other,) = (one for one in golden_cases("wordcount") if "rocksdb" in one.name)
+        (other,) = (
+            golden_case
+            for golden_case in golden_cases("wordcount")
+            if "rocksdb" in golden_case.name
+        )
         shutil.copytree(other.snapshot, source)
         done = archived.run()
         assert not done.success
         assert list(metadata(done)) == ["savepoint"]
-        (failure,) = (one for one in done.all_events if one.is_step_failure)
+        (failure,) = (all_event for all_event in done.all_events if all_event.is_step_failure)
         error = failure.step_failure_data.error
         assert error is not None
         assert "ConflictError: job 'orders' has another snapshot 'savepoint-1'" in str(error.cause)

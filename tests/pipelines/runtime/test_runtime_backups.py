@@ -32,7 +32,7 @@ def check(work: Path, runs: int) -> None:
     """Output and state are those of one uninterrupted run."""
     wanted, spent = expected(range(runs))
     rows = sink_rows(work / "data" / "alerts")
-    assert sorted((one["customer"], one["rule"], one["spent"]) for one in rows) == sorted(wanted)
+    assert sorted((row["customer"], row["rule"], row["spent"]) for row in rows) == sorted(wanted)
     assert state_rows(Lake(work / "lake"), runs, "alert", "spent", work) == spent
 
 
@@ -54,7 +54,7 @@ def test_a_record_has_the_markers_of_all_backends(tmp_path: Path) -> None:
         assert set(last.markers) == {SNAPSHOT_FACTORY, BLOB_STORE_FACTORY}
         # a reader takes a marker for what its factory's backend writes
         assert SNAPSHOT_FACTORY not in {LAKE_FACTORY, CHANGELOG_FACTORY, BLOB_STORE_FACTORY}
-        assert {one.stream for one in last.input_offsets} == {"orders", "rules"}
+        assert {input_offset.stream for input_offset in last.input_offsets} == {"orders", "rules"}
 
 
 def test_what_commits_cost_is_reported(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_what_commits_cost_is_reported(tmp_path: Path) -> None:
     assert run_job(job, lake, RunOptions(2, engine="local")).run == 2
     reports = CommitReports(Directory(tmp_path / "lake"), "alerts").read()
     tasks = ["alert-0", "alert-1", "count-by-rule-0", "count-by-rule-1"]
-    assert sorted(one.task for one in reports) == sorted(tasks * 2)
-    assert [one.counts["commits"] for one in reports] == [1] * 8
+    assert sorted(report.task for report in reports) == sorted(tasks * 2)
+    assert [report.counts["commits"] for report in reports] == [1] * 8
     first, second = reports[:4], reports[4:]
     assert all(one.counts["bytes_sent"] > 0 and one.counts["files_sent"] > 0 for one in first)
     assert all(one.counts["bytes_sent"] == 0 for one in second)  # those had no blob store

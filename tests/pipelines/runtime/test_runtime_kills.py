@@ -46,10 +46,10 @@ def check(lake: Path, data: Path, runs: int, work: Path) -> None:
     """Output and state agree, and are those of an uninterrupted run."""
     wanted, spent = expected(range(runs))
     rows = sink_rows(data / "alerts")
-    found = sorted((one["customer"], one["rule"], one["spent"]) for one in rows)
+    found = sorted((row["customer"], row["rule"], row["spent"]) for row in rows)
     assert found == sorted(wanted)
     assert state_rows(Lake(lake), runs, "alert", "spent", work) == spent
-    told = sorted(one["alerts"] for one in sink_rows(data / "alerts-by-rule"))
+    told = sorted(sink_row["alerts"] for sink_row in sink_rows(data / "alerts-by-rule"))
     counts = [sum(rule == name for _, rule, _ in wanted) for name in {one[1] for one in wanted}]
     assert told == sorted(n for count in counts for n in range(1, count + 1))
 

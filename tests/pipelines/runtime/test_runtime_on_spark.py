@@ -33,7 +33,7 @@ def test_runs_add_up(tmp_path: Path) -> None:
         assert run_job(job, lake, options).run == part + 1
     wanted, spent = expected(range(3))
     rows = sink_rows(data / "alerts")
-    assert sorted((one["customer"], one["rule"], one["spent"]) for one in rows) == sorted(wanted)
+    assert sorted((row["customer"], row["rule"], row["spent"]) for row in rows) == sorted(wanted)
     assert state_rows(lake, 3, "alert", "spent", tmp_path) == spent
 
 
@@ -45,7 +45,7 @@ def test_a_delta_table_is_read_version_by_version(tmp_path: Path) -> None:
     source = job.sources["orders"]
     job.sources["orders"] = type(source)("orders", str(tmp_path / "table"), "delta", "at", 60_000)
     for part in range(3):
-        rows = pa.Table.from_pylist([{**one, "day": part % 2} for one in orders_of(part)])
+        rows = pa.Table.from_pylist([{**order, "day": part % 2} for order in orders_of(part)])
         write_deltalake(str(tmp_path / "table"), rows, mode="append", partition_by=["day"])
         engine = "local" if part % 2 else "spark"
         assert run_job(job, lake, RunOptions(2, engine=engine)).records == (

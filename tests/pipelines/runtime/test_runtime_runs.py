@@ -34,13 +34,13 @@ def test_runs_add_up(backend: str, parallelisms: tuple[int, ...], tmp_path: Path
         assert (done.run, done.records) == (part + 1, 302 if part == 0 else 300)
     wanted, spent = expected(range(3))
     rows = sink_rows(data / "alerts")
-    assert {(one["customer"], one["rule"], one["spent"]) for one in rows} == wanted
+    assert {(row["customer"], row["rule"], row["spent"]) for row in rows} == wanted
     assert len(rows) == len(wanted)
     assert state_rows(lake, 3, "alert", "spent", tmp_path) == spent
     by_rule = [rule for _, rule, _ in wanted]
     counts = state_rows(lake, 3, "count-by-rule", "count", tmp_path)
     assert counts == {rule: by_rule.count(rule) for rule in set(by_rule)}
-    told = sorted(one["alerts"] for one in sink_rows(data / "alerts-by-rule"))
+    told = sorted(sink_row["alerts"] for sink_row in sink_rows(data / "alerts-by-rule"))
     assert told == sorted(n for count in counts.values() for n in range(1, count + 1))
 
 

@@ -63,7 +63,7 @@ def test_flinks_counts_go_on(example: ModuleType, tmp_path: Path) -> None:
         lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),
         engine="local",
     )  # fmt: skip
-    held = {one["key"]: one["count"] for one in golden.expected()}
+    held = {entry["key"]: entry["count"] for entry in golden.expected()}
     word = next(one for one in held if one == one.lower() and one.split() == [one])
     came = feed(tmp_path, 0)
     (tmp_path / "lines" / "more.jsonl").write_text(json.dumps({"line": word}) + "\n", "utf-8")

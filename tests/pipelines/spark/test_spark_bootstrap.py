@@ -51,7 +51,7 @@ def test_a_frame_becomes_a_savepoint(
     done = bootstrap(spark, said, tmp_path / "sp", parallelism=3)
     assert done.engine == "spark"
     assert rows(tmp_path / "sp", "value", "ttl") == {
-        f"größe-{one}": {"value": one * 6 + 1, "ttl": one} for one in range(COUNT)
+        f"größe-{index}": {"value": index * 6 + 1, "ttl": index} for index in range(COUNT)
     }
     assert sorted(path.suffix for path in (tmp_path / "sp").iterdir()) == [""] * 4
     timers = open_snapshot(tmp_path / "sp", uids=["op"]).operator("op").keyed_states[1]
@@ -96,8 +96,8 @@ def test_operator_state_of_a_frame(spark: SparkSession, people: DataFrame, tmp_p
     bootstrap(spark, {"operators": {"op": {"operator_states": states}}}, tmp_path / "sp")
     found = open_snapshot(tmp_path / "sp", uids=["op"]).operator("op").operator_states
     held = {one.name: one.to_arrow().to_pylist() for one in found}
-    assert {one["key"]: one["value"] for one in held["rules"]} == {
-        f"größe-{one}": one + 1 for one in range(5)
+    assert {rule["key"]: rule["value"] for rule in held["rules"]} == {
+        f"größe-{index}": index + 1 for index in range(5)
     }
     assert sorted(one["value"] for one in held["all"]) == list(range(9))
 

@@ -51,7 +51,7 @@ def described(record: SnapshotRecord) -> Any:
         if isinstance(value, dict):
             kept = {k: without(v) for k, v in value.items() if k not in MINE}
             return kept | ({"path": value["path"]} if "units" in value else {})
-        return [without(one) for one in value] if isinstance(value, list) else value
+        return [without(item) for item in value] if isinstance(value, list) else value
 
     return without(asdict(record))
 

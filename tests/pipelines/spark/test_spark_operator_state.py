@@ -135,4 +135,4 @@ def test_the_commands(golden: GoldenCase, tmp_path: Path) -> None:
 
 def counted(held: dict[int, list[Any]], subtasks: Iterable[int]) -> list[int]:
     """The elements of each subtask."""
-    return [len(held.get(one, [])) for one in subtasks]
+    return [len(held.get(subtask, [])) for subtask in subtasks]

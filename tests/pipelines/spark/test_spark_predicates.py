@@ -68,4 +68,4 @@ def test_what_spark_does_not_understand(predicate: str, lake: Lake) -> None:
     code, said = purge(lake, "orders", "kinds/total", predicate)
     assert code == 3
     assert "the predicate can't be understood" in said
-    assert [one.snapshot_id for one in lake.summaries("orders")] == ["s"]
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]

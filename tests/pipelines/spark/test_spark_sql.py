@@ -104,12 +104,16 @@ class TestNames:
     def test_of_timers_and_old_operators(self, spark: SparkSession, tmp_path: Path) -> None:
         """An operator's timers share a table; an operator without a uid goes by its id."""
         (kinds,) = golden_cases("kinds", form="canonical")[:1]
-        (old,) = (one for one in golden_cases("kinds", form="canonical") if "1.20" in one.name)
+        (old,) = (
+            golden_case
+            for golden_case in golden_cases("kinds", form="canonical")
+            if "1.20" in golden_case.name
+        )
         lake = Lake(str(tmp_path / "lake"))
         import_snapshot(lake, str(kinds.snapshot), "new", engine="local")
         import_snapshot(lake, str(old.snapshot), "old job", engine="local")
         state = open_snapshot(kinds.snapshot).operator("kinds")
-        expected = sum(len(one.to_arrow()) for one in state.timers)
+        expected = sum(len(timer.to_arrow()) for timer in state.timers)
         for query in (
             "SELECT count(*), count(DISTINCT domain) FROM new.kinds.timers",
             """SELECT count(*), count(DISTINCT domain)
@@ -235,7 +239,7 @@ class TestEdits:
         sql("UPDATE orders.counter.count SET key = 'someone else' WHERE key = 'word-142'")
         with pytest.raises(KeyGroupError, match=r"key group"):
             commit_snapshot(archive, "orders", "moved", "monday", engine="spark")
-        assert [one.snapshot_id for one in archive.summaries("orders")] == ["monday"]
+        assert [summary.snapshot_id for summary in archive.summaries("orders")] == ["monday"]
 
 
 class TestVacuum:
@@ -251,7 +255,9 @@ class TestVacuum:
         sql("DELETE FROM orders.counter.count WHERE key = 'word-142'")
         commit_snapshot(archive, "orders", "erased", "monday", engine="local")
         sql("DELETE FROM orders.counter.count")
-        other = next(one for one in golden_cases("wordcount") if "inline" in one.name)
+        other = next(
+            golden_case for golden_case in golden_cases("wordcount") if "inline" in golden_case.name
+        )
         import_snapshot(archive, str(other.snapshot), "orders", snapshot_id="tuesday")
         tables = archive.snapshot("orders", "monday").operators[0].tables
         (table,) = (one.path for one in tables if one.path.endswith("/count"))

@@ -36,8 +36,8 @@ def typed_values(draw: st.DrawFn) -> tuple[Sample, list[Any]]:
     sample = draw(any_samples(1))
     serializer = sample.read_snapshot().restore_serializer()
     encoded = draw(st.lists(sample.encoded, min_size=1, max_size=4))
-    values = [serializer.read(DataInput(one, sample.name)) for one in encoded]
-    return sample, [one for one in values if one is not None]
+    values = [serializer.read(DataInput(piece, sample.name)) for piece in encoded]
+    return sample, [value for value in values if value is not None]
 
 
 def bytes_of(serializer: TypeSerializer, value: Any) -> bytes:
@@ -94,7 +94,7 @@ def test_values_of_every_type_are_kept(
     serializer = sample.read_snapshot().restore_serializer()
     if not serializer.self_delimiting or serializer.min_length == 0:
         return  # elements of a list could not be told apart
-    values = [one for one in values if bytes_of(serializer, one)]
+    values = [value for value in values if bytes_of(serializer, value)]
     configuration = BackendConfiguration("Integer", KEYS, 4, compressed=compressed)
     where: Path = tmp_path_factory.mktemp("types")
     handles = {}

@@ -55,7 +55,7 @@ def keyed_operators(where: Path) -> list[tuple[Operator, list[Any]]]:
     """The operators that have keyed state, with their handles."""
     snapshot = open_snapshot(where)
     return [
-        (operator, [one.managed_keyed for one in (raw.subtasks or {}).values()])
+        (operator, [subtask.managed_keyed for subtask in (raw.subtasks or {}).values()])
         for operator, raw in zip(snapshot.operators, snapshot.metadata.operators, strict=True)
         if operator.keyed_states
     ]
@@ -106,7 +106,7 @@ def test_timers_that_lie_beside(case: str, kind: str, tmp_path: Path) -> None:
     states = {one.operator_id: one for one in open_snapshot(where).metadata.operators}
     for number, (operator, handles) in enumerate(keyed_operators(where)):
         subtasks = (states[operator.operator_id].subtasks or {}).values()
-        raw = [one.raw_keyed for one in subtasks]
+        raw = [subtask.raw_keyed for subtask in subtasks]
         backends = started(BACKENDS[kind], operator, handles, where, 3, raw)
         made = write_savepoint(backends, tmp_path / str(number))
         for backend in backends:
@@ -133,14 +133,14 @@ def test_checkpoints_hold_the_same(golden: GoldenCase, kind: str, tmp_path: Path
 @pytest.mark.parametrize("kind", sorted(BACKENDS))
 @pytest.mark.parametrize(
     "golden",
-    [one for one in golden_cases("kinds") if "2.3.0" in one.name],
+    [golden_case for golden_case in golden_cases("kinds") if "2.3.0" in golden_case.name],
     ids=lambda one: one.name,
 )
 def test_what_flink_wrote_is_used(golden: GoldenCase, kind: str, tmp_path: Path) -> None:
     """States are asked for by name and type, and hold what Flink says; then they are changed."""
     ((operator, handles),) = keyed_operators(golden.snapshot)
     (backend,) = started(BACKENDS[kind], operator, handles, golden.snapshot, 1)
-    lines = {one["key"]: one for one in golden.expected() if "timer" not in one}
+    lines = {entry["key"]: entry for entry in golden.expected() if "timer" not in entry}
     scores: Any = backend.state(StateDescriptor("scores", StateKind.MAP, "Double", "String"))
     total: Any = backend.state(descriptor("reducing", name="total"))
     mean: Any = backend.state(descriptor("aggregating", name="avg"))
@@ -154,10 +154,10 @@ def test_what_flink_wrote_is_used(golden: GoldenCase, kind: str, tmp_path: Path)
         assert mean.get() == pytest.approx(line["avg"])
         assert session.value() == line["session"]
         total.add(1)
-    timers = [one for one in golden.expected() if one.get("timer") == "EVENT_TIME"]
+    timers = [entry for entry in golden.expected() if entry.get("timer") == "EVENT_TIME"]
     queue = backend.timer_queue("event")
     assert sorted((one.key, one.timestamp) for one in queue) == sorted(
-        (one["key"], one["ts"]) for one in timers
+        (timer["key"], timer["ts"]) for timer in timers
     )
     where = write_savepoint([backend], tmp_path / "sp")
     backend.close()

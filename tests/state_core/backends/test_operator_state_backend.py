@@ -202,7 +202,7 @@ def test_flinks_own_operator_state_is_restored_and_written_back(tmp_path: Path) 
                 elif state.mode.name == "SPLIT_DISTRIBUTE":
                     assert found.to_arrow().equals(state.to_arrow())
                 else:
-                    everything = [one for part in state.parts for one in part.encoded()]
+                    everything = [piece for part in state.parts for piece in part.encoded()]
                     for part in found.parts:
                         assert part.encoded() == everything
     assert looked_at > 5

@@ -140,7 +140,7 @@ def test_a_damaged_file_is_an_error(
     handle: Any = backend.snapshot(SnapshotTarget(1, where), savepoint=True).run()
     path = tmp_path / handle.stream.path
     data = bytearray(path.read_bytes())
-    at = next(one for one in handle.offsets if one) + 2
+    at = next(offset for offset in handle.offsets if offset) + 2
     data[at : at + 4] = b"\x7f\xff\xff\xff"
     path.write_bytes(data)
     again = make_backend(BackendConfiguration("String", ALL, 128))

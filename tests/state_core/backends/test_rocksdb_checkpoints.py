@@ -64,7 +64,9 @@ def held(backends: list[KeyedStateBackend]) -> dict[str, Any]:
 
 def expected(count: int) -> dict[str, Any]:
     """What `fill` has put."""
-    return {str(one): (one, {"x": one, "y": None}, [f"item {one}"]) for one in range(count)}
+    return {
+        str(index): (index, {"x": index, "y": None}, [f"item {index}"]) for index in range(count)
+    }
 
 
 def checkpoint(
@@ -214,11 +216,11 @@ def test_a_scan_keeps_its_bound(backend: KeyedStateBackend) -> None:
     entries: Any = backend.state(descriptor("map"))
     for number in range(200):
         backend.set_current_key(str(number))
-        entries.put_all({f"{one:03}": one for one in range(30)})
+        entries.put_all({f"{index:03}": index for index in range(30)})
     for number in range(200):
         backend.set_current_key(str(number))
         held = entries.entries()
-        rubbish = [bytes([255 - one % 256]) * (one % 40) for one in range(2000)]
+        rubbish = [bytes([255 - index % 256]) * (index % 40) for index in range(2000)]
         assert len(list(held)) == 30
         assert len(rubbish) == 2000
 

@@ -116,7 +116,7 @@ def test_a_map_may_hold_null(backend: KeyedStateBackend, state: Callable[..., An
 def test_a_map_may_change_while_it_is_walked(state: Callable[..., Any]) -> None:
     """What was begun is walked to its end, as it was."""
     entries = state("map")
-    entries.put_all((str(one), one) for one in range(20))
+    entries.put_all((str(index), index) for index in range(20))
     for user_key, _ in entries.entries():
         entries.remove(user_key)
     assert entries.is_empty()

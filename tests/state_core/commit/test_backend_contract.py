@@ -85,9 +85,12 @@ class World:
         pool = Pool(random.Random(1))
         return TaskContext(
             "job", "1", "Partition 3",
-            TaskStores(disk, "Partition 3", [StoreSpec.segments(one) for one in stores]),
+            TaskStores(disk, "Partition 3", [StoreSpec.segments(store) for store in stores]),
             pool, pool.wait, lambda: next(self.now),
-            {one: SystemStreamPartition("kafka", f"{self.prefix}{one}-log", 3) for one in stores},
+            {
+                store: SystemStreamPartition("kafka", f"{self.prefix}{store}-log", 3)
+                for store in stores
+            },
         )  # fmt: skip
 
     def begin(self, context: TaskContext, last: CheckpointV2 | None = None) -> TaskBackupManager:
@@ -126,7 +129,7 @@ class World:
 
 def content(context: TaskContext) -> dict[str, Content]:
     """What the stores hold."""
-    return {one: dict(context.stores.open(one).items()) for one in context.stores.names}
+    return {name: dict(context.stores.open(name).items()) for name in context.stores.names}
 
 
 def apply(context: TaskContext, done: list[tuple[str, bytes, bytes | None]]) -> None:
@@ -165,7 +168,7 @@ def test_any_commit_is_restored_on_any_host(
         context = world.host()
         manager = world.begin(context)
         record: CheckpointV2 | None = None
-        expected: dict[str, Content] = {one: {} for one in STORES}
+        expected: dict[str, Content] = {store: {} for store in STORES}
         for before, meanwhile, moves in rounds:
             apply(context, before)
             expected = content(context)

@@ -160,7 +160,7 @@ def test_what_a_crash_cut_off_is_cut_off_for_good(data: st.DataObject) -> None:
         file.write_bytes(whole[:cut] + tail)
         log = FileChangelogs(path).open(LOG)
         kept = cut // (len(whole) // 5)
-        expected = [Change(one, b"key", b"%d" % one) for one in range(kept)]
+        expected = [Change(index, b"key", b"%d" % index) for index in range(kept)]
         found = list(log.read())
         assert found[:kept] == expected
         assert len(found) == kept or whole.startswith((whole[:cut] + tail)[: cut + 1])

@@ -85,7 +85,7 @@ def test_records_come_in_their_order(log: CheckpointLog, clock: Ticking) -> None
         clock.now += 1
         log.append(b"key%d" % (number % 2), b"message%d" % number)
     records = list(log.read())
-    assert [one.message for one in records] == [b"message%d" % one for one in range(12)]
+    assert [one.message for one in records] == [b"message%d" % index for index in range(12)]
     assert [one.key for one in records[:2]] == [b"key0", b"key1"]
     assert [one.appended_at for one in records] == list(range(clock.now - 11, clock.now + 1))
     offsets = [one.offset for one in records]

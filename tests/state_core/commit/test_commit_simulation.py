@@ -147,7 +147,7 @@ def test_a_crash_before_a_step_leaves_what_the_table_says(
         assert (this in life.context.stores.marked("store")) is step.marked
         index = read_index(blobs, last.markers[BLOB_STORE_FACTORY]["store"])
         needed = {last.markers[BLOB_STORE_FACTORY]["store"], *reachable_blobs(index.directory)}
-        useless = {one for one in blobs.blobs if one not in needed and str(this) in one}
+        useless = {blob for blob in blobs.blobs if blob not in needed and str(this) in blob}
         assert bool(useless) is step.sent
     if not step.restores_this:
         schedule.committed.pop(this, None)

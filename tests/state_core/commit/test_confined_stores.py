@@ -77,7 +77,7 @@ class Restoring:
 
     def file(self, name: str, *blobs: str) -> FileIndex:
         """An empty file."""
-        parts = [FileBlob(one) for one in blobs or [self.blobs.put("f", "x", [b""])]]
+        parts = [FileBlob(blob) for blob in blobs or [self.blobs.put("f", "x", [b""])]]
         return FileIndex(name, tuple(parts), FileMetadata(1, 1, 0, "u", "g", "rw-r--r--"), 0)
 
     def record(self, directory: DirIndex, previous: str | None = None) -> CheckpointV2:

@@ -101,7 +101,7 @@ def test_switching_restores_the_same_state(backend: str, host: str, tmp_path: Pa
         job.task().commit()
         for number, read in enumerate(["1", "2", "1", "2,1"]):
             task = job.task(host, **{"checkpoint.read.versions": read})
-            assert task.content() == {f"key{one}": "v" for one in range(number)}
+            assert task.content() == {f"key{index}": "v" for index in range(number)}
             assert task.offset == number - 1
             task.put(**{f"key{number}": "v"})
             task.commit()

@@ -107,7 +107,9 @@ def test_rocksdb_commits_to_every_backend(backend: str, tmp_path: Path) -> None:
         for number, host in enumerate(["a", "a", "b", "a"]):
             task = job.task(host)
             assert task.content() == expected
-            task.put(**{f"key{one}": f"{number}" * 50 for one in range(number, 400, number + 1)})
+            task.put(
+                **{f"key{index}": f"{number}" * 50 for index in range(number, 400, number + 1)}
+            )
             expected = task.content()
             task.commit()
             task.put(key0="never committed")

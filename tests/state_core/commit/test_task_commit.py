@@ -230,7 +230,7 @@ def test_when_a_commit_is_due() -> None:
 
 def record(*factories: str) -> CheckpointV2:
     """A checkpoint with markers of some backends."""
-    return CheckpointV2(HERE, {}, {one: {"store": "m"} for one in factories})
+    return CheckpointV2(HERE, {}, {factory: {"store": "m"} for factory in factories})
 
 
 DECISIONS = {

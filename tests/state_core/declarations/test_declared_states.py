@@ -74,7 +74,9 @@ SHORTCUTS: list[tuple[StateDeclaration, str, RedistributionMode]] = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "kind", "mode"), SHORTCUTS, ids=[one[1] for one in SHORTCUTS])
+@pytest.mark.parametrize(
+    ("declared", "kind", "mode"), SHORTCUTS, ids=[shortcut[1] for shortcut in SHORTCUTS]
+)
 def test_every_kind_has_a_shortcut(
     declared: StateDeclaration, kind: str, mode: RedistributionMode
 ) -> None:

@@ -132,7 +132,9 @@ def test_a_hint_stands_for_a_type(hint: Any, name: str) -> None:
     assert written(made.snapshot()) == written(TypeDescriptor.of(name).snapshot())
 
 
-@pytest.mark.parametrize("name", sorted(one for one in simple_types() if "(" not in one))
+@pytest.mark.parametrize(
+    "name", sorted(simple_type for simple_type in simple_types() if "(" not in simple_type)
+)
 def test_every_simple_type_has_its_descriptor(name: str) -> None:
     """One to one: each name that can be written gives the serializer of that name."""
     assert type(TypeDescriptor.of(name).snapshot()) is simple_types()[name]

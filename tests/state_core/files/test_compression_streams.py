@@ -39,7 +39,7 @@ def read(frames: bytes, windows: int, compressed: bool = True) -> bytes:
 def pieces_of(lengths: list[int], letters: int, seed: int) -> list[bytes]:
     """Pieces of those lengths, out of few letters or many."""
     random = np.random.default_rng(seed)
-    return [random.integers(0, letters, one, dtype=np.uint8).tobytes() for one in lengths]
+    return [random.integers(0, letters, length, dtype=np.uint8).tobytes() for length in lengths]
 
 
 def bounds_of(pieces: list[bytes]) -> np.ndarray:

@@ -52,7 +52,7 @@ DUMPS = [
     Dump("str4", 4, 3, 2, ("k1", "k2")),
     Dump("str200", 200, 51, 26, ("k1", "k2")),
 ]
-every_dump = pytest.mark.parametrize("dump", DUMPS, ids=[one.name for one in DUMPS])
+every_dump = pytest.mark.parametrize("dump", DUMPS, ids=[dump.name for dump in DUMPS])
 every_form = pytest.mark.parametrize("form", ["canon", "native"])
 
 

@@ -23,15 +23,15 @@ from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 ENUM = "org.apache.flink.api.common.typeutils.base.EnumSerializer$EnumSerializerSnapshot"
 WITH_ENUMS = ("types-", "pojo-hashmap-native-")
 CASES = [
-    one
-    for one in golden_cases()
-    if one.facts["case"] != "operator"
-    and (ENUM in registered_classes() or not one.name.startswith(WITH_ENUMS))
+    golden_case
+    for golden_case in golden_cases()
+    if golden_case.facts["case"] != "operator"
+    and (ENUM in registered_classes() or not golden_case.name.startswith(WITH_ENUMS))
 ]
-CANONICAL = [one for one in CASES if one.facts["format"] == "canonical"]
+CANONICAL = [case for case in CASES if case.facts["format"] == "canonical"]
 ROCKSDB = [one for one in CANONICAL if one.facts["backend"] == "rocksdb"]
 
-every_case = pytest.mark.parametrize("golden", CASES, ids=[one.name for one in CASES])
+every_case = pytest.mark.parametrize("golden", CASES, ids=[case.name for case in CASES])
 every_canonical = pytest.mark.parametrize("golden", CANONICAL, ids=[one.name for one in CANONICAL])
 
 
@@ -50,7 +50,7 @@ def unified_files(golden: GoldenCase) -> list[UnifiedKeyedFile]:
     """The same, of canonical savepoints."""
     files = keyed_files(golden)
     assert files
-    return [one for one in files if isinstance(one, UnifiedKeyedFile)]
+    return [file for file in files if isinstance(file, UnifiedKeyedFile)]
 
 
 def pieces(entries: Entries) -> list[tuple[int, int, bytes, bytes]]:
@@ -151,7 +151,7 @@ def test_the_head_in_the_file_is_the_head_written(golden: GoldenCase) -> None:
         head = np.empty(file.header.size, np.uint8)
         file.file.source.read_into(0, head)
         assert out.to_bytes() == head.tobytes()
-        begin = min((one.start for one in file.file.spans), default=file.header.size)
+        begin = min((span.start for span in file.file.spans), default=file.header.size)
         assert begin == file.header.size
 
 

@@ -48,12 +48,12 @@ def shared_files(moment: Moment) -> set[str]:
         if subtask.managed_keyed is not None
     ]
     assert len(handles) == 2
-    assert all(isinstance(one, IncrementalHandle) for one in handles)
+    assert all(isinstance(handle, IncrementalHandle) for handle in handles)
     return {
         stream.uri
-        for one in handles
-        if isinstance(one, IncrementalHandle)
-        for _, stream in one.shared
+        for handle in handles
+        if isinstance(handle, IncrementalHandle)
+        for _, stream in handle.shared
         if isinstance(stream, FileHandle)
     }
 
@@ -75,13 +75,13 @@ def test_the_savepoints_are_the_last_generation(form: str, chain: Chain) -> None
 
 def test_it_is_a_chain(chain: Chain) -> None:
     """Generations share files, and each changed something of every kind."""
-    files = [shared_files(one) for one in chain.checkpoints]
+    files = [shared_files(checkpoint) for checkpoint in chain.checkpoints]
     assert all(one & other and one != other for one, other in pairwise(files))
     changes = [differences(*pair) for pair in pairwise(chain.checkpoints)]
     for name in ("count", "log", "notes"):
         total = Counter[int]()
-        for one in changes:
-            total.update(dict(enumerate(one[name])))
+        for change in changes:
+            total.update(dict(enumerate(change[name])))
         assert all(total[which] > 0 for which in range(3))
 
 

@@ -27,7 +27,8 @@ from tests.support.savepoints.heap_timers import heap_timers
 
 WORDS = "wordcount-rocksdb-canonical-snappy-p2-m128-flink2.3.0"
 every_contradiction = pytest.mark.parametrize(
-    "contradiction", [pytest.param(one, id=one.name) for one in CONTRADICTIONS]
+    "contradiction",
+    [pytest.param(contradiction, id=contradiction.name) for contradiction in CONTRADICTIONS],
 )
 
 
@@ -115,7 +116,11 @@ def test_timers_in_the_backend_and_on_the_heap(tmp_path: Path) -> None:
     """A queue of timers is in one of the two."""
     snapshot = damaged(golden("kinds-hashmap-canonical-p2-m128-flink2.3.0"), tmp_path / "bad")
     other = open_snapshot(heap_timers("kinds", tmp_path / "timers"))
-    (timers,) = (one for one in other.metadata.operators if one.operator_id == operator_id("kinds"))
+    (timers,) = (
+        operator
+        for operator in other.metadata.operators
+        if operator.operator_id == operator_id("kinds")
+    )
 
     def change(_: CheckpointMetadata, operator: OperatorState) -> None:
         for index, subtask in (operator.subtasks or {}).items():

@@ -57,7 +57,7 @@ def value_bytes(layout: KeyedLayout, encoded: list[bytes]) -> bytes:
     """An entry's value of these elements; only a list has more than one."""
     ttl = bytes(7) + b"\x05" if layout.with_ttl else b""
     head = b"\0" if layout.kind is StateKind.MAP else b""
-    return head + b",".join(ttl + one for one in encoded)
+    return head + b",".join(ttl + piece for piece in encoded)
 
 
 def entries_of(layout: KeyedLayout, values: list[bytes]) -> Entries:
@@ -97,7 +97,7 @@ def test_every_byte_comes_back(name: str, kind: StateKind, ttl: bool) -> None:
     lists = [[good], [bad], [good], [bad]]
     if kind is StateKind.LIST:
         lists = [[good, good], [good, bad, good], [good], [bad]]
-    values = [value_bytes(layout, one) for one in lists]
+    values = [value_bytes(layout, list_) for list_ in lists]
     batch = layout.decode(entries_of(layout, values))
     assert batch.column("raw_value").to_pylist() == [None, values[1], None, values[3]]
     assert written_back(layout, batch) == values
@@ -113,7 +113,7 @@ def test_a_subclass_that_nobody_knows(kind: StateKind, ttl: bool) -> None:
     lists = [[good], [UNKNOWN], [good]]
     if kind is StateKind.LIST:
         lists[1] = [good, UNKNOWN]
-    values = [value_bytes(layout, one) for one in lists]
+    values = [value_bytes(layout, list_) for list_ in lists]
     batch = layout.decode(entries_of(layout, values))
     shown = [PLAIN] if kind is StateKind.LIST else PLAIN
     assert batch.column("value").to_pylist() == [shown, None, shown]

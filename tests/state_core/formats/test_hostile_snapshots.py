@@ -21,9 +21,9 @@ from tests.support.savepoints.snapshot_damage import LENGTHS, damages, inlined, 
 
 # RocksDB's files have tests of their own (test_rocksdb_damage.py): its own code reads them
 READ_HERE = [
-    one
-    for one in golden_cases()
-    if one.facts["format"] == "canonical" or one.facts["backend"] == "hashmap"
+    golden_case
+    for golden_case in golden_cases()
+    if golden_case.facts["format"] == "canonical" or golden_case.facts["backend"] == "hashmap"
 ]
 # of each form and each family of types one, the others in the long run
 ALWAYS = (

@@ -65,7 +65,7 @@ def test_two_keys_of_variable_length_are_told_apart_by_their_trailers() -> None:
     """Where the namespace is text too, lengths stand behind both."""
     layout = KeyedLayout(StateKind.VALUE, TEXT, TEXT, LONG)
     assert layout.ambiguous
-    keys = [write(TEXT, one) for one in NAMES]
+    keys = [write(TEXT, name) for name in NAMES]
     space = write(TEXT, "w")
     raw = [key + bytes([len(key)]) + space + bytes([len(space)]) for key in keys]
     assert key_bytes(rows_of(layout, raw, bytes(8))).to_pylist() == keys

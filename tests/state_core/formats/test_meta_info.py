@@ -89,7 +89,7 @@ def utf(text: str) -> bytes:
 # ------------------------------------------------------------------------------ keyed headers
 
 
-@pytest.mark.parametrize("golden", CASES, ids=[one.name for one in CASES])
+@pytest.mark.parametrize("golden", CASES, ids=[case.name for case in CASES])
 def test_meta_infos_of_real_files_come_back(golden: GoldenCase) -> None:
     """Each state's meta info, read from a file, is written as it was and parsed again alike."""
     for operator in open_snapshot(golden.snapshot).operators:

@@ -45,7 +45,7 @@ MAGIC = bytes.fromhex("4960672d")
 CASES = golden_cases()
 WRITTEN_VERSIONS = (3, 4, 5, 6)
 
-every_case = pytest.mark.parametrize("golden", CASES, ids=[one.name for one in CASES])
+every_case = pytest.mark.parametrize("golden", CASES, ids=[case.name for case in CASES])
 every_version = pytest.mark.parametrize("version", WRITTEN_VERSIONS)
 
 
@@ -84,7 +84,7 @@ def test_real_files_in_every_version(golden: GoldenCase, version: int) -> None:
     found = read_metadata(write_metadata(metadata))
     expected = replace(metadata, properties=b"" if version < 4 else metadata.properties)
     if version < 5:
-        expected.operators = [replace(one, name="", uid="") for one in expected.operators]
+        expected.operators = [replace(operator, name="", uid="") for operator in expected.operators]
     assert found == expected
 
 

@@ -36,7 +36,11 @@ def judged(old: OperatorSchema, new: OperatorSchema) -> tuple[Verdict, list[str]
     (found,) = check_operators([old], [new])
     assert (found.operator, found.state) == ("u", "s")
     reasons = found.result.reasons
-    return found.result.verdict, [one.path for one in reasons], reasons[0].rule if reasons else ""
+    return (
+        found.result.verdict,
+        [reason.path for reason in reasons],
+        reasons[0].rule if reasons else "",
+    )
 
 
 TYPES = [
@@ -145,8 +149,10 @@ def test_an_operator_that_is_gone_is_a_fault() -> None:
 def test_real_operator_state_follows_itself(golden: GoldenCase) -> None:
     """Every state of Flink's own savepoints, one verdict each."""
     schemas = [
-        operator_schema(one.label, b"", [state.meta_info for state in one.operator_states])
-        for one in open_snapshot(golden.snapshot).operators
+        operator_schema(
+            operator.label, b"", [state.meta_info for state in operator.operator_states]
+        )
+        for operator in open_snapshot(golden.snapshot).operators
     ]
     found = check_operators(schemas, schemas)
     assert {"split", "offsets", "union", "rules"} <= {one.state for one in found}

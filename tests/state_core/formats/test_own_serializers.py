@@ -32,7 +32,7 @@ def money(text: str) -> bytes:
 
 def ranges(values: list[list[int]]) -> bytes:
     """`RangeSerializer`, for each element of a list state, with its delimiters."""
-    each = (struct.pack(f">B{len(one)}q", len(one), *one) for one in values)
+    each = (struct.pack(f">B{len(value)}q", len(value), *value) for value in values)
     return b",".join(each)
 
 
@@ -46,7 +46,7 @@ def rows(operator: Operator, state: str) -> dict[Any, Any]:
 def test_every_place_that_a_class_of_ones_own_can_have(form: str, tmp_path: Path) -> None:
     """Values are exact bytes under the class's name; what is known beside them stays typed."""
     operator = own_operator(form, tmp_path)
-    types = {one.name: one.value_type for one in operator.keyed_states}
+    types = {keyed_state.name: keyed_state.value_type for keyed_state in operator.keyed_states}
     assert types["count"] == "Long"
     for state, java_class in OWN_CLASSES.items():
         assert types[state] == f"binary ({java_class})"
@@ -72,8 +72,8 @@ def test_operator_state(form: str, tmp_path: Path) -> None:
     """Elements of a list state, compressed or not; each is a piece of bytes of its own."""
     (seen,) = own_operator(form, tmp_path).operator_states
     assert seen.value_type == "binary (OwnTypeJobs$RangeSnapshot)"
-    elements = [bytes(one) for part in seen.parts for one in part.encoded()]
-    expected = {struct.pack(">B2q", 2, one, one + 1) for one in range(0, 40, 10)}
+    elements = [bytes(piece) for part in seen.parts for piece in part.encoded()]
+    expected = {struct.pack(">B2q", 2, index, index + 1) for index in range(0, 40, 10)}
     assert set(elements) == expected
     assert len(elements) == len(expected)
 

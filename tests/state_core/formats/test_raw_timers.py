@@ -30,14 +30,18 @@ EVENT, PROCESSING = "_timer_state/event_user-timers", "_timer_state/processing_u
 def test_every_timer_that_goes_off(tmp_path: Path) -> None:
     """Flink printed those of event time when it ended; those of processing time lie ahead."""
     operator = open_snapshot(heap_timers("kinds", tmp_path / "chk")).operator("kinds")
-    assert [one.name for one in operator.timers] == [EVENT, PROCESSING]
+    assert [timer.name for timer in operator.timers] == [EVENT, PROCESSING]
     rows = operator.state(EVENT).to_arrow()
     found = zip(
         rows.column("key").to_pylist(),
         rows.column("timestamp").cast("int64").to_pylist(),
         strict=True,
     )
-    expected = [(one["key"], one["ts"]) for one in heap_timers_lines("kinds") if "timer" in one]
+    expected = [
+        (heap_timers_line["key"], heap_timers_line["ts"])
+        for heap_timers_line in heap_timers_lines("kinds")
+        if "timer" in heap_timers_line
+    ]
     assert sorted(found) == sorted(expected)
     assert operator.state(PROCESSING).to_arrow().num_rows == TIMER_KEYS["kinds"] // 3
     assert operator.raw_bytes == 0
@@ -50,11 +54,13 @@ def test_windows_are_namespaces(tmp_path: Path) -> None:
     assert len(rows) == 80
     for row in rows:
         assert int(row["timestamp"]) == row["namespace"]["end"] - 1
-    raw = [one.raw_keyed for op in snapshot.metadata.operators for one in op.subtasks.values()]
+    raw = [
+        subtask.raw_keyed for op in snapshot.metadata.operators for subtask in op.subtasks.values()
+    ]
     assert sum(one is not None for one in raw) > 2 * len(
-        [one for one in snapshot.operators if one.timers]
+        [operator for operator in snapshot.operators if operator.timers]
     )
-    assert all(one.raw_bytes == 0 for one in snapshot.operators)
+    assert all(operator.raw_bytes == 0 for operator in snapshot.operators)
 
 
 # ------------------------------------------------------------------------------------- damage
@@ -62,7 +68,11 @@ def test_windows_are_namespaces(tmp_path: Path) -> None:
 
 def group_bytes(operator: Operator) -> tuple[RawTimersKeyedFile, bytes]:
     """A subtask's timers, and all bytes of them."""
-    file = next(one for one in operator.keyed_files if isinstance(one, RawTimersKeyedFile))
+    file = next(
+        keyed_file
+        for keyed_file in operator.keyed_files
+        if isinstance(keyed_file, RawTimersKeyedFile)
+    )
     source = file.file.source
     out = np.empty(source.size, np.uint8)
     source.read_into(0, out)
@@ -101,9 +111,9 @@ def test_damage_is_found_and_left_out(what: str, kind: str, tmp_path: Path) -> N
     file, data = group_bytes(snapshot.operator("kinds"))
     assert check_snapshot(snapshot.location).sound
     full = next(
-        one
-        for one in file.file.spans[1:]
-        if sum(len(entries) for entries in file.entries(KeyGroupRange(one.group, one.group)))
+        span
+        for span in file.file.spans[1:]
+        if sum(len(entries) for entries in file.entries(KeyGroupRange(span.group, span.group)))
     )
     end = full.end
     at = {
@@ -116,7 +126,7 @@ def test_damage_is_found_and_left_out(what: str, kind: str, tmp_path: Path) -> N
     damaged[at] ^= 0x15
     path = changed(snapshot, data, bytes(damaged), tmp_path / "damaged")
     report = check_snapshot(path)
-    assert {one.kind.value for one in report.faults} == {kind}
+    assert {fault.kind.value for fault in report.faults} == {kind}
     salvaged = salvage_snapshot(path, tmp_path / "salvaged")
     assert any("timers on the heap" in one.why for one in salvaged.lost)
     assert check_snapshot(tmp_path / "salvaged").sound
@@ -156,6 +166,6 @@ def test_what_is_not_timers() -> None:
     source = InlineSource("raw", b"anything at all" * 9)
     handle = KeyGroupsHandle(KeyGroupsKind.NATIVE, 7, (-1, 0, 40), None)
     spans = raw_spans(handle, source.size, "raw")
-    assert [(one.group, one.start, one.end) for one in spans] == [(8, 0, 40), (9, 40, 135)]
+    assert [(span.group, span.start, span.end) for span in spans] == [(8, 0, 40), (9, 40, 135)]
     assert not holds_timers(source, spans)
     assert not holds_timers(source, ())

@@ -13,7 +13,7 @@ from state_core.formats.rewriting.recompression import recompress_snapshot
 from tests.support.lakes import entries, files_of, golden, raw_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-CANONICAL = [one for one in golden_cases() if "canonical" in one.name]
+CANONICAL = [golden_case for golden_case in golden_cases() if "canonical" in golden_case.name]
 
 
 def elements(savepoint: Path) -> list[tuple[str, str, list[list[bytes]]]]:
@@ -33,7 +33,7 @@ def test_the_same_state(case: GoldenCase, compression: str, tmp_path: Path) -> N
     before, after = open_snapshot(case.snapshot), open_snapshot(done.path)
     assert entries(tmp_path / "out") == entries(case.snapshot)
     assert elements(tmp_path / "out") == elements(case.snapshot)
-    held = [f for one in after.operators for f in one.keyed_files]
+    held = [f for operator in after.operators for f in operator.keyed_files]
     assert {file.compressed for file in held} <= {compression == "snappy"}
     for old, new in zip(before.operators, after.operators, strict=True):
         assert (old.operator_id, old.parallelism, old.max_parallelism, old.coordinator_bytes) == (

@@ -30,7 +30,7 @@ def copied(tmp_path: Path) -> Path:
 def handle_of(snapshot: Path) -> IncrementalHandle:
     """The first subtask's handle."""
     metadata = read_metadata((snapshot / "_metadata").read_bytes())
-    subtasks = next(one.subtasks for one in metadata.operators if one.uid == "kinds")
+    subtasks = next(operator.subtasks for operator in metadata.operators if operator.uid == "kinds")
     assert subtasks is not None
     handle = subtasks[0].managed_keyed
     assert isinstance(handle, IncrementalHandle)

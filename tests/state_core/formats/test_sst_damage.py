@@ -124,7 +124,7 @@ def entries_of(table: SstFile, behind: int) -> int:
     """How many entries the blocks before one have."""
     columns = (table.key_groups, table.offsets, table.block_sizes)
     part = SstFile(
-        table.source, table.checksum, table.column_family, *(one[:behind] for one in columns)
+        table.source, table.checksum, table.column_family, *(column[:behind] for column in columns)
     )
     out = OutputBatch(str)
     assert FamilyTables([[part]], 0, ALL, 1).fill(out, 255)

@@ -16,7 +16,11 @@ from state_core.model.handles import KeyGroupRange
 from tests.support.rocksdb_databases import Settings, Step, appended, opened, read, tables_in, write
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-GOLDEN = [one for one in golden_cases() if one.name.split("-")[2] in {"native", "checkpoint"}]
+GOLDEN = [
+    golden_case
+    for golden_case in golden_cases()
+    if golden_case.name.split("-")[2] in {"native", "checkpoint"}
+]
 DATABASES = [one for one in GOLDEN if "-rocksdb-" in one.name]
 
 settings_ = st.builds(
@@ -68,7 +72,7 @@ def test_files_of_real_flink(golden: GoldenCase) -> None:
             rows, fault = read(database)
             assert not fault
             assert (rows, "") == read(database, by_rocksdb=True)
-            assert {one.name for one in file.header.states} <= set(database._tables)
+            assert {state.name for state in file.header.states} <= set(database._tables)
             found += len(rows)
     assert found
 

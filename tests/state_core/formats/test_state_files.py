@@ -145,7 +145,9 @@ def test_moved_checkpoints_open(golden: GoldenCase, tmp_path: Path) -> None:
     checkpoint = moved / Path(golden.facts["checkpoint"]).name
     snapshot = open_snapshot(checkpoint)
     assert_contents(golden, tables_of(snapshot))
-    for file in (one for operator in snapshot.operators for one in operator.keyed_files):
+    for file in (
+        keyed_file for operator in snapshot.operators for keyed_file in operator.keyed_files
+    ):
         assert str(moved) in file.name
 
 

@@ -67,7 +67,9 @@ def as_lines(plan: Plan) -> list[str]:
     shown: list[str] = []
     for subtask in plan:
         states = {
-            name: ",".join(f"{one.subtask}:{one.first}-{one.last}" for one in slices if len(one))
+            name: ",".join(
+                f"{slice_.subtask}:{slice_.first}-{slice_.last}" for slice_ in slices if len(slice_)
+            )
             for name, slices in subtask.items()
         }
         line = " ".join(f"{name}={states[name]}" for name in sorted(states) if states[name])
@@ -145,7 +147,7 @@ def test_split_state_is_dealt_out_once_and_evenly(before: Before, parallelism: i
         slices = [slices_of(subtask, name) for subtask in plan]
         assert joined(list(chain.from_iterable(slices))) == wholes(before, name)
         if parallelism != len(before):
-            sizes = [sum(last - first for _, first, last in one) for one in slices]
+            sizes = [sum(last - first for _, first, last in slice_) for slice_ in slices]
             assert max(sizes) - min(sizes) <= 1
 
 
@@ -236,7 +238,9 @@ def test_every_key_group_goes_to_the_subtask_that_owns_it(
     )
     assert sum(one.moved_bytes for one in plan) == int(sizes.sum()) - stayed
     assert old != new or stayed == int(sizes.sum())
-    assert sum(one.moved_bytes for one in plan_key_groups(entries, sizes, new)) == int(sizes.sum())
+    assert sum(
+        plan_key_group.moved_bytes for plan_key_group in plan_key_groups(entries, sizes, new)
+    ) == int(sizes.sum())
 
 
 def test_a_parallelism_beyond_the_key_groups_is_refused() -> None:

@@ -26,7 +26,7 @@ def test_a_job_of_two_inputs() -> None:
         made = one.connect_and_process(two, Alerting(), uid="alert", output=OUT)
         made.sink("alerts", "lake/alerts")
         node = job.build().operators["alert"]
-        assert [one.kind for one in node.inputs] == [StreamKind.BROADCAST, StreamKind.KEYED]
+        assert [input_.kind for input_ in node.inputs] == [StreamKind.BROADCAST, StreamKind.KEYED]
         assert node.declaration.max_parallelism == 64
         assert str(node.key_type) == "Long"
         assert (job.sources["orders"].delay, job.sources["orders"].format) == (5000, "delta")

@@ -98,7 +98,11 @@ def in_backend(old: TypeSerializerSnapshot, new: TypeSerializerSnapshot) -> Comp
         )})
         for one in (old, new)
     ]  # fmt: skip
-    (found,) = [one for one in check_operators(schemas[:1], schemas[1:]) if one.state]
+    (found,) = [
+        check_operator
+        for check_operator in check_operators(schemas[:1], schemas[1:])
+        if check_operator.state
+    ]
     return found.result
 
 
@@ -115,7 +119,7 @@ def exception(pair: Pair) -> tuple[Verdict, str] | None:
         if old.startswith(before) and new.startswith(after):
             return ours
     kinds = {type(snapshot(name)) for name in (old, new)}
-    composite = all(issubclass(one, CompositeTypeSerializerSnapshot) for one in kinds)
+    composite = all(issubclass(kind, CompositeTypeSerializerSnapshot) for kind in kinds)
     asked = "backend" not in pair and {old, new} != {"List(Long)", "ArrayList(Long)"}
     if asked and composite and len(kinds) == 2 and flinks(pair) is not Verdict.INCOMPATIBLE:
         return Verdict.INCOMPATIBLE, OTHER_BYTES

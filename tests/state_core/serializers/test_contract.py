@@ -52,7 +52,7 @@ from tests.support.serializers.serializer_samples import (
     wrapped,
 )
 
-BY_NAME = {one.name: one for one in LEAVES}
+BY_NAME = {leave.name: leave for leave in LEAVES}
 STRING, LONG = BY_NAME["String"], BY_NAME["Long"]
 NESTED = [
     *(
@@ -168,7 +168,7 @@ def check_lengths(serializer: TypeSerializer, values: list[bytes]) -> None:
             assert len(data) == serializer.length
     if serializer.skip_program() is not None:
         assert walked(serializer, values) in (
-            [len(one) for one in values],
+            [len(value) for value in values],
             [skip.UNKNOWN] * len(values),
         )
 
@@ -187,7 +187,7 @@ def check_masks(serializer: TypeSerializer, values: list[bytes], mask: list[bool
     present = np.array(kept, np.uint8)
     sizes = serializer.sizes(column, present)
     expected = [data if held else b"" for data, held in zip(values, kept, strict=True)]
-    assert sizes.tolist() == [len(one) for one in expected]
+    assert sizes.tolist() == [len(entry) for entry in expected]
     ends = np.cumsum(sizes)
     out = np.full(int(ends[-1]), 0xAA, np.uint8)
     target = Target(out, ends - sizes, present)

@@ -33,11 +33,11 @@ from tests.support.serializers.serializer_samples import (
 )
 
 VECTORS: list[dict[str, Any]] = json.loads((GOLDEN / "vectors/keygroups.json").read_text("utf-8"))
-BY_NAME = {one.name: one for one in LEAVES}
+BY_NAME = {leave.name: leave for leave in LEAVES}
 WRAPPERS = {
-    wrapped(one, *[BY_NAME["Int"]] * count).name.partition("<")[0]: one
+    wrapped(row, *[BY_NAME["Int"]] * count).name.partition("<")[0]: row
     for count, rows in ((1, OF_ONE), (2, OF_TWO))
-    for one in rows
+    for row in rows
 }
 
 
@@ -79,7 +79,7 @@ def as_bytes(vector: dict[str, Any]) -> tuple[TypeSerializer, bytes] | None:
     return None
 
 
-KNOWN = [(one, *found) for one in VECTORS if (found := as_bytes(one)) is not None]
+KNOWN = [(vector, *found) for vector in VECTORS if (found := as_bytes(vector)) is not None]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ TIMES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "data", "key"), TIMES, ids=[one[2] for one in TIMES])
+@pytest.mark.parametrize(("kind", "data", "key"), TIMES, ids=[time[2] for time in TIMES])
 def test_times_to_the_nanosecond(kind: str, data: bytes, key: str) -> None:
     """A timestamp column has microseconds; the hash code has all that the bytes have."""
     (vector,) = (one for one in VECTORS if (one["type"], one["key"]) == (kind, key))
@@ -165,7 +165,9 @@ def test_rows_of_flink() -> None:
             "",
         )
     )
-    codes = {one["key"]: one["hashCode"] for one in VECTORS if one["type"].startswith("Row")}
+    codes = {
+        vector["key"]: vector["hashCode"] for vector in VECTORS if vector["type"].startswith("Row")
+    }
     assert row.hash_code_at(DataInput(b"\0" + string("a") + i32(1))) == codes["+I[a, 1]"]
     assert row.hash_code_at(DataInput(b"\xc0" + string("a") + i32(1))) == codes["-D[a, 1]"]
 
@@ -174,7 +176,7 @@ def _row_snapshot(*fields: Sample) -> bytes:
     name = "org.apache.flink.api.java.typeutils.runtime.RowSerializer$RowSerializerSnapshot"
     head = utf(name) + i32(3) + i32(911108) + i32(4) + b"\1"
     count = i32(1333245) + i32(1) + i32(len(fields))
-    return head + count + b"".join(one.snapshot for one in fields)
+    return head + count + b"".join(field.snapshot for field in fields)
 
 
 def test_nulls_hash_to_zero() -> None:

@@ -93,7 +93,7 @@ def shown(value: Any) -> Any:
         return value.hex()
     if isinstance(value, dict):
         return {name: shown(one) for name, one in value.items()}
-    return [shown(one) for one in value] if isinstance(value, list) else value
+    return [shown(item) for item in value] if isinstance(value, list) else value
 
 
 every_type = pytest.mark.parametrize("line", TYPES.values(), ids=title)
@@ -115,8 +115,8 @@ def test_snapshots_come_back(line: Line) -> None:
 def test_values(line: Line) -> None:
     """Bytes are the values that Flink wrote, one by one and as a column, and come back."""
     serializer = serializer_of(line)
-    data = [bytes.fromhex(one["bytes"]) for one in line["values"]]
-    wanted = [one["value"] for one in line["values"]]
+    data = [bytes.fromhex(value["bytes"]) for value in line["values"]]
+    wanted = [value["value"] for value in line["values"]]
     assert [shown(read(serializer, one)) for one in data] == wanted
     column, inexact = decode(serializer, data)
     assert shown(column.to_pylist()) == wanted
@@ -135,20 +135,20 @@ def test_values(line: Line) -> None:
 def test_hash_codes(line: Line) -> None:
     """Java's, where every JVM has the same: of a value, of its bytes, of a column."""
     serializer = serializer_of(line)
-    for one in line["values"]:
-        if "hash" in one:
-            data = bytes.fromhex(one["bytes"])
-            assert serializer.hash_code(read(serializer, data)) == one["hash"]
-            assert serializer.hash_code_at(DataInput(data)) == one["hash"]
-            assert serializer.hash_codes(decode(serializer, [data])[0]).tolist() == [one["hash"]]
+    for value in line["values"]:
+        if "hash" in value:
+            data = bytes.fromhex(value["bytes"])
+            assert serializer.hash_code(read(serializer, data)) == value["hash"]
+            assert serializer.hash_code_at(DataInput(data)) == value["hash"]
+            assert serializer.hash_codes(decode(serializer, [data])[0]).tolist() == [value["hash"]]
 
 
 @every_valued
 def test_damaged_values(line: Line) -> None:
     """Cut anywhere or with any byte another: a value, or an error of ours."""
     serializer = serializer_of(line)
-    for one in line["values"]:
-        data = bytes.fromhex(one["bytes"])[:200]
+    for value in line["values"]:
+        data = bytes.fromhex(value["bytes"])[:200]
         for at in range(len(data)):
             check_damaged(serializer, data[:at])
             check_damaged(serializer, data[:at] + bytes([data[at] ^ 0x81]) + data[at + 1 :])
@@ -188,7 +188,11 @@ def in_backend(old: TypeSerializerSnapshot, new: TypeSerializerSnapshot) -> Comp
     before, after = (
         OperatorSchema("operator", key, {"state": state_of(one)}) for one in (old, new)
     )
-    (found,) = [one for one in check_operators([before], [after]) if one.state]
+    (found,) = [
+        check_operator
+        for check_operator in check_operators([before], [after])
+        if check_operator.state
+    ]
     return found.result
 
 
@@ -227,12 +231,12 @@ def test_verdicts(line: Line) -> None:
 def test_migrations(before: str, after: str) -> None:
     """What Flink would migrate is read with the old serializer and written with the new."""
     old, new = serializer(before), serializer(after)
-    data = [bytes.fromhex(one["bytes"]) for one in TYPES["libraries", before]["values"]]
+    data = [bytes.fromhex(value["bytes"]) for value in TYPES["libraries", before]["values"]]
     column = migrate_column(old, new, decode(old, data)[0])
     values = [migrate_value(old, new, read(old, one)) for one in data]
-    assert encode(new, column) == [write(new, one) for one in values]
+    assert encode(new, column) == [write(new, value) for value in values]
     assert shown(column.to_pylist()) == [
-        one["value"] for one in TYPES["libraries", before]["values"]
+        value["value"] for value in TYPES["libraries", before]["values"]
     ]
 
 

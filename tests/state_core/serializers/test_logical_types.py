@@ -226,7 +226,7 @@ class TestStreams:
     def test_fields_of_one_name(self) -> None:
         """Two fields of one name are refused."""
         made = JavaTypes().of(RowType((RowField("a", INT), RowField("b", INT))))
-        (array,) = {id(one): one for one in made.values["fields"].values.values()}.values()  # type: ignore[union-attr]
+        (array,) = {id(value): value for value in made.values["fields"].values.values()}.values()  # type: ignore[union-attr]
         array.extra["java.util.ArrayList"][2].values["name"] = "a"  # type: ignore[union-attr,index]
         with pytest.raises(CorruptSnapshotError, match="two fields of one name"):
             logical_type_of(made, NOWHERE)

@@ -60,7 +60,7 @@ def serializer(pair: Pair, key: str) -> PojoSerializer:
 
 def values(pair: Pair) -> list[bytes]:
     """What the old serializer wrote."""
-    return [bytes.fromhex(one) for one in pair["values"]]
+    return [bytes.fromhex(value) for value in pair["values"]]
 
 
 def as_json(value: Any) -> Any:
@@ -69,10 +69,10 @@ def as_json(value: Any) -> Any:
         return as_json(value.value)
     if isinstance(value, dict):
         return {name: as_json(one) for name, one in value.items()}
-    if isinstance(value, list) and value and all(isinstance(one, tuple) for one in value):
+    if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
         return {key: as_json(one) for key, one in value}
     if isinstance(value, list):
-        return [as_json(one) for one in value]
+        return [as_json(item) for item in value]
     return value.hex() if isinstance(value, bytes) else value
 
 
@@ -80,7 +80,7 @@ def without_empty(value: Any) -> Any:
     """An empty map of a column prints like an empty list."""
     if isinstance(value, dict):
         return {name: without_empty(one) for name, one in value.items()} or []
-    return [without_empty(one) for one in value] if isinstance(value, list) else value
+    return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 @every_pair
@@ -114,7 +114,7 @@ def test_values_are_written_back(pair: Pair) -> None:
         assert write(ours, found) == data
         assert marked == has_subclass(found)
         assert marked or again == data
-    assert walked(ours, values(pair)) == [len(one) for one in values(pair)]
+    assert walked(ours, values(pair)) == [len(value) for value in values(pair)]
 
 
 def has_subclass(value: Any) -> bool:
@@ -122,8 +122,8 @@ def has_subclass(value: Any) -> bool:
     if isinstance(value, SubclassValue):
         return True
     if isinstance(value, dict):
-        return any(has_subclass(one) for one in value.values())
-    return isinstance(value, list | tuple) and any(has_subclass(one) for one in value)
+        return any(has_subclass(item) for item in value.values())
+    return isinstance(value, list | tuple) and any(has_subclass(item) for item in value)
 
 
 @every_pair
@@ -167,7 +167,7 @@ def test_reconfigured_serializer_is_flinks(pair: Pair) -> None:
 
 def names_of(entries: tuple[OptionalEntry, ...]) -> list[str]:
     """The names in a map of fields or subclasses."""
-    return [one.name for one in entries]
+    return [entry.name for entry in entries]
 
 
 def nested(pair: Pair) -> bool:
@@ -221,13 +221,13 @@ def test_fields_that_are_gone_still_lie_in_the_bytes(pair: Pair) -> None:
 def unnamed(value: Any) -> Any:
     """A value without the names of its fields."""
     if isinstance(value, dict):
-        return [unnamed(one) for one in value.values()]
-    return [unnamed(one) for one in value] if isinstance(value, list | tuple) else value
+        return [unnamed(item) for item in value.values()]
+    return [unnamed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def test_the_pairs_are_many_and_of_every_verdict() -> None:
     """The file covers each of Flink's four results, several times."""
     verdicts = [pair["verdict"] for pair in PAIRS]
     assert len(PAIRS) > 70
-    assert min(verdicts.count(one) for one in set(verdicts)) >= 10
+    assert min(verdicts.count(verdict) for verdict in set(verdicts)) >= 10
     assert len(set(verdicts)) == 4

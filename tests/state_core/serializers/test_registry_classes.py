@@ -303,7 +303,7 @@ class TestPlugins:
         first = plugins.load_plugin(str(path))
         assert plugins.load_plugin(str(path)) is first
         assert "com.acme.PluggedSnapshot" in registered_classes()
-        assert [one.path for one in plugins.loaded_plugins()] == [str(path)]
+        assert [loaded_plugin.path for loaded_plugin in plugins.loaded_plugins()] == [str(path)]
 
     def test_another_process_needs_no_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -137,7 +137,7 @@ class TestRoundTrips:
         """A value at a time is written as a column is, and read as a column is."""
         made, column = case
         data = encode(made, column)
-        assert [write(made, one) for one in column.to_pylist()] == data
+        assert [write(made, value) for value in column.to_pylist()] == data
         assert repr([read(made, one) for one in data]) == repr(column.to_pylist())
 
     @given(columns(), st.data())

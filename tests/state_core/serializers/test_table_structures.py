@@ -52,7 +52,7 @@ longs = st.integers(-(1 << 63), (1 << 63) - 1)
 
 def row(*types: str) -> RowDataSerializerSnapshot:
     """The snapshot of rows of these SQL types."""
-    return RowDataSerializerSnapshot.of(*(parse_logical_type(one) for one in types))
+    return RowDataSerializerSnapshot.of(*(parse_logical_type(type_) for type_ in types))
 
 
 def again(snapshot: TypeSerializerSnapshot) -> TypeSerializerSnapshot:

@@ -124,11 +124,11 @@ class TestTypes:
             assert str(found) == line["sql"]
             assert WrittenType.of(found).stream == unpacked(line["stream"])
         assert isinstance(found, StructuredType)
-        assert [one.name for one in found.all_fields] == ["id", "more"]
+        assert [all_field.name for all_field in found.all_fields] == ["id", "more"]
 
     def test_a_class_of_a_users(self) -> None:
         """A structured type's class is known by name alone, which is all that Flink compares."""
-        (line,) = (one for one in TYPES if "Order" in one["sql"] and not one["parsed"])
+        (line,) = (type_ for type_ in TYPES if "Order" in type_["sql"] and not type_["parsed"])
         found = logical_type(line)
         assert isinstance(found, StructuredType)
         assert found.class_name == "TableVectors$Order"
@@ -187,7 +187,7 @@ def shown(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], tuple):
         return [[shown(one) for one, _ in value], [shown(one) for _, one in value]]
     if isinstance(value, list):
-        return [shown(one) for one in value]
+        return [shown(item) for item in value]
     return value
 
 
@@ -293,7 +293,7 @@ class TestValues:
         column, inexact = decode(made, data)
         if not any(inexact):
             assert made.hash_codes(column).tolist() == theirs
-            assert [made.hash_code(one) for one in column.to_pylist()] == theirs
+            assert [made.hash_code(value) for value in column.to_pylist()] == theirs
 
 
 # --------------------------------------------------------------------------- verdicts

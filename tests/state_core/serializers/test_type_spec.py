@@ -86,7 +86,7 @@ def test_subclasses_have_the_fields_of_the_class_that_they_are_given_under() -> 
 
 def declared(made: Any) -> dict[str, str]:
     """The class that declares each field of a POJO."""
-    return {one.name: DataInput(one.key).read_utf() for one in made.pojo.fields}
+    return {field.name: DataInput(field.key).read_utf() for field in made.pojo.fields}
 
 
 @pytest.mark.parametrize(

@@ -280,9 +280,9 @@ class TestSavepoint:
         table = operator.state("name").to_arrow()
         exact = type(decoder) is Writing
         assert (table.column("raw_value").null_count == len(table)) is exact
-        ids = sorted(one["id"] for one in table.column("value").to_pylist())
+        ids = sorted(value["id"] for value in table.column("value").to_pylist())
         assert len(set(ids)) == 120
-        assert all(one == car(one["id"]) for one in table.column("value").to_pylist())
+        assert all(value == car(value["id"]) for value in table.column("value").to_pylist())
 
 
 def _values(entries: Any) -> list[bytes]:

@@ -67,7 +67,7 @@ def feed(data: Path, part: int) -> None:
     for name, rows in (("orders", orders_of(part)), ("rules", RULES if part == 0 else [])):
         (data / name).mkdir(parents=True, exist_ok=True)
         if rows:
-            text = "".join(json.dumps(one) + "\n" for one in rows)
+            text = "".join(json.dumps(row) + "\n" for row in rows)
             (data / name / f"{part:03d}.jsonl").write_text(text)
 
 
@@ -77,9 +77,9 @@ def expected(parts: Iterable[int]) -> tuple[set[tuple[int, str, int]], dict[int,
     told: set[tuple[int, str]] = set()
     alerts = set()
     for part in parts:
-        for one in orders_of(part):
-            customer = one["customer"]
-            spent[customer] = spent.get(customer, 0) + one["amount"]
+        for order in orders_of(part):
+            customer = order["customer"]
+            spent[customer] = spent.get(customer, 0) + order["amount"]
             for rule in RULES:
                 name, limit = str(rule["rule"]), int(str(rule["limit"]))
                 if spent[customer] > limit and (customer, name) not in told:

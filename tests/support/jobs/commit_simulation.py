@@ -266,7 +266,12 @@ class Schedule:
             elif version == 2:
                 by_version[2] = read_checkpoint_v2(record.message)
         return next(
-            (by_version[one] for one in plan.settings.read_versions if one in by_version), None
+            (
+                by_version[read_version]
+                for read_version in plan.settings.read_versions
+                if read_version in by_version
+            ),
+            None,
         )
 
     def expected(self, plan: Plan, disk: MemoryDisk) -> tuple[Content, int | None]:

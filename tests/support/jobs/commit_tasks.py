@@ -118,7 +118,7 @@ class Job:
         """Start a task on a host; its settings come before the job's."""
         stores = list(self.stores)
         chosen = {**self.config, **config}
-        settings = CommitSettings.parse(chosen, [one.name for one in stores])
+        settings = CommitSettings.parse(chosen, [store.name for store in stores])
         partition = int(name.rpartition(" ")[2])
         context = TaskContext(
             "job",

@@ -75,7 +75,7 @@ class CommittedJob:
         changelogs = self.settings.changelogs(int(task.rpartition(" ")[2]))
         disk = PosixDisk(self.path / "disks" / task)
         stores = TaskStores(disk, task, [StoreSpec.segments("counts")])
-        read = tuple(int(one) for one in read_versions.split(","))
+        read = tuple(int(part) for part in read_versions.split(","))
         manager = CheckpointManager(
             self.log, GROUPER, read_versions=read, write_versions=self.write_versions
         )

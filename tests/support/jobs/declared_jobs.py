@@ -69,10 +69,14 @@ OPERATORS = JobDeclaration(
     ),
 )
 RENAMED = JobDeclaration(
-    "kinds", tuple(replace(one, key_type=None, states=one.states[1:]) for one in KINDS.operators)
+    "kinds",
+    tuple(
+        replace(operator, key_type=None, states=operator.states[1:]) for operator in KINDS.operators
+    ),
 )
 ILLEGAL = JobDeclaration(
-    "kinds", tuple(replace(one, inputs=(StreamKind.NON_KEYED,)) for one in KINDS.operators)
+    "kinds",
+    tuple(replace(operator, inputs=(StreamKind.NON_KEYED,)) for operator in KINDS.operators),
 )
 
 

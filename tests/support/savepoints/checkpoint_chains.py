@@ -73,7 +73,9 @@ def opened(directory: Path) -> Chain:
     def moment(name: str) -> Moment:
         return Moment(directory / name, held_lines(expected[name]))
 
-    names = sorted((one for one in expected if "/" in one), key=lambda one: int(one.split("-")[1]))
+    names = sorted(
+        (entry for entry in expected if "/" in entry), key=lambda one: int(one.split("-")[1])
+    )
     savepoints = {name: moment(name) for name in expected if "/" not in name}
     return Chain(directory, [moment(one) for one in names], savepoints)
 
@@ -97,7 +99,11 @@ def pack(places: list[Path], expected: list[list[Any]], to: Path) -> Chain:
     shutil.copytree(checkpoints[0].parent, to / "checkpoints")
     shutil.copytree(native, to / "native")
     shutil.copytree(canonical, to / "canonical")
-    names = [*(f"checkpoints/{one.name}" for one in checkpoints), "native", "canonical"]
+    names = [
+        *(f"checkpoints/{checkpoint.name}" for checkpoint in checkpoints),
+        "native",
+        "canonical",
+    ]
     shown = dict(zip(names, expected, strict=True))
     (to / EXPECTED).write_text(json.dumps(shown, sort_keys=True), "utf-8")
     for gone in {checkpoints[0].parent, native, canonical}:
@@ -139,5 +145,5 @@ def differences(earlier: Moment, later: Moment) -> dict[str, tuple[int, int, int
 
 def vanished(chain: Chain) -> set[str]:
     """Keys that a checkpoint holds, and the next one does not."""
-    keys = [{line["key"] for line in one.held} for one in chain.checkpoints]
+    keys = [{line["key"] for line in checkpoint.held} for checkpoint in chain.checkpoints]
     return {key for before, after in pairwise(keys) for key in before - after}

@@ -53,7 +53,11 @@ class Damaged:
         return self._operator(self.metadata)
 
     def _operator(self, metadata: CheckpointMetadata) -> OperatorState:
-        return next(one for one in metadata.operators if self.uid in (one.uid, one.operator_id))
+        return next(
+            operator
+            for operator in metadata.operators
+            if self.uid in (operator.uid, operator.operator_id)
+        )
 
     def subtask(self, index: int) -> SubtaskState:
         """What a subtask left."""

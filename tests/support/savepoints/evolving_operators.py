@@ -73,10 +73,12 @@ def old_job_lake(work: Path) -> Lake:
 
 def subtask_lines(snapshot: Snapshot) -> list[dict[str, Any]]:
     """What each subtask of the job gets of a snapshot at its parallelism."""
-    lines: list[dict[str, Any]] = [{"subtask": one, "addresses": []} for one in range(2)]
+    lines: list[dict[str, Any]] = [{"subtask": index, "addresses": []} for index in range(2)]
     for row in state_of(snapshot, "addresses").to_arrow().to_pylist():
         lines[row["subtask"]]["addresses"].append(plain(row["value"]))
-    labels = [plain(one) for one in state_of(snapshot, "labels").to_arrow()["value"].to_pylist()]
+    labels = [
+        plain(value) for value in state_of(snapshot, "labels").to_arrow()["value"].to_pylist()
+    ]
     for line in lines:
         line["labels"] = labels
         for name in ("depots", "places"):
@@ -101,7 +103,10 @@ def verdicts_of_flink(version: str, *, with_keys: bool = True) -> dict[str, str]
 def recorded(record: SnapshotRecord, name: str) -> OperatorStateRecord:
     """What the catalog says of an operator state."""
     (found,) = (
-        one for operator in record.operators for one in operator.operator_states if one.name == name
+        operator_state
+        for operator in record.operators
+        for operator_state in operator.operator_states
+        if operator_state.name == name
     )
     return found
 

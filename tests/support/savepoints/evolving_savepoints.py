@@ -121,9 +121,9 @@ def plain(value: Any) -> Any:
         return {**plain(value.value), "class": value.java_class}
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()} or []
-    if isinstance(value, list) and value and all(isinstance(one, tuple) for one in value):
+    if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
         return {str(key): plain(one) for key, one in value}
-    return [plain(one) for one in value] if isinstance(value, list) else value
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def migrated(

@@ -101,7 +101,7 @@ def _with_cars(rows: pa.RecordBatch, schema: pa.Schema, numbers: Any) -> pa.Reco
     old = rows.column("value")
     sizes = np.ones(len(rows), int)
     if pa.types.is_list(old.type):
-        sizes = np.array([len(one) for one in old.to_pylist()], int)
+        sizes = np.array([len(value) for value in old.to_pylist()], int)
     values = [b",".join(car_bytes(next(numbers)) for _ in range(size)) for size in sizes]
     columns = {name: rows.column(name) for name in rows.schema.names}
     columns["value"] = pa.array(values, pa.binary())

@@ -19,7 +19,9 @@ __all__ = ["OPERATOR_CASES", "UIDS", "assert_dealt_out", "by_subtask", "copies",
 
 UIDS = ("opstate", "rules")
 OPERATOR_CASES = [
-    one for one in golden_cases("operator") if (one.folder / "expected-at-p1.jsonl").exists()
+    golden_case
+    for golden_case in golden_cases("operator")
+    if (golden_case.folder / "expected-at-p1.jsonl").exists()
 ]
 
 
@@ -64,10 +66,10 @@ def assert_dealt_out(snapshot: Snapshot, golden: GoldenCase, parallelism: int) -
         for subtask, line in wanted.items():
             assert sorted(held.get(subtask, [])) == sorted(line[name])
     union = by_subtask(state_of(snapshot, "union"))
-    united = sorted(one for elements in union.values() for one in elements)
+    united = sorted(element for elements in union.values() for element in elements)
     assert all(united == sorted(line["union"]) for line in wanted.values())
     (rules, *others) = [line["rules"] for line in expected if "rules" in line]
-    assert all(one == rules for one in others)
+    assert all(other == rules for other in others)
     found = list(copies(state_of(snapshot, "rules")))
     assert len(found) == parallelism
     assert all(one == rules for one in found)

@@ -816,7 +816,7 @@ def _(to: Path) -> None:
     at = len(out)
     out.write_bytes(text("v" * 1_000_000))
     part = PartitionOffsets(DistributionMode.SPLIT_DISTRIBUTE, (at,))
-    handle = OperatorHandle({one.name: part for one in states}, inline(out.to_bytes()))
+    handle = OperatorHandle({state.name: part for state in states}, inline(out.to_bytes()))
     put(to, operator(1, {0: SubtaskState(managed_operator=handle)}))
 
 

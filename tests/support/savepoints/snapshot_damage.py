@@ -58,9 +58,9 @@ def streams_replaced(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         return {key: streams_replaced(one, change) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(streams_replaced(one, change) for one in value)
+        return type(value)(streams_replaced(item, change) for item in value)
     if is_dataclass(value) and not isinstance(value, type | InlineHandle):
-        names = [one.name for one in fields(value)]
+        names = [field.name for field in fields(value)]
         return replace(
             value, **{name: streams_replaced(getattr(value, name), change) for name in names}
         )
@@ -111,8 +111,8 @@ def damages(size: int) -> st.SearchStrategy[Callable[[bytes], bytes]]:
 
 def _in_turn(changes: list[Callable[[bytes], bytes]]) -> Callable[[bytes], bytes]:
     def change(data: bytes) -> bytes:
-        for one in changes:
-            data = one(data)
+        for change in changes:
+            data = change(data)
         return data
 
     return change

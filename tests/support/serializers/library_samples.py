@@ -56,7 +56,7 @@ def held(element: Encoded) -> Encoded:
 def without_magic(java_class: str, _: int, payload: bytes, *nested: Sample) -> bytes:
     """A composite snapshot of Flink 1.7."""
     head = utf(java_class) + i32(2) + payload + i32(1333245) + i32(1) + i32(len(nested))
-    return head + b"".join(one.snapshot for one in nested)
+    return head + b"".join(serializer.snapshot for serializer in nested)
 
 
 def of_class(name: str, java_class: str, encoded: Encoded) -> Sample:

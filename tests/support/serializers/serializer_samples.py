@@ -289,9 +289,11 @@ def wrapper(
     """What makes a type of others: its snapshot around theirs, its bytes of theirs."""
 
     def wrap(*nested: Sample) -> Sample:
-        name = f"{label}<{', '.join(one.name for one in nested)}>"
+        name = f"{label}<{', '.join(serializer.name for serializer in nested)}>"
         snapshot = around(java_class, outer_version, payload(*nested), *nested)
-        return Sample(name, snapshot, encoded(*(one.encoded for one in nested)), java_class)
+        return Sample(
+            name, snapshot, encoded(*(serializer.encoded for serializer in nested)), java_class
+        )
 
     return wrap
 
@@ -301,7 +303,7 @@ def _rows(kinds: bool) -> Callable[..., Encoded]:
 
     def encoded(*fields: Encoded) -> Encoded:
         kind = st.sampled_from([[0, 0], [1, 0], [0, 1], [1, 1]]) if kinds else st.just([])
-        return st.tuples(kind, st.tuples(*(st.none() | one for one in fields))).map(_row)
+        return st.tuples(kind, st.tuples(*(st.none() | field for field in fields))).map(_row)
 
     return encoded
 
@@ -380,7 +382,7 @@ OF_TWO: list[Wrapper] = [
     ),
 ]
 LEAVES = leaves()
-LONG = next(one for one in LEAVES if one.name == "Long")
+LONG = next(leave for leave in LEAVES if leave.name == "Long")
 
 
 def wrapped(wrapper: Wrapper, *nested: Sample) -> Sample:

@@ -108,9 +108,9 @@ def section_format(type_: LogicalType) -> SectionFormat | None:
     if isinstance(type_, DistinctType):
         return section_format(type_.source)
     if isinstance(type_, RowType):
-        return row_format(type_.children, [one.name for one in type_.fields])
+        return row_format(type_.children, [field.name for field in type_.fields])
     if isinstance(type_, StructuredType):
-        return row_format(type_.children, [one.name for one in type_.all_fields])
+        return row_format(type_.children, [all_field.name for all_field in type_.all_fields])
     if isinstance(type_, ArrayType):
         element = slot_format(type_.element)
         return None if element is None else ArrayFormat(element)
@@ -131,10 +131,10 @@ def row_format(types: Sequence[LogicalType], names: Sequence[str] = ()) -> RowFo
         names: The names of the fields; `f0`, `f1`, ... if there are none, or if Delta and Spark
             could not have columns of these names.
     """
-    fields = [slot_format(one) for one in types]
-    if any(one is None for one in fields):
+    fields = [slot_format(type_) for type_ in types]
+    if any(field is None for field in fields):
         return None
     plain = all(_PLAIN_NAME.fullmatch(name) for name in names)
     if not plain or len({name.lower() for name in names}) != len(types):
         names = [f"f{index}" for index in range(len(types))]
-    return RowFormat(names, [one for one in fields if one is not None])
+    return RowFormat(names, [field for field in fields if field is not None])

@@ -279,11 +279,11 @@ class JavaTypes:
         return [
             java_object(
                 described,
-                description=one.description,
-                name=JavaString(one.name),
-                type=self.of(one.type),
+                description=field.description,
+                name=JavaString(field.name),
+                type=self.of(field.type),
             )
-            for one in fields
+            for field in fields
         ]
 
     def _array_list(self, fields: tuple[RowField, ...]) -> JavaObject:

@@ -234,7 +234,7 @@ class _Parser:
             kind, name = self.advance()
             if kind not in ("word", "quoted") or (kind == "word" and name[0].isdigit()):
                 raise self.fault(f"the name of a field expected where {name!r} is")
-            if any(one.name == name for one in fields):
+            if any(field.name == name for field in fields):
                 raise self.fault(f"two fields {name!r}")
             type_ = self.type(depth)
             description = self.advance()[1] if self.kind == "text" else None

@@ -119,7 +119,7 @@ class _Types:
             raise self.source.fault(f"logical types nested more than {LOGICAL_NESTING.most} deep")
         if id(value) not in self.known:
             logical_type = self._of(value, depth)
-            size = 1 + sum(self.sizes.get(id(one), 1) for one in logical_type.children)
+            size = 1 + sum(self.sizes.get(id(child), 1) for child in logical_type.children)
             if size > MAX_TYPES:
                 raise self.source.fault(f"a logical type made of more than {MAX_TYPES}")
             self.known[id(value)] = logical_type
@@ -166,14 +166,16 @@ class _Types:
     def fields(self, value: JavaValue, depth: int) -> tuple[RowField, ...]:
         """Return the fields in a `Collections.unmodifiableList(new ArrayList<>(...))`."""
         fields = []
-        for one in list_items(value):
-            if not isinstance(one, JavaObject):
+        for list_item in list_items(value):
+            if not isinstance(list_item, JavaObject):
                 raise self.source.fault("no field where one should be")
-            inner = self.read(one.values["type"], depth + 1)
+            inner = self.read(list_item.values["type"], depth + 1)
             fields.append(
-                RowField(self.text(one, "name"), inner, self.optional(one, "description"))
+                RowField(
+                    self.text(list_item, "name"), inner, self.optional(list_item, "description")
+                )
             )
-        if len({one.name for one in fields}) != len(fields):
+        if len({field.name for field in fields}) != len(fields):
             raise self.source.fault("two fields of one name")
         return tuple(fields)
 

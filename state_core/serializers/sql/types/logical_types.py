@@ -350,13 +350,13 @@ class StructuredType(LogicalType):
         """`` STRUCTURED<'com.acme.Order', `id` BIGINT> ``."""
         if self.identifier:
             return ".".join(quoted(part, "`") for part in self.identifier)
-        fields = "".join(f", {one}" for one in self.all_fields)
+        fields = "".join(f", {all_field}" for all_field in self.all_fields)
         return f"STRUCTURED<{quoted(self.class_name, chr(39))}{fields}>"
 
     @property
     def children(self) -> tuple[LogicalType, ...]:
         """The attributes' types."""
-        return tuple(one.type for one in self.all_fields)
+        return tuple(all_field.type for all_field in self.all_fields)
 
 
 @dataclass(frozen=True)
@@ -423,9 +423,9 @@ def type_differences(
         if names == _child_names(new) and len(old.children) == len(new.children):
             for name, before, after in zip(names, old.children, new.children, strict=True):
                 inner = f"{path}.{name}" if path else name
-                for one in type_differences(before, after, inner):
+                for type_difference in type_differences(before, after, inner):
                     parted = True
-                    yield one
+                    yield type_difference
     if not parted:
         yield TypeDifference(path, str(old), str(new), not _alike(old, new))
 

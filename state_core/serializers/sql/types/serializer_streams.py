@@ -252,8 +252,8 @@ class _Builder:
             fieldGetters=JavaArray(
                 _GETTERS, [self.field_getter(one, index) for index, one in enumerate(fields)]
             ),
-            fieldSerializers=JavaArray(_SERIALIZERS, [self.serializer(one) for one in fields]),
-            types=JavaArray(_TYPES, [self.types.of(one) for one in fields]),
+            fieldSerializers=JavaArray(_SERIALIZERS, [self.serializer(field) for field in fields]),
+            types=JavaArray(_TYPES, [self.types.of(field) for field in fields]),
         )
 
     # ------------------------------------------------------------------ lambdas
@@ -301,7 +301,7 @@ class _Builder:
         else:
             name = f"245ca7d1${_READERS[type_.root][1]}"
         signature = f"({'I' * len(numbers)}L{DATA}RowData;)Ljava/lang/Object;"
-        captured: list[JavaValue] = [self.integer(one) for one in numbers]
+        captured: list[JavaValue] = [self.integer(number) for number in numbers]
         return self.lambda_of(
             _OF_ROWS, STATIC, f"lambda$createFieldGetter${name}", signature, captured
         )

@@ -146,7 +146,7 @@ def test_it_becomes_a_snapshot_of_a_lake_under_its_uids(tmp_path: Path) -> None:
     where = {"lake": lake, "job": "shop", "snapshot_id": "first"}
     done = bootstrap(None, said, tmp_path / "sp", **where, engine="local")
     assert done.record is not None
-    assert [one.uid for one in done.record.operators] == ["op"]
+    assert [operator.uid for operator in done.record.operators] == ["op"]
     assert done.record.entries == len(ROWS)
     with pytest.raises(ConflictError, match="has a snapshot first"):
         bootstrap(None, said, tmp_path / "again", **where, engine="local")
@@ -193,7 +193,7 @@ def test_a_column_of_another_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(EncodeError, match="column `id`: a column of int64; it is to be string"):
         bootstrap(None, spec(pa.table({"id": [1], "name": ["a"]}), key="String"), tmp_path / "sp")
     path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(json.dumps(one) for one in rows))
+    path.write_text("\n".join(json.dumps(row) for row in rows))
     with pytest.raises(EncodeError, match=r"state 's', .*a.jsonl, line 2: .*string to number"):
         bootstrap(None, spec(str(path)), tmp_path / "sp", engine="local")
 

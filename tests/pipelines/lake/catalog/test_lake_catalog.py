@@ -53,7 +53,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def ids(lake: Lake, job: str | None = None) -> list[str]:
     """The snapshots that exist, in their order."""
-    return [one.snapshot_id for one in lake.summaries(job)]
+    return [summary.snapshot_id for summary in lake.summaries(job)]
 
 
 texts = st.text(max_size=8)
@@ -135,7 +135,7 @@ def test_any_name(name: str, lake: Lake) -> None:
             lake.append(record(snapshot_id, job))
     assert lake.snapshot(name, name) == record(name, name)
     lake.remove(name, [name])
-    found = {(one.job, one.snapshot_id) for one in lake.summaries()}
+    found = {(summary.job, summary.snapshot_id) for summary in lake.summaries()}
     assert found == {("plain", "plain"), ("plain", name), (name, "plain")}
 
 
@@ -264,7 +264,7 @@ def test_the_very_first_of_one_id(tmp_path: Path, attempt: int) -> None:
 
     assert sorted(at_once(append), key=bool) == [False, False, True]
     lake = Lake(tmp_path / str(attempt))
-    assert [one.snapshot_id for one in lake.summaries("orders")] == ["monday"]
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["monday"]
 
 
 @pytest.mark.parametrize("attempt", range(4))

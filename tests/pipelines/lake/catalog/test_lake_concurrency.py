@@ -80,7 +80,7 @@ def at_once(works: list[Callable[[], object]]) -> list[object]:
 
 def ids(lake: Lake) -> set[str]:
     """The snapshots that exist."""
-    return {one.snapshot_id for one in lake.summaries()}
+    return {summary.snapshot_id for summary in lake.summaries()}
 
 
 @pytest.mark.parametrize("present", [False, True], ids=["new lake", "with a snapshot"])

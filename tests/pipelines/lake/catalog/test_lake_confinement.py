@@ -175,7 +175,7 @@ def test_a_bad_row_can_be_dropped_by_its_name(path: str, scene: Scene, good: Con
     put_table(scene, path)
     assert drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"]).kept == ["good"]
     assert scene.lake.bad_rows("orders") == []
-    assert [one.snapshot_id for one in scene.lake.summaries()] == ["good", "good"]
+    assert [summary.snapshot_id for summary in scene.lake.summaries()] == ["good", "good"]
     import_as(scene.lake, scene.source, "next")
     drop_snapshots(scene.lake, "orders", keep=2)
     still_whole(scene, good)
@@ -231,9 +231,9 @@ def test_a_carried_handle_leads_nowhere_else(path: str, scene: Scene, good: Cont
     def change(row: dict[str, Any]) -> None:
         metadata = read_metadata(row["metadata"])
         (handle,) = (
-            one.raw_operator
-            for one in (metadata.operators[0].subtasks or {}).values()
-            if one.raw_operator
+            subtask.raw_operator
+            for subtask in (metadata.operators[0].subtasks or {}).values()
+            if subtask.raw_operator
         )
         assert handle.stream is not None
         moved = replace(handle, stream=RelativeHandle(scene.fill(path), handle.stream.size))
@@ -303,7 +303,7 @@ del CHANGING["merge"]  # into another job, whose notes are others
 def renoted(scene: Scene, tables: Any) -> None:
     """A note of these tables, with the victim's place in them."""
     filled = (
-        [scene.fill(one) if isinstance(one, str) else one for one in tables or []]
+        [scene.fill(table) if isinstance(table, str) else table for table in tables or []]
         if isinstance(tables, list)
         else tables
     )

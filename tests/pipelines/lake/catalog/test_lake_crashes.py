@@ -105,7 +105,7 @@ def lake(tmp_path: Path, prepared: Path) -> Lake:
 
 def ids(lake: Lake) -> list[str]:
     """The snapshots that exist."""
-    return [one.snapshot_id for one in lake.summaries()] if lake.exists() else []
+    return [summary.snapshot_id for summary in lake.summaries()] if lake.exists() else []
 
 
 IMPORT_STEPS = {

@@ -99,7 +99,7 @@ def test_what_is_freed(
     assert {name for name in before if name not in after} >= only
     assert result.files == len(only)
     assert result.freed_bytes == sum(before[name] for name in only)
-    assert [one.snapshot_id for one in lake.summaries("orders")] == kept
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == kept
     assert_whole(lake)
     if kept:
         assert_shown(lake, kept[-1])
@@ -113,7 +113,7 @@ def test_keeping_the_newest(keep: int, lake: Lake) -> None:
     result = drop_snapshots(lake, "orders", keep=keep)
     assert result.kept == (NAMES[-keep:] if keep else [])
     assert result.dropped == NAMES[: len(NAMES) - len(result.kept)]
-    assert [one.snapshot_id for one in lake.summaries()] == result.kept
+    assert [summary.snapshot_id for summary in lake.summaries()] == result.kept
     assert_whole(lake)
 
 
@@ -211,7 +211,9 @@ def test_tables_show_the_types_of_what_is_kept(tmp_path: Path) -> None:
     before = edit(lake, state.table).schema()
     old = value_snapshot(read_state_meta_info(DataInput(state.meta_info)))
     assert isinstance(old, PojoSerializerSnapshot)
-    fields = {one.name: one.value.snapshot for one in old.pojo.fields if one.value is not None}
+    fields = {
+        field.name: field.value.snapshot for field in old.pojo.fields if field.value is not None
+    }
     del fields["tags"]
     new = PojoSerializerSnapshot.of(old.pojo.java_class, fields)
     change = ValueChange("customers", "customer", new)

@@ -172,10 +172,10 @@ def test_two_rows_of_one_snapshot(scene: Scene, row: dict[str, Any]) -> None:
     put(scene, pa.Table.from_pylist([row], SNAPSHOT_SCHEMA))
     with pytest.raises(DamagedLakeError, match="2 rows of this snapshot"):
         scene.lake.snapshot("orders", "bad")
-    assert [one.snapshot_id for one in scene.lake.summaries("orders")] == ["good", "bad"]
+    assert [summary.snapshot_id for summary in scene.lake.summaries("orders")] == ["good", "bad"]
     assert scene.lake.snapshot("orders", "good").entries == row["entries"]
     drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"])
-    assert [one.snapshot_id for one in scene.lake.summaries("orders")] == ["good"]
+    assert [summary.snapshot_id for summary in scene.lake.summaries("orders")] == ["good"]
 
 
 def test_of_two_rows_the_one_that_can_be(scene: Scene, row: dict[str, Any]) -> None:

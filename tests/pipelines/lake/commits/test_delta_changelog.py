@@ -44,7 +44,7 @@ def test_tasks_share_a_table(tmp_path: Path) -> None:
         flushed(log, b"%d" % number, b"both")
     table = StateTable(Directory(tmp_path), TABLE).require().to_pyarrow_table()
     assert sorted(table.column("partition").to_pylist()) == ["0", "0", "1", "1", "2", "2"]
-    assert [one.key for one in logs[1].read()] == [b"1", b"both"]
+    assert [record.key for record in logs[1].read()] == [b"1", b"both"]
 
 
 def test_compaction_leaves_one_file(tmp_path: Path) -> None:
@@ -55,10 +55,10 @@ def test_compaction_leaves_one_file(tmp_path: Path) -> None:
     log.flush()
     log.compact(15)
     assert len(files(tmp_path)) == 6
-    assert [one.offset for one in log.read()] == [13, 14, 15, 16, 17, 18, 19, 20]
+    assert [record.offset for record in log.read()] == [13, 14, 15, 16, 17, 18, 19, 20]
     flushed(log, *[b"1"] * 8)
     log.compact(28)
-    assert [one[:2] for one in log.read()] == [(17, b"2"), (28, b"1")]
+    assert [record[:2] for record in log.read()] == [(17, b"2"), (28, b"1")]
     assert opened(tmp_path).newest() == 28
 
 
@@ -82,7 +82,7 @@ def test_a_writer_that_is_not_alone_is_refused(tmp_path: Path) -> None:
     before.append(b"old", b"1")
     with pytest.raises(CommitError, match="another process writes this changelog"):
         before.flush()
-    assert [one.key for one in opened(tmp_path).read()] == [b"new"]
+    assert [record.key for record in opened(tmp_path).read()] == [b"new"]
 
 
 def test_a_commit_that_is_cut_off_was_never_there(
@@ -101,14 +101,14 @@ def test_a_commit_that_is_cut_off_was_never_there(
         with pytest.raises(OSError, match="is gone"):
             log.flush()
     again = opened(tmp_path)
-    assert [one.key for one in again.read()] == [b"a"]
-    (orphan,) = [one for one in files(tmp_path) if "00000000000000000001-" in one.name]
+    assert [record.key for record in again.read()] == [b"a"]
+    (orphan,) = [file for file in files(tmp_path) if "00000000000000000001-" in file.name]
     flushed(again, *[b"c"] * module.COMPACTED_FILES)
     again.compact(4)
     os.utime(orphan, (0, 0))
     again.compact(module.COMPACTED_FILES)
     assert not orphan.exists()
-    assert [one.key for one in opened(tmp_path).read()] == [b"a", b"c"]
+    assert [record.key for record in opened(tmp_path).read()] == [b"a", b"c"]
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_much_is_committed_before_a_flush(tmp_path: Path) -> None:
         log.append(b"%d" % number, b"x" * 100)
     assert len(files(tmp_path)) == 3
     log.flush()
-    assert [one.offset for one in log.read()] == list(range(30))
+    assert [record.offset for record in log.read()] == list(range(30))

@@ -41,8 +41,10 @@ def test_writers_of_several_processes_lose_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     records = list(DeltaCheckpointLog(place).read())
-    assert {one.key for one in records} == {b"%d-%d" % (w, n) for w in range(4) for n in range(8)}
-    assert [one.offset for one in records] == list(range(32))
+    assert {record.key for record in records} == {
+        b"%d-%d" % (w, n) for w in range(4) for n in range(8)
+    }
+    assert [record.offset for record in records] == list(range(32))
     assert len(DeltaTable(place.uri).file_uris()) <= 10
 
 
@@ -64,12 +66,12 @@ def test_only_the_newest_of_a_key_stays(tmp_path: Path) -> None:
     log.append(b"seldom", b"x")
     for number in range(30):
         log.append(b"often", b"%d" % number)
-    before = {one.key: one for one in log.read()}
+    before = {record.key: record for record in log.read()}
     log.compact()
-    assert {one.key: one for one in log.read()} == before
+    assert {record.key: record for record in log.read()} == before
     assert before[b"often"].offset == 30
     log.append(b"often", b"later")
-    assert [one.offset for one in log.read()] == [0, 30, 31]
+    assert [record.offset for record in log.read()] == [0, 30, 31]
     assert log.compact(newest=2) == 0
 
 
@@ -80,7 +82,7 @@ def test_others_may_optimize_the_table(tmp_path: Path) -> None:
         log.append(b"key", b"%d" % number)
     DeltaTable(log.directory.uri).optimize.compact()
     log.append(b"key", b"3")
-    assert [(one.offset, one.message) for one in log.read(1)] == [(2, b"2"), (3, b"3")]
+    assert [(record.offset, record.message) for record in log.read(1)] == [(2, b"2"), (3, b"3")]
 
 
 def test_a_lost_file_is_told(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_who_never_comes_first_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     for late in (lambda: log.append(b"key", b"2"), lambda: log.append(b"key", b"3")):
         with pytest.raises(ConflictError, match="others appended"):
             late()
-    assert [one.message for one in log.read()] == [b"1"]
+    assert [record.message for record in log.read()] == [b"1"]
 
 
 def test_a_job_has_its_log_in_the_lake(tmp_path: Path) -> None:

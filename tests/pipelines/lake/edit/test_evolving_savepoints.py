@@ -149,7 +149,7 @@ def test_a_spec_is_judged_as_flink_judges_the_classes(
 def test_what_is_refused_is_said_with_its_place(lake: Lake, tmp_path: Path) -> None:
     """The field of the POJO, of its subclass, and of the record."""
     found = judged(lake, "rocksdb", spec(REFUSED_TYPES, tmp_path / "spec.json"))
-    paths = {state: [one.path for one in found[state].result.reasons] for state in STATES}
+    paths = {state: [reason.path for reason in found[state].result.reasons] for state in STATES}
     assert any(path.endswith("address.zip") for path in paths["order"])
     assert any("Shop$Email.address.zip" in path for path in paths["contact"])
     assert any(path.endswith("text") for path in paths["labels"])

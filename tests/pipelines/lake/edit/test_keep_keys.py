@@ -80,7 +80,9 @@ def test_all_states_and_timers_keep_just_these_keys(lake: Lake, tmp_path: Path) 
         wanted = [row for row in state.to_arrow().to_pylist() if row["key"] in listed]
         found = result.state(state.name).to_arrow().to_pylist()
         assert sorted(map(str, found)) == sorted(map(str, wanted))
-    assert {one.state for one in done.changes} == {name for name, keys in before.items() if keys}
+    assert {change.state for change in done.changes} == {
+        name for name, keys in before.items() if keys
+    }
     again = import_as(Lake(tmp_path / "other"), tmp_path / "out", "again")
     for mine, theirs in zip(done.record.operators, again.operators, strict=True):
         assert [one.key_groups for one in mine.states] == [one.key_groups for one in theirs.states]
@@ -97,9 +99,9 @@ def test_files_that_can_hold_no_listed_key_are_not_read(
     word = min(keys_of(source, "counter")["count"])
     (operator,) = (one for one in record.operators if one.uid == "counter")
     (row,) = (
-        one
-        for one in open_snapshot(source).operator("counter").state("count").to_arrow().to_pylist()
-        if one["key"] == word
+        value
+        for value in open_snapshot(source).operator("counter").state("count").to_arrow().to_pylist()
+        if value["key"] == word
     )
     (table,) = (one for one in operator.tables if one.path.endswith("count"))
     for file in table.units:
@@ -297,7 +299,7 @@ def test_none_of_the_keys(lake: Lake) -> None:
     import_as(lake, WORDS, "s")
     with pytest.raises(NoMatchError, match=r"counter has none of the keys that .*keys.txt lists"):
         kept(lake, "counter", ["nobody", "no one"])
-    assert [one.snapshot_id for one in lake.summaries("orders")] == ["s"]
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
     assert_shown(lake, "s")
     assert_whole(lake)
 

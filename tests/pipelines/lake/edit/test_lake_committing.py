@@ -120,7 +120,10 @@ def test_what_the_catalog_says(lake: Lake, tmp_path: Path) -> None:
         measured = measure_operator(operator) if operator.keyed_states else {}
         for name, (held, sizes) in measured.items():
             (state,) = (s for one in made.operators for s in one.states if s.name == name)
-            found = [(one.key_group, one.entries, one.state_bytes) for one in state.key_groups]
+            found = [
+                (key_group.key_group, key_group.entries, key_group.state_bytes)
+                for key_group in state.key_groups
+            ]
             assert found == [(g, held[g], sizes[g]) for g in held.nonzero()[0].tolist()]
     old, new = ({u.first: u for u in one.operators[0].tables[0].units} for one in (parent, made))
     assert set(old) - set(new) == {group for group in old if group < 4}
@@ -188,11 +191,11 @@ def test_a_customer_is_erased(kinds: Path, tmp_path: Path) -> None:
     shutil.copytree(kinds, tmp_path / "lake")
     lake = Lake(tmp_path / "lake")
     before = open_snapshot(KINDS).operator("kinds")
-    states = [one for one in before.keyed_states if one.to_arrow().num_rows]
+    states = [keyed_state for keyed_state in before.keyed_states if keyed_state.to_arrow().num_rows]
     held = [set(one.to_arrow().column("key").to_pylist()) for one in states]
     customer = min(set.intersection(*held))
-    for path in {state.table for one in lake.snapshot("orders", "monday").operators
-                 for state in one.states}:  # fmt: skip
+    for path in {state.table for operator in lake.snapshot("orders", "monday").operators
+                 for state in operator.states}:  # fmt: skip
         edit(lake, path).delete(f"key = {customer}")
     commit(lake)
     exported(lake, "edited", tmp_path / "out", parallelism=4)
@@ -228,7 +231,7 @@ def log(*actions: dict[str, Any]) -> Callable[[Lake], None]:
 
     def write(lake: Lake) -> None:
         version = edit(lake, COUNTS).version() + 1
-        lines = "".join(json.dumps(one) + "\n" for one in actions)
+        lines = "".join(json.dumps(action) + "\n" for action in actions)
         lake.table(COUNTS).directory.write(f"_delta_log/{version:020d}.json", lines.encode())
 
     return write
@@ -327,7 +330,7 @@ def test_what_is_refused(
     with pytest.raises(kind, match=message):
         commit(lake)
     assert files_of(Path(lake.location)) == before
-    assert [one.snapshot_id for one in lake.summaries()] == ["monday"]
+    assert [summary.snapshot_id for summary in lake.summaries()] == ["monday"]
 
 
 @pytest.mark.parametrize(

@@ -103,13 +103,13 @@ def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
     source = open_snapshot(WINDOWS)
     kept = source.operator("sliding").operator_id
     wanted = {key: held for key, held in entries(WINDOWS).items() if key[0] == kept}
-    others = [one.label for one in source.operators if one.uid != "sliding"]
+    others = [operator.label for operator in source.operators if operator.uid != "sliding"]
     edited(lake, drop_operators=["tumbling"])
     assert exported(lake, "edited", tmp_path / "a") == wanted
     assert len(open_snapshot(tmp_path / "a").operators) == len(source.operators) - 1
     edit_snapshot(lake, "orders", "s", "kept", SnapshotEdit(keep_operators=["sliding"]))
     assert exported(lake, "kept", tmp_path / "b") == wanted
-    assert [one.uid for one in open_snapshot(tmp_path / "b").operators] == ["sliding"]
+    assert [operator.uid for operator in open_snapshot(tmp_path / "b").operators] == ["sliding"]
     assert len(others) > 1
     assert_whole(lake)
 
@@ -160,8 +160,12 @@ def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
     drop_snapshots(lake, "returns", keep=0)
     assert exported(lake, "edited", tmp_path / "out") == entries(WORDS) | entries(raw)
     merged = open_snapshot(tmp_path / "out")
-    ids = [one.operator_id for source in (WORDS, raw) for one in open_snapshot(source).operators]
-    assert [one.operator_id for one in merged.operators] == list(dict.fromkeys(ids))
+    ids = [
+        operator.operator_id
+        for source in (WORDS, raw)
+        for operator in open_snapshot(source).operators
+    ]
+    assert [operator.operator_id for operator in merged.operators] == list(dict.fromkeys(ids))
     before, after = (one.operator("opstate").operator_states for one in
                      (open_snapshot(raw), merged))  # fmt: skip
     assert [one.to_arrow() for one in before] == [one.to_arrow() for one in after]

@@ -148,9 +148,11 @@ def test_files_are_migrated_one_by_one(
     assert len(table.units) == 2
     last = migrated(other, "old", NEW_HOLDERS)
     (table,) = (t for t in _tables(other.snapshot(JOB, last)) if t.path.endswith("addresses"))
-    assert [(one.first, one.last) for one in table.units] == [(0, 0), (1, 1)]
+    assert [(unit.first, unit.last) for unit in table.units] == [(0, 0), (1, 1)]
     found = subtask_lines(exported(other, last, tmp_path / "out"))
-    assert [one["addresses"] for one in found] == [one["addresses"] for one in MIGRATED_HOLDERS]
+    assert [one["addresses"] for one in found] == [
+        migrated_holder["addresses"] for migrated_holder in MIGRATED_HOLDERS
+    ]
     assert_whole(other)
 
 
@@ -165,7 +167,7 @@ def test_what_flink_refuses_is_refused_with_its_place(state: str, said: str, lak
     """And nothing is registered, or left."""
     with pytest.raises(IncompatibleError, match=said):
         migrate_snapshot(lake, JOB, "old", "m", change(state, REFUSED_HOLDERS[state]), engine=LOCAL)
-    assert [one.snapshot_id for one in lake.summaries(JOB)] == ["old"]
+    assert [summary.snapshot_id for summary in lake.summaries(JOB)] == ["old"]
     assert_whole(lake)
 
 
@@ -236,7 +238,7 @@ def test_copies_that_differ_are_not_migrated_unless_one_was_chosen(
     assert preview_migration(other, JOB, "sp", wanted).outcome == "incompatible"
     as_it_is = migrate_one(other, JOB, "sp", change("places", "String"), suffix="-m", engine=LOCAL)
     assert as_it_is.outcome == "compatible as it is"
-    assert [one.snapshot_id for one in other.summaries(JOB)] == ["sp"]
+    assert [summary.snapshot_id for summary in other.summaries(JOB)] == ["sp"]
     edit(other, recorded(record, "depots").table).update({"value": "value"})
     commit_snapshot(other, JOB, "chosen", "sp", engine=LOCAL)
     migrate_snapshot(other, JOB, "chosen", "m", wanted, engine=LOCAL)
@@ -290,7 +292,7 @@ def test_exact_bytes_and_empty_states_go_along(odd: Lake, tmp_path: Path) -> Non
     snapshot = exported(odd, last, tmp_path / "out")
     lone = state_of(snapshot, "lone")
     named = [{"name": name, "more": 0, "boxed": None} for name in ("a", "x\ud800yy")]
-    assert [one for part in lone.parts for one in part.encoded()] == [
+    assert [piece for part in lone.parts for piece in part.encoded()] == [
         write(new, one) for one in named
     ]
     for name in ("none", "nothing"):
@@ -323,7 +325,7 @@ def test_an_expression_would_not_see_what_only_bytes_hold(odd: Lake) -> None:
     commit_snapshot(odd, JOB, "less", "odd", engine=LOCAL)
     with pytest.raises(ConflictError, match="1 rows became 2"):
         migrate_snapshot(odd, JOB, "less", "m", wanted, staging=stage, engine=LOCAL)
-    assert [one.snapshot_id for one in odd.summaries(JOB)] == ["odd", "less"]
+    assert [summary.snapshot_id for summary in odd.summaries(JOB)] == ["odd", "less"]
 
 
 def test_an_expression_needs_spark(odd: Lake) -> None:

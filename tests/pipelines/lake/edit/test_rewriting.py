@@ -130,8 +130,8 @@ def test_a_transform_drops_rows_of_any_state(
     exported(lake, "made", tmp_path / "out", job)
     again = import_as(Lake(tmp_path / "other"), tmp_path / "out", "again", job)
     for mine, theirs in zip(made.operators, again.operators, strict=True):
-        assert [replace(one, table="") for one in mine.states] == [
-            replace(one, table="") for one in theirs.states
+        assert [replace(state, table="") for state in mine.states] == [
+            replace(state, table="") for state in theirs.states
         ]
         for left, found in zip(mine.operator_states, theirs.operator_states, strict=True):
             assert (left.elements, left.state_bytes) == (found.elements, found.state_bytes)
@@ -147,8 +147,10 @@ def test_a_transform_drops_rows_of_any_state(
 
 
 def _rows(operators: Sequence[Operator]) -> int:
-    keyed = sum(len(state.to_arrow()) for one in operators for state in one.keyed_states)
-    return keyed + sum(len(s.to_arrow()) for one in operators for s in one.operator_states)
+    keyed = sum(len(state.to_arrow()) for operator in operators for state in operator.keyed_states)
+    return keyed + sum(
+        len(s.to_arrow()) for operator in operators for s in operator.operator_states
+    )
 
 
 @pytest.mark.parametrize("job", ["orders", "rules"])
@@ -199,8 +201,8 @@ def test_what_is_foreseen_is_not_read(job: str, stay: bool, lake: Lake) -> None:
     else:
         assert unit_paths(made) == set()
         assert made.entries == 0
-        assert [[s.name for s in one.states] for one in made.operators] == [
-            [s.name for s in one.states] for one in before.operators
+        assert [[s.name for s in operator.states] for operator in made.operators] == [
+            [s.name for s in operator.states] for operator in before.operators
         ]
 
 

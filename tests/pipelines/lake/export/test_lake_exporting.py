@@ -42,7 +42,9 @@ from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cas
 
 CANONICAL = golden_cases("wordcount", "kinds", "windows", form="canonical")
 OTHERS = [
-    one for one in golden_cases("wordcount", "kinds", "churn") if one.facts["format"] != "canonical"
+    golden_case
+    for golden_case in golden_cases("wordcount", "kinds", "churn")
+    if golden_case.facts["format"] != "canonical"
 ]
 PARALLELISMS = [1, 2, 3, 5, 128]
 
@@ -65,11 +67,12 @@ def facts(snapshot: Snapshot) -> list[tuple[object, ...]]:
     """What is known of operators beside their keyed state."""
     return [
         (
-            one.operator_id, one.uid, one.name, one.parallelism, one.max_parallelism,
-            one.coordinator_bytes, one.operator_states, one.finished, one.subtask_states,
-            [(s.name, s.kind, s.key_type, s.value_type, s.with_ttl) for s in one.keyed_states],
+            operator.operator_id, operator.uid, operator.name,
+            operator.parallelism, operator.max_parallelism, operator.coordinator_bytes,
+            operator.operator_states, operator.finished, operator.subtask_states,
+            [(s.name, s.kind, s.key_type, s.value_type, s.with_ttl) for s in operator.keyed_states],
         )
-        for one in snapshot.operators
+        for operator in snapshot.operators
     ]  # fmt: skip
 
 
@@ -137,7 +140,7 @@ def murmur(code: int) -> int:
 def test_the_formula_is_flinks() -> None:
     """What these tests compute is what Flink's own classes computed."""
     vectors = json.loads((GOLDEN / "vectors" / "keygroups.json").read_text("utf-8"))
-    plain = [one for one in vectors if one["type"] == "Long"]
+    plain = [vector for vector in vectors if vector["type"] == "Long"]
     assert len(plain) > 5
     for one in plain:
         assert murmur(java_hash(int(one["key"]))) == one["murmur"]
@@ -208,11 +211,13 @@ def test_metadata_versions(version: int, lake: Lake, tmp_path: Path) -> None:
     snapshot, source = open_snapshot(tmp_path / "out"), open_snapshot(WINDOWS)
     assert snapshot.metadata_version == version
     assert snapshot.kind == "savepoint"
-    named = [(one.uid, one.name) for one in snapshot.operators]
+    named = [(operator.uid, operator.name) for operator in snapshot.operators]
     assert ("tumbling" in {uid for uid, _ in named}) == (version >= 5)
-    assert (named == [(one.uid, one.name) for one in source.operators]) == (version >= 5)
-    assert [one.operator_id for one in snapshot.operators] == [
-        one.operator_id for one in source.operators
+    assert (named == [(operator.uid, operator.name) for operator in source.operators]) == (
+        version >= 5
+    )
+    assert [operator.operator_id for operator in snapshot.operators] == [
+        operator.operator_id for operator in source.operators
     ]
 
 

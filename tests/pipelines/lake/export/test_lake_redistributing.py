@@ -68,7 +68,7 @@ def test_versions_and_compression(
     snapshot = exported(
         golden, tmp_path, parallelism=5, compression=compression, operator_state_version=version
     )
-    with_state = [one for one in snapshot.operators if one.operator_states]
+    with_state = [operator for operator in snapshot.operators if operator.operator_states]
     assert {one.operator_state_version for one in with_state} == {written}
     assert snapshot.compression == (compression if written > 5 else "none")
     original = state_of(open_snapshot(golden.snapshot, uids=UIDS), "split").to_arrow()

@@ -62,18 +62,21 @@ def test_every_key_group_once(record: SnapshotRecord, data: st.DataObject) -> No
     parallelism = data.draw(st.integers(1, top))
     found = plan(record, parallelism)
     owners = [group * parallelism // top for group in range(top)]
-    for one in found.subtasks:
-        assert [g for g in range(top) if owners[g] == one.subtask] == list(
-            range(one.first, one.last + 1)
+    for subtask in found.subtasks:
+        assert [g for g in range(top) if owners[g] == subtask.subtask] == list(
+            range(subtask.first, subtask.last + 1)
         )
     entries, sizes = group_totals(operator)
-    for one in found.subtasks:
-        inside = slice(one.first, one.last + 1)
-        assert (one.entries, one.state_bytes) == (entries[inside].sum(), sizes[inside].sum())
+    for subtask in found.subtasks:
+        inside = slice(subtask.first, subtask.last + 1)
+        assert (subtask.entries, subtask.state_bytes) == (
+            entries[inside].sum(),
+            sizes[inside].sum(),
+        )
     before = [group * operator.parallelism // top for group in range(top)]
     moved = sum(int(sizes[g]) for g in range(top) if owners[g] != before[g])
-    assert sum(one.moved_bytes for one in found.subtasks) == moved
-    heaviest, whole = max(one.state_bytes for one in found.subtasks), int(sizes.sum())
+    assert sum(subtask.moved_bytes for subtask in found.subtasks) == moved
+    heaviest, whole = max(subtask.state_bytes for subtask in found.subtasks), int(sizes.sum())
     assert found.skew == pytest.approx(heaviest * parallelism / whole if whole else 1)
     assert not found.estimated
     assert (found.old, found.new) == ((operator.parallelism, top), (parallelism, top))
@@ -91,12 +94,14 @@ def test_another_max_parallelism_is_an_estimate(
         return
     entries, sizes = group_totals(record.operators[0])
     assert found.estimated == (top != record.operators[0].max_parallelism)
-    assert sum(one.entries for one in found.subtasks) == entries.sum()
-    assert sum(one.state_bytes for one in found.subtasks) == sizes.sum()
+    assert sum(subtask.entries for subtask in found.subtasks) == entries.sum()
+    assert sum(subtask.state_bytes for subtask in found.subtasks) == sizes.sum()
     assert (found.subtasks[0].first, found.subtasks[-1].last) == (0, top - 1)
     if found.estimated:
-        assert all(one.moved_bytes == one.state_bytes for one in found.subtasks)
-        shares = [one.state_bytes / (one.last - one.first + 1) for one in found.subtasks]
+        assert all(subtask.moved_bytes == subtask.state_bytes for subtask in found.subtasks)
+        shares = [
+            subtask.state_bytes / (subtask.last - subtask.first + 1) for subtask in found.subtasks
+        ]
         assert max(shares) - min(shares) <= 1
 
 
@@ -111,7 +116,7 @@ def test_skew() -> None:
 def test_the_same_parallelism_moves_nothing() -> None:
     """What stays where it is costs nothing."""
     record = snapshot(dict.fromkeys(range(100), (1, 10)), 3, 100)
-    assert [one.moved_bytes for one in plan(record, 3).subtasks] == [0, 0, 0]
+    assert [subtask.moved_bytes for subtask in plan(record, 3).subtasks] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("parallelism", "top"), [(129, None), (5, 4), (0, None), (2, 40000)])

@@ -32,8 +32,8 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
 def lake(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake with every moment of it, one after another."""
     lake = Lake(tmp_path_factory.mktemp("lake") / "lake")
-    for one in chain.moments:
-        import_as(lake, one.snapshot, one.snapshot.name)
+    for moment in chain.moments:
+        import_as(lake, moment.snapshot, moment.snapshot.name)
     return lake
 
 
@@ -79,7 +79,7 @@ def test_every_generation_goes_out_as_it_was(chain: Chain, lake: Lake, tmp_path:
     """Later imports changed nothing of earlier ones; deleted keys do not come back."""
     assert vanished(chain)
     assert_whole(lake)
-    for one in chain.moments:
-        target = tmp_path / name_of(one)
-        exported(lake, name_of(one), target, parallelism=3)
-        same_lines(contents_of("chain", tables_of(open_snapshot(target))), one.held)
+    for moment in chain.moments:
+        target = tmp_path / name_of(moment)
+        exported(lake, name_of(moment), target, parallelism=3)
+        same_lines(contents_of("chain", tables_of(open_snapshot(target))), moment.held)

@@ -93,7 +93,7 @@ def types_of(lake: Lake, snapshot_id: str) -> dict[str, pa.DataType]:
     """The type of each Kryo state's `value`, as Delta has it."""
     record = lake.snapshot("orders", snapshot_id)
     (operator,) = (one for one in record.operators if one.uid == "kinds")
-    tables = {one.name: one.table for one in operator.states if one.name in KRYO_STATES}
+    tables = {state.name: state.table for state in operator.states if state.name in KRYO_STATES}
     found = {name: rows_of(lake, record, path) for name, path in tables.items()}
     return {name: rows.schema.field("value").type for name, rows in found.items()}
 
@@ -244,14 +244,14 @@ class TestMigration:
         out = tmp_path / "out"
         exported(lake, "two", out)
         table = open_snapshot(out).operator("kinds").state("name").to_arrow()
-        assert all(one == car(one["id"]) for one in table.column("value").to_pylist())
+        assert all(value == car(value["id"]) for value in table.column("value").to_pylist())
 
     def test_without_a_decoder(self, lake: Lake, savepoint: Path) -> None:
         """Nobody knows; nothing is registered."""
         import_as(lake, savepoint, "one")
         with pytest.raises(IncompatibleError, match=r"com\.acme\.Auto: only a decoder for its"):
             migrate_snapshot(lake, "orders", "one", "two", change("name", AUTO), engine=LOCAL)
-        assert [one.snapshot_id for one in lake.summaries("orders")] == ["one"]
+        assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["one"]
 
     @pytest.mark.parametrize("when", ["before the import", "behind it"])
     def test_values_that_the_decoder_does_not_understand(
@@ -266,7 +266,7 @@ class TestMigration:
         for state in KRYO_STATES:
             with pytest.raises(EncodeError, match="does not understand, that of key"):
                 migrate_snapshot(lake, "orders", "one", "two", change(state, AUTO), engine=LOCAL)
-        assert [one.snapshot_id for one in lake.summaries("orders")] == ["one"]
+        assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["one"]
 
     def test_a_list_needs_lengths(self, lake: Lake, savepoint: Path) -> None:
         """Without them its elements are not apart."""
@@ -280,14 +280,14 @@ def _shown(table: pa.Table, **more: int) -> list[Any]:
     """Key, user key, values as dicts and time of last access of every row, sorted."""
     names = [one for one in ("key", "user_key", "ttl") if one in table.schema.names]
     rows = table.select([*names, "value"]).to_pylist()
-    found = [(*(row[one] for one in names), _cars(row["value"], more)) for row in rows]
+    found = [(*(row[name] for name in names), _cars(row["value"], more)) for row in rows]
     return sorted(found, key=str)
 
 
 def _cars(value: Any, more: dict[str, int]) -> Any:
     """A value, decoded here if it is bytes."""
     if isinstance(value, list):
-        return [_cars(one, more) for one in value]
+        return [_cars(item, more) for item in value]
     return value | more if isinstance(value, dict) else value
 
 
@@ -301,5 +301,5 @@ def test_the_numbers_of_the_savepoint(savepoint: Path) -> None:
         for row in operator.state(name).to_arrow().column("value").to_pylist()
         for one in (row if isinstance(row, list) else [row])
     ]
-    assert len({one["id"] for one in values}) == len(values) > 500
-    assert all(car_bytes(one["id"])[8] == len(one["places"]) for one in values)
+    assert len({value["id"] for value in values}) == len(values) > 500
+    assert all(car_bytes(value["id"])[8] == len(value["places"]) for value in values)

@@ -38,7 +38,7 @@ from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases("wordcount", "kinds", "windows", "churn", "sql")
 
-every_case = pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
+every_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 
 
 @pytest.fixture
@@ -102,7 +102,10 @@ def test_what_the_catalog_says(case: GoldenCase, lake: Lake) -> None:
         measured = measure_operator(operator) if operator.keyed_states else {}
         for name, (counts, sizes) in measured.items():
             (state,) = (one for one in known[operator.operator_id].states if one.name == name)
-            held = [(one.key_group, one.entries, one.state_bytes) for one in state.key_groups]
+            held = [
+                (key_group.key_group, key_group.entries, key_group.state_bytes)
+                for key_group in state.key_groups
+            ]
             assert held == [(g, counts[g], sizes[g]) for g in counts.nonzero()[0].tolist()]
             assert (state.entries, state.state_bytes) == (counts.sum(), sizes.sum())
             assert known[operator.operator_id].max_parallelism == operator.max_parallelism
@@ -195,7 +198,7 @@ def test_jobs_do_not_meet(lake: Lake, tmp_path: Path) -> None:
     for job in ("orders", "returns"):
         assert import_snapshot(lake, str(WORDS), job, snapshot_id="s", engine="local").new
     assert lake.jobs() == ["orders", "returns"]
-    assert [one.job for one in lake.summaries("returns")] == ["returns"]
+    assert [summary.job for summary in lake.summaries("returns")] == ["returns"]
     for job in lake.jobs():
         assert exported(lake, "s", tmp_path / job, job) == entries(WORDS)
 
@@ -254,7 +257,9 @@ def test_operator_state_that_stayed_is_not_written_again(lake: Lake) -> None:
     first = import_as(lake, case.snapshot, "a")
     second = import_as(lake, case.snapshot, "b")
     assert first.written_bytes > 0 == second.written_bytes
-    assert [one.tables for one in first.operators] == [one.tables for one in second.operators]
+    assert [operator.tables for operator in first.operators] == [
+        operator.tables for operator in second.operators
+    ]
 
 
 def test_raw_state_is_kept(lake: Lake, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def run(lake: Lake, source: Path, snapshot_id: str) -> ImportResult:
 def units(record: SnapshotRecord, table: str) -> dict[int, UnitRecord]:
     """The files of a table by their first key group."""
     (found,) = (t for op in record.operators for t in op.tables if t.path.endswith(table))
-    return {one.first: one for one in found.units}
+    return {unit.first: unit for unit in found.units}
 
 
 def key_groups(contents: Iterable[tuple[int, bytes, bytes]]) -> set[int]:

@@ -39,7 +39,7 @@ def test_one_table_a_state_and_one_for_timers(lake: Lake) -> None:
     """Eight states and two queues of timers are nine tables, partitioned by key group."""
     (operator,) = lake.snapshot(JOB, "monday").operators
     assert len(operator.states) == 10
-    assert len({one.table for one in operator.states}) == len(operator.tables) == 9
+    assert len({state.table for state in operator.states}) == len(operator.tables) == 9
     for table in operator.tables:
         assert lake.table(table.path).require().metadata().partition_columns == ["key_group"]
 
@@ -111,15 +111,15 @@ def test_every_golden_snapshot_has_all_its_entries(golden: Any, tmp_path: Path) 
     """As many entries of each state as the snapshot has, whatever its format and types."""
     snapshot = open_snapshot(golden.snapshot)
     counts = {
-        (one.operator_id, state.name): state.to_arrow().num_rows
-        for one in snapshot.operators
-        for state in one.keyed_states
+        (operator.operator_id, state.name): state.to_arrow().num_rows
+        for operator in snapshot.operators
+        for state in operator.keyed_states
     }
     done = import_snapshot(Lake(tmp_path), str(golden.snapshot), JOB, engine="local")
     found = {
-        (one.operator_id, state.name): state.entries
-        for one in done.record.operators
-        for state in one.states
+        (operator.operator_id, state.name): state.entries
+        for operator in done.record.operators
+        for state in operator.states
     }
     assert found == counts
 
@@ -134,7 +134,9 @@ def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
 ) -> None:
     """Killed behind the files, between two tables, or before the row: no snapshot, no remains."""
     name = "later"
-    before = {one.path: one.version for one in lake.snapshot(JOB, "tuesday").operators[0].tables}
+    before = {
+        table.path: table.version for table in lake.snapshot(JOB, "tuesday").operators[0].tables
+    }
 
     def crash(*_: Any, **__: Any) -> None:
         raise ProcessDiedError
@@ -160,7 +162,7 @@ def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
             patch.setattr(Lake, "append", crash)
         with pytest.raises(ProcessDiedError):
             import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id=name, engine="local")
-    assert [one.snapshot_id for one in lake.summaries(JOB)] == ["monday", "tuesday"]
+    assert [summary.snapshot_id for summary in lake.summaries(JOB)] == ["monday", "tuesday"]
     monkeypatch.setattr("pipelines.lake.catalog.attempts.is_alive", lambda _: False)
     done = import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id=name, engine="local")
     assert done.new
@@ -200,7 +202,7 @@ def test_two_imports_at_once(alike: bool, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(run, wanted))
     made = Lake(lake)
-    present = sorted(one.snapshot_id for one in made.summaries(JOB))
+    present = sorted(summary.snapshot_id for summary in made.summaries(JOB))
     assert present == sorted({one for one in done if one != "conflict"})
     for name in present:
         assert len(rows_of(made, name, "name")) == {"monday": 120, "tuesday": 128}[name]

@@ -216,7 +216,7 @@ def test_another_type(lake: Lake) -> None:
     """Entries of different types are not compared one by one."""
     record = import_as(lake, WORDS, "a")
     (operator,) = record.operators
-    states = [replace(one, value_type="String") for one in operator.states]
+    states = [replace(state, value_type="String") for state in operator.states]
     other = replace(record, snapshot_id="b", operators=[replace(operator, states=states)])
     lake.append(other)
     assert counts(diff(lake, "a", "b")["counter/count"]) == ("retyped", 300, 300, 0)
@@ -229,7 +229,9 @@ def test_fields_that_come_and_go(lake: Lake) -> None:
     (state,) = (one for one in states if one.name == "customer")
     old = value_snapshot(read_state_meta_info(DataInput(state.meta_info)))
     assert isinstance(old, PojoSerializerSnapshot)
-    fields = {one.name: one.value.snapshot for one in old.pojo.fields if one.value is not None}
+    fields = {
+        field.name: field.value.snapshot for field in old.pojo.fields if field.value is not None
+    }
     del fields["tags"]
     new = PojoSerializerSnapshot.of(old.pojo.java_class, fields)
     change = ValueChange("customers", "customer", new)

@@ -73,9 +73,9 @@ def test_rows_that_moved(lake: Lake) -> None:
 
     rewrite(files(lake, record, "count")[0], change)
     faults = stored_faults(lake, record)
-    assert any("rows, and" in one and "in the catalog" in one for one in faults)
-    assert any("a key group that is not theirs" in one for one in faults)
-    assert all("count" in one for one in faults)
+    assert any("rows, and" in fault and "in the catalog" in fault for fault in faults)
+    assert any("a key group that is not theirs" in fault for fault in faults)
+    assert all("count" in fault for fault in faults)
 
 
 def test_keys_that_changed(lake: Lake) -> None:
@@ -99,8 +99,8 @@ def test_files_that_are_no_more(lake: Lake) -> None:
     files(lake, record, "items")[0].write_bytes(b"nonsense")
     faults = stored_faults(lake, record)
     assert len(faults) == 2
-    assert any("is not there" in one for one in faults)
-    assert any("can't be read" in one for one in faults)
+    assert any("is not there" in fault for fault in faults)
+    assert any("can't be read" in fault for fault in faults)
 
 
 def test_carried_files(lake: Lake, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_nor_may_one_whose_state_has_no_tables(lake: Lake, tmp_path: Path) -> No
     """Flink looks at raw state and at a coordinator's, too."""
     record = import_as(lake, raw_savepoint(tmp_path / "raw"), "raw")
     metadata = read_metadata(record.metadata)
-    (source,) = (one for one in metadata.operators if one.uid == "source")
+    (source,) = (operator for operator in metadata.operators if operator.uid == "source")
     source.coordinator = InlineHandle("coordinator", b"any")
     record = replace(record, metadata=write_metadata(metadata), operators=record.operators[1:])
     found = check_against(record, str(tmp_path / "old"))
@@ -116,7 +116,7 @@ def test_operators_are_found_by_the_hash_of_their_uid(lake: Lake) -> None:
     """Before Flink 2.0, a snapshot holds no uids."""
     (unnamed,) = golden_cases("operator", form="canonical")[1:2]
     record = import_as(lake, unnamed.snapshot, "unnamed")
-    assert not any(one.uid for one in record.operators)
+    assert not any(operator.uid for operator in record.operators)
     found = check_against(record, str(RULES.snapshot))
     assert {one.state for one in found} >= {"split", "union", "rules"}
     assert not any(one.fault for one in found)

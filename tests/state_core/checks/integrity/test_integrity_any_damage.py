@@ -22,8 +22,12 @@ ALWAYS = (
     "operator-hashmap-canonical-snappy-p3-m128-flink2", "wordcount-rocksdb-canonical-snappy",
 )  # fmt: skip
 EVERY = [
-    pytest.param(one, id=one.name, marks=() if one.name.startswith(ALWAYS) else pytest.mark.full)
-    for one in golden_cases()
+    pytest.param(
+        golden_case,
+        id=golden_case.name,
+        marks=() if golden_case.name.startswith(ALWAYS) else pytest.mark.full,
+    )
+    for golden_case in golden_cases()
 ]
 KEYED = [
     "wordcount-hashmap-canonical-p2-m128-flink1.20.0",

@@ -14,7 +14,7 @@ from tests.support.savepoints.expected_contents import contents_of, same_lines, 
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 from tests.support.savepoints.kryo_savepoint import KRYO_STATES, kryo_savepoint
 
-CASES = [pytest.param(one, id=one.name) for one in golden_cases()]
+CASES = [pytest.param(golden_case, id=golden_case.name) for golden_case in golden_cases()]
 OLD = sorted(path.parent for path in (GOLDEN / "old").rglob("_metadata"))
 
 
@@ -25,7 +25,7 @@ def test_all_of_it_is_checked(golden: GoldenCase) -> None:
     assert report.faults == ()
     assert report.sound
     checked = report.checked
-    held = sum(len(one) for one in entries(golden.snapshot).values())
+    held = sum(len(entry) for entry in entries(golden.snapshot).values())
     assert checked.entries == checked.hashed == held
     assert checked.values <= held
     assert checked.handles > 0 < checked.size

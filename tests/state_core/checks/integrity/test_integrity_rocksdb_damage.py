@@ -124,4 +124,4 @@ def test_sound_files_are_opened_strictly() -> None:
     found = [one for held in examined.operators for one in held.keyed.values()]
     readers = [one.reader for one in found]
     assert len(readers) == 2
-    assert all(isinstance(one, RocksDBFiles) and not one.lenient for one in readers)
+    assert all(isinstance(reader, RocksDBFiles) and not reader.lenient for reader in readers)

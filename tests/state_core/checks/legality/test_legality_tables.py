@@ -70,8 +70,8 @@ def expected() -> dict[tuple[Inputs, Side, RedistributionMode], str]:
     """What the specification says: `x`, `1` inside apply only, `r` read only, or nothing."""
     found = {}
     for line in filter(str.strip, (ONE + TWO).splitlines()):
-        name, *cells = (one.strip() for one in line.split("|"))
-        inputs = tuple(KINDS[one] for one in name.split(" + "))
+        name, *cells = (part.strip() for part in line.split("|"))
+        inputs = tuple(KINDS[part] for part in name.split(" + "))
         cells += [""] * (3 * len(inputs) - len(cells))
         wanted = [(side, mode) for side in SIDES[len(inputs)] for mode in RedistributionMode]
         found |= {
@@ -85,7 +85,7 @@ CELLS = [
     pytest.param(*one, said, id=f"{'+'.join(i.short for i in one[0])}-{one[1].name}-{one[2].value}")
     for one, said in EXPECTED.items()
 ]
-ROWS = sorted({one[0] for one in EXPECTED}, key=str)
+ROWS = sorted({entry[0] for entry in EXPECTED}, key=str)
 
 
 def faults(inputs: Inputs, state: StateDeclaration, side: Side | None = None) -> list[Finding]:
@@ -106,7 +106,7 @@ def faults(inputs: Inputs, state: StateDeclaration, side: Side | None = None) ->
 def test_all_cells_are_expected() -> None:
     """Twelve cells of one input and thirty of two: the tables have no row besides."""
     assert len(EXPECTED) == 4 * 3 + 5 * 6
-    assert {one[0] for one in EXPECTED} == set(TABLES)
+    assert {entry[0] for entry in EXPECTED} == set(TABLES)
 
 
 @pytest.mark.parametrize(("inputs", "side", "mode", "said"), CELLS)
@@ -172,8 +172,8 @@ def test_a_state_for_all_sides_needs_one(inputs: Inputs, mode: RedistributionMod
 @pytest.mark.parametrize("mode", RedistributionMode)
 def test_every_remedy_is_legal(inputs: Inputs, mode: RedistributionMode) -> None:
     """What a message proposes, the check accepts: other modes here, other inputs for this mode."""
-    for one in faults(inputs, STATES[mode][0]):
-        here, _, kept = one.remedy.rpartition(f"keep {mode.value} over ")
+    for fault in faults(inputs, STATES[mode][0]):
+        here, _, kept = fault.remedy.rpartition(f"keep {mode.value} over ")
         for other in RedistributionMode:
             proposed = f"({other.value})" in here
             assert proposed == (not faults(inputs, STATES[other][0]))

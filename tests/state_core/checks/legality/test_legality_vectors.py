@@ -61,18 +61,18 @@ def lines() -> tuple[dict[str, Any], ...]:
 
 def answers() -> list[dict[str, Any]]:
     """What Flink says when a job is built."""
-    return [one for one in lines() if "legal" in one]
+    return [line for line in lines() if "legal" in line]
 
 
 def inputs_of(line: dict[str, Any]) -> tuple[StreamKind, ...]:
     """The broadcast input first, which Flink takes from either end."""
-    kinds = [StreamKind(one) for one in line["inputs"]]
+    kinds = [StreamKind(input_) for input_ in line["inputs"]]
     return tuple(sorted(kinds, key=lambda one: one is not B))
 
 
 def test_declarations_are_of_the_same_modes() -> None:
     """Each shortcut and builder, and how a list moves; a list that is IDENTICAL is refused here."""
-    modes = {one["declared"]: one for one in lines() if "mode" in one}
+    modes = {line["declared"]: line for line in lines() if "mode" in line}
     assert modes.keys() == OURS.keys() | {REFUSED}
     for name, ours in OURS.items():
         assert ours.redistribution_mode.value == modes[name]["mode"]
@@ -85,33 +85,42 @@ def test_declarations_are_of_the_same_modes() -> None:
 
 def test_every_pair_of_streams_that_flink_connects_is_in_the_tables() -> None:
     """And no other; a Broadcast stream alone has no method to process it."""
-    assert {inputs_of(one) for one in answers()} == {*ONE_INPUT, *TWO_INPUTS} - {(B,)}
+    assert {inputs_of(answer) for answer in answers()} == {*ONE_INPUT, *TWO_INPUTS} - {(B,)}
 
 
 def test_every_answer_is_ours_or_a_named_difference() -> None:
     """Eighteen methods with eleven declarations each; the differences are all used, and right."""
     assert len(answers()) == 18 * 11
-    known = {(one.inputs, one.mode): False for one in FLINK_DIFFERENCES if one.at_build}
-    for one in answers():
-        if one["declared"] == REFUSED:
+    known = {
+        (flink_difference.inputs, flink_difference.mode): False
+        for flink_difference in FLINK_DIFFERENCES
+        if flink_difference.at_build
+    }
+    for answer in answers():
+        if answer["declared"] == REFUSED:
             continue
-        inputs, state = inputs_of(one), OURS[one["declared"]]
-        outputs = OUTPUTS.get(one["function"], 1)
+        inputs, state = inputs_of(answer), OURS[answer["declared"]]
+        outputs = OUTPUTS.get(answer["function"], 1)
         ours = not check_operator(declare_operator("u", "F", inputs, [state], outputs=outputs))
-        if ours != one["legal"]:
+        if ours != answer["legal"]:
             which = (inputs, state.redistribution_mode)
-            assert which in known, one
+            assert which in known, answer
             known[which] = True
             assert ours
-            assert one["said"] == f"Unexpected Redistribution Mode {which[1].value}"
+            assert answer["said"] == f"Unexpected Redistribution Mode {which[1].value}"
     assert all(known.values())
 
 
 def test_a_list_that_is_identical_is_judged_by_its_mode() -> None:
     """As a broadcast state is: what is refused here is not about streams."""
     by_place = {
-        (one["declared"], str(one["inputs"]), one["function"], one["keyed_outputs"]): one["legal"]
-        for one in answers()
+        (
+            answer["declared"],
+            str(answer["inputs"]),
+            answer["function"],
+            answer["keyed_outputs"],
+        ): answer["legal"]
+        for answer in answers()
     }
     alike = [
         (legal, by_place[("mapStateBuilder.buildBroadcast", *rest)])
@@ -124,8 +133,8 @@ def test_a_list_that_is_identical_is_judged_by_its_mode() -> None:
 
 def test_only_a_record_of_a_partition_reaches_state() -> None:
     """The footnote of the second table: elsewhere there is `applyToAllPartitions`, and no more."""
-    contexts = [one for one in lines() if "context" in one]
-    with_state = {one["method"] for one in contexts if one["state_manager"]}
+    contexts = [line for line in lines() if "context" in line]
+    with_state = {context["method"] for context in contexts if context["state_manager"]}
     assert with_state == {
         "processRecord",
         "processRecordFromFirstInput",
@@ -133,6 +142,10 @@ def test_only_a_record_of_a_partition_reaches_state() -> None:
         "processRecordFromNonBroadcastInput",
         "onProcessingTimer",
     }
-    assert all(one["state_manager"] != one["apply_to_all_partitions"] for one in contexts)
-    (side,) = (one for one in contexts if one["method"] == "processRecordFromBroadcastInput")
+    assert all(
+        context["state_manager"] != context["apply_to_all_partitions"] for context in contexts
+    )
+    (side,) = (
+        context for context in contexts if context["method"] == "processRecordFromBroadcastInput"
+    )
     assert side["context"] == "NonPartitionedContext"

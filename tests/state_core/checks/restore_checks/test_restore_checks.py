@@ -324,19 +324,21 @@ def test_real_savepoints_are_what_they_were_declared(name: str, job: JobDeclarat
     cases = golden_cases(name)
     assert len(cases) >= 3
     for golden in cases:
-        snapshot = open_snapshot(str(golden.snapshot), uids=[one.uid for one in job.operators])
+        snapshot = open_snapshot(
+            str(golden.snapshot), uids=[operator.uid for operator in job.operators]
+        )
         assert check_restore(job, held_operators(snapshot)) == [], golden.name
 
 
 def test_a_real_savepoint_against_another_job() -> None:
     """Real bytes, and each kind of change."""
     (kinds,) = KINDS.operators
-    states = [one for one in kinds.states if one.name != "items"]
+    states = [state for state in kinds.states if state.name != "items"]
     changed = replace(
         kinds,
         states=(
-            *(replace(one, type=TypeDescriptor.of(int)) if one.name == "name" else one
-              for one in states if one.name != "scores"),
+            *(replace(state, type=TypeDescriptor.of(int)) if state.name == "name" else state
+              for state in states if state.name != "scores"),
             of.value_state("scores", "Map<String, Double>"),
             moving("items", "Integer", SPLIT),
         ),
