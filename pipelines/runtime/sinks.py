@@ -8,26 +8,22 @@ They lie in `_data/<job>-<run>-<attempt>` below the table, and no link is follow
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
+from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.tables import open_table
-from state_core.errors import ConflictError, IncompatibleError
+from state_core.errors import IncompatibleError
 from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
-from state_core.files.storage_options import storage_options
 
 __all__ = ["commit_output", "discard_attempts", "output_directory"]
 
 OUTPUT_DIRECTORY = "_data"
-ATTEMPTS = 20
 
 
 def output_directory(job: str, run: int, attempt: str) -> str:
@@ -58,66 +54,30 @@ def commit_output(
     directory = Directory(location).confined()
     for path, _, _ in files:
         relative_path(path, what="a file of the output", place=location, inside="the table")
-    for _ in range(ATTEMPTS):
+
+    def commit() -> bool | None:
         directory.refuse_links()
         table = open_table(directory)
         if table is not None:
-            done = table.transaction_version(app)
-            if done is not None and done >= run:
+            last_run = table.transaction_version(app)
+            if last_run is not None and last_run >= run:
                 return False
             _check_columns(table, schema, location)
-        if table is not None and not files:
-            return False
-        try:
-            _commit(directory, table, app, run, schema, files)
-        except CommitFailedError:
-            continue
-        except DeltaError as error:
-            if "already exists" not in str(error):
-                raise
-            continue  # another made the table at this moment
+            if not files:
+                return False
+        transaction = Transaction(app, run, int(time.time() * 1000))
+        properties = CommitProperties(app_transactions=[transaction], max_commit_retries=0)
+        change = DeltaCommit(directory, schema, None, properties)
+        for path, size, rows in files:
+            change.add(path, size, rows)
+        if table is None:
+            change.create()
+        else:
+            change.write(table)
         return True
-    raise ConflictError(
-        f"others committed {ATTEMPTS} times while this was tried",
-        place=directory.uri,
-        remedy="run again: it goes on where it stopped",
-    )
 
-
-def _commit(
-    directory: Directory,
-    table: DeltaTable | None,
-    app: str,
-    run: int,
-    schema: pa.Schema,
-    files: Sequence[tuple[str, int, int]],
-) -> None:
-    now = int(time.time() * 1000)
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(path, size, {}, now, True, json.dumps({"numRecords": rows}))
-        for path, size, rows in files
-    ]
-    properties = CommitProperties(
-        app_transactions=[Transaction(app, run, now)], max_commit_retries=0
-    )
-    if table is None:
-        create_table_with_add_actions(
-            directory.uri,
-            Schema.from_arrow(schema),
-            [action for action in actions if isinstance(action, AddAction)],
-            mode="error",
-            partition_by=[],
-            storage_options=storage_options(directory),
-            commit_properties=properties,
-        )
-        return
-    table.create_write_transaction(
-        actions,
-        mode="append",
-        schema=Schema.from_arrow(schema),
-        partition_by=[],
-        commit_properties=properties,
-    )
+    remedy = "run again: it goes on where it stopped"
+    return until_committed(commit, directory, remedy=remedy)
 
 
 def _check_columns(table: DeltaTable, schema: pa.Schema, location: str) -> None:

@@ -256,7 +256,7 @@ class Directory:
     def _not_read(self, path: str, error: OSError) -> SnapshotError:
         """What to raise for a file that can't be read; on S3 a missing one is any `OSError`."""
         if isinstance(error, FileNotFoundError) or not self.is_file(path):
-            return MissingFileError(str(error), place=self.full(path))
+            return MissingFileError("no such file", place=self.full(path))
         return SnapshotError(f"can't be read: {error}", place=self.full(path))
 
     def open_append(self, path: str) -> pa.NativeFile:

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 
+from pipelines.lake.tables.delta_commit import until_committed
 from pipelines.lake.tables.names import SNAPSHOTS
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
@@ -38,7 +39,6 @@ from state_core.files.storage_options import storage_options
 
 __all__ = ["BadRow", "Lake"]
 
-ATTEMPTS = 20
 MANY_FILES = 64
 # Not even delta-rs itself may try again: what is to be written follows from what was read.
 UNLESS_CHANGED = CommitProperties(max_commit_retries=0)
@@ -259,40 +259,31 @@ class Lake:
             ConflictError: There is one of that job and id.
         """
         row = pa.Table.from_pylist([record.to_row()], SNAPSHOT_SCHEMA)
-        for _ in range(ATTEMPTS):
-            if self._append(record, row):
-                break
-        else:
-            raise _busy(self._catalog.uri)
+        until_committed(lambda: self._append(record, row), self._catalog.directory)
         self._compact(record.job)
 
     def _append(self, record: SnapshotRecord, row: pa.Table) -> bool:
-        """Append one row; False if another commit came in between."""
+        """Append one row to the catalog as it is now."""
         table = self._catalog.open()
         name, times = f"{record.job}/{record.snapshot_id}", 0
         if table is not None:
             times = table.transaction_version(name) or 0
             if self.has(record.job, record.snapshot_id):
                 raise _taken(record)
-        try:
-            write_deltalake(
-                self._catalog.uri if table is None else table,
-                row,
-                partition_by=["job"],
-                mode="error" if table is None else "append",
-                schema_mode=None if table is None else "merge",
-                configuration=CONFIGURATION if table is None else None,
-                storage_options=storage_options(self.directory),
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(name, times + 1)],
-                    # a catalog that is made twice would have what two made of one id
-                    max_commit_retries=0 if table is None else None,
-                ),
-            )
-        except (CommitFailedError, DeltaError) as error:
-            if isinstance(error, CommitFailedError) or "already exists" in str(error):
-                return False
-            raise
+        write_deltalake(
+            self._catalog.uri if table is None else table,
+            row,
+            partition_by=["job"],
+            mode="error" if table is None else "append",
+            schema_mode=None if table is None else "merge",
+            configuration=CONFIGURATION if table is None else None,
+            storage_options=storage_options(self.directory),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(name, times + 1)],
+                # a catalog that is made twice would have what two made of one id
+                max_commit_retries=0 if table is None else None,
+            ),
+        )
         return True
 
     def _compact(self, job: str) -> None:
@@ -325,18 +316,18 @@ class Lake:
         """
         names = ", ".join(_quoted(snapshot_id) for snapshot_id in snapshot_ids)
         self._catalog.checked_uri()
-        for _ in range(ATTEMPTS):
-            try:
-                self._open_catalog().delete(
-                    f"job = {_quoted(job)} AND coalesce(snapshot_id, '') IN ({names})",
-                    commit_properties=UNLESS_CHANGED,
-                )
-            except CommitFailedError:
-                continue
-            except DeltaError as error:
-                raise self._unreadable("", error) from error
-            return
-        raise _busy(self._catalog.uri)
+
+        def delete() -> bool:
+            self._open_catalog().delete(
+                f"job = {_quoted(job)} AND coalesce(snapshot_id, '') IN ({names})",
+                commit_properties=UNLESS_CHANGED,
+            )
+            return True
+
+        try:
+            until_committed(delete, self._catalog.directory)
+        except DeltaError as error:
+            raise self._unreadable("", error) from error
 
 
 def _by_age(record: SnapshotRecord) -> tuple[object, ...]:
@@ -345,14 +336,6 @@ def _by_age(record: SnapshotRecord) -> tuple[object, ...]:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _busy(uri: str) -> ConflictError:
-    return ConflictError(
-        f"others committed {ATTEMPTS} times while this was tried",
-        place=uri,
-        remedy="try again when they are done",
-    )
 
 
 def _taken(record: SnapshotRecord) -> ConflictError:

@@ -10,24 +10,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from threading import Lock
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from pipelines.lake.tables.delta_commit import until_committed
 from pipelines.lake.tables.names import checkpoint_log_table, is_edited_file
 from pipelines.lake.tables.tables import check_files, create_table, open_table
 from state_core.commit import LogRecord
 from state_core.commit.records.clocks import now_millis
-from state_core.errors import CheckpointRecordError, ConflictError
+from state_core.errors import CheckpointRecordError
 from state_core.files.filesystem import Directory
 
 __all__ = ["DeltaCheckpointLog", "newest_of_each_key"]
 
 TRANSACTION = "statelake.checkpoints"
 ATTEMPTS = 200
+Result = TypeVar("Result")
 READERS_MAY_TAKE_HOURS = 1
 SCHEMA = pa.schema(
     [
@@ -68,16 +72,17 @@ class DeltaCheckpointLog:
             ConflictError: Others kept appending.
         """
         with self._lock:  # the tasks of a process need not lose against each other
-            for _ in range(ATTEMPTS):
-                table = self._open() or self._create()
-                offset = _end(table) + 1
-                record = LogRecord(offset, key, message, self.clock())
-                if self._write(table, [record], offset, replace=False):
-                    break
-            else:
-                raise self._conflict()
+            table = self._until_committed(lambda: self._append_once(key, message))
             if len(table.file_uris()) >= self.keep:
-                self._compact_once(1)
+                with suppress(CommitFailedError):  # left to whoever came first
+                    self._compact_once(1)
+
+    def _append_once(self, key: bytes, message: bytes) -> DeltaTable:
+        table = self._open() or self._create()
+        offset = _end(table) + 1
+        record = LogRecord(offset, key, message, self.clock())
+        self._write(table, [record], offset, replace=False)
+        return table
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
         """The records behind an offset.
@@ -102,22 +107,20 @@ class DeltaCheckpointLog:
             ConflictError: Others kept appending.
         """
         with self._lock:
-            for _ in range(ATTEMPTS):
-                removed = self._compact_once(newest)
-                if removed is not None:
-                    return removed
-        raise self._conflict()
+            return self._until_committed(lambda: self._compact_once(newest))
 
-    def _compact_once(self, newest: int) -> int | None:
-        """How many records were removed; None if another writer came first."""
+    def _until_committed(self, attempt: Callable[[], Result]) -> Result:
+        return until_committed(attempt, self.directory, attempts=ATTEMPTS)
+
+    def _compact_once(self, newest: int) -> int:
+        """How many records were removed."""
         table = self._open()
         if table is None:
             return 0
         records = list(self._records(table, -1))
         kept = newest_of_each_key(records, newest)
         if len(kept) < len(records) or len(table.file_uris()) >= self.keep:
-            if not self._write(table, kept, _end(table), replace=True):
-                return None
+            self._write(table, kept, _end(table), replace=True)
             # what is no longer named, and what lost against another writer
             names = table.vacuum(
                 READERS_MAY_TAKE_HOURS, dry_run=True, enforce_retention_duration=False, full=True
@@ -129,8 +132,8 @@ class DeltaCheckpointLog:
 
     def _write(
         self, table: DeltaTable, records: list[LogRecord], end: int, *, replace: bool
-    ) -> bool:
-        """Commit rows; whether that was done before any other writer."""
+    ) -> None:
+        """Commit rows, unless another writer came first."""
         columns = [
             [record.offset for record in records],
             [record.key for record in records],
@@ -139,18 +142,14 @@ class DeltaCheckpointLog:
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
         transaction = Transaction(TRANSACTION, end)
-        try:
-            write_deltalake(
-                table,
-                pa.Table.from_arrays(arrays, schema=SCHEMA),
-                mode="overwrite" if replace else "append",
-                commit_properties=CommitProperties(
-                    max_commit_retries=0, app_transactions=[transaction]
-                ),
-            )
-        except CommitFailedError:
-            return False
-        return True
+        write_deltalake(
+            table,
+            pa.Table.from_arrays(arrays, schema=SCHEMA),
+            mode="overwrite" if replace else "append",
+            commit_properties=CommitProperties(
+                max_commit_retries=0, app_transactions=[transaction]
+            ),
+        )
 
     def _records(self, table: DeltaTable, after: int) -> Iterator[LogRecord]:
         try:
@@ -177,13 +176,6 @@ class DeltaCheckpointLog:
     def _create(self) -> DeltaTable:
         kept = {"delta.logRetentionDuration": "interval 1 days"}
         return create_table(self.directory, SCHEMA, configuration=kept, name="checkpoints")
-
-    def _conflict(self) -> ConflictError:
-        return ConflictError(
-            f"others appended {ATTEMPTS} times while this was tried",
-            place=self.directory.uri,
-            remedy="try again when they are done",
-        )
 
 
 def newest_of_each_key(records: Iterable[LogRecord], newest: int) -> list[LogRecord]:

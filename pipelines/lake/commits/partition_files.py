@@ -7,7 +7,6 @@ that they replace. Other writers' commits are no conflict, another one's in the 
 from __future__ import annotations
 
 import posixpath
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import CommitProperties, DeltaTable, Transaction
 
+from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import path_segment
 from pipelines.lake.tables.tables import (
     ATTEMPT_KEY,
@@ -27,11 +25,10 @@ from pipelines.lake.tables.tables import (
     StateTable,
     create_table,
 )
-from state_core.errors import CommitError, ConflictError, DamagedLakeError, MissingFileError
+from state_core.errors import CommitError, DamagedLakeError, MissingFileError
 
 __all__ = ["PartitionFile", "PartitionFiles"]
 
-ATTEMPTS = 20
 REBASES = 100  # other tasks' commits are no conflict: delta-rs goes behind them by itself
 
 
@@ -135,32 +132,21 @@ class PartitionFiles:
         """
         attempt = uuid.uuid4().hex
         properties = CommitProperties({ATTEMPT_KEY: attempt}, REBASES, [moment])
-        for _ in range(ATTEMPTS):
+
+        def commit() -> int | None:
             table = self.table.open() or create_table(
                 self.table.directory, self.columns,
                 partition_by=[self.column], configuration=CONFIGURATION,
             )  # fmt: skip
-            opened = table.version()
+            before = table.version()
             come, go = choose(self.of(table))
-            now = int(time.time() * 1000)
-            mine: dict[str, str | None] = {self.column: self.value}
-            actions: list[AddAction | RemoveAction] = [
-                AddAction(one.path, one.size, mine, now, True, f'{{"numRecords": {one.rows}}}')
-                for one in come
-            ]
-            actions += [RemoveAction(one.path, True, now, one.size, mine) for one in go]
-            try:
-                table.create_write_transaction(
-                    actions, "append", Schema.from_arrow(self.columns),
-                    partition_by=[self.column], commit_properties=properties,
-                )  # fmt: skip
-            except CommitFailedError:
-                continue
-            version = self.table.version_of(opened, attempt)
-            if version is not None:
-                return version
-        raise ConflictError(
-            f"others committed {ATTEMPTS} times while this was tried",
-            place=self.table.uri,
-            remedy="start the task again when they are done",
-        )
+            change = DeltaCommit(self.table.directory, self.columns, self.column, properties)
+            for file in come:
+                change.add(file.path, file.size, file.rows, self.value)
+            for file in go:
+                change.remove(file.path, file.size, self.value)
+            change.write(table)
+            return self.table.version_of(before, attempt)
+
+        remedy = "start the task again when they are done"
+        return until_committed(commit, self.table.directory, remedy=remedy)

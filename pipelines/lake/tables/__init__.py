@@ -4,6 +4,7 @@
 `names`               where each table lies, and ids of snapshots
 `records`             what the catalog knows of a snapshot, by the rules of `record_rules`
 `tables`              a Delta table, and commits that name its files exactly
+`delta_commit`        a new version of a table to which others commit as well
 `units`               how key groups are spread over files
 `unit_writer`         rows into files
 `table_rows`          files into rows

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +18,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from state_core.errors import (
-    ConflictError,
-    DamagedLakeError,
-    NotALakeError,
-    UnreadableTableError,
-)
+from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from state_core.errors import DamagedLakeError, NotALakeError, UnreadableTableError
 from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
 from state_core.files.storage_options import storage_options
@@ -47,7 +41,6 @@ __all__ = [
 
 DATA_DIRECTORY = "_data"
 LOG_DIRECTORY = "_delta_log"
-ATTEMPTS = 20
 FOREVER = "interval 36500 days"
 CONFIGURATION: Mapping[str, str | None] = {
     "delta.logRetentionDuration": FOREVER,
@@ -207,74 +200,32 @@ class StateTable:
             ConflictError: Others kept committing.
         """
         wanted = {file.path: file for file in files}
-        for _ in range(ATTEMPTS):
+
+        def commit() -> int | None:
+            properties = _properties(attempt)
+            change = DeltaCommit(self.directory, schema, partition_by, properties)
             table = self.open()
-            try:
-                if table is None:
-                    self._create(schema, wanted.values(), partition_by, attempt)
-                    return 0
-                done = self._update(table, schema, wanted, partition_by, attempt)
-            except CommitFailedError:
-                continue
-            except DeltaError as error:
-                if "already exists" not in str(error):
-                    raise
-                continue  # another created it at this moment
-            if done is not None:
-                return done
-        raise ConflictError(
-            f"others committed {ATTEMPTS} times while this was tried",
-            place=self.uri,
-            remedy="try again when they are done",
-        )
+            if table is None:
+                for file in wanted.values():
+                    change.add(file.path, file.size, file.rows, file.partition)
+                change.create(CONFIGURATION)
+                return 0
+            present = {file.path: file for file in files_of(table)}
+            same_schema = table.schema() == change.schema
+            if same_schema and present.keys() == wanted.keys():
+                return table.version()
+            kept = present.keys() & wanted.keys() if same_schema else set()
+            for path in sorted(wanted.keys() - kept):
+                file = wanted[path]
+                change.add(path, file.size, file.rows, file.partition)
+            if same_schema:
+                for path in sorted(present.keys() - kept):
+                    change.remove(path, present[path].size, present[path].partition)
+            before = table.version()
+            change.write(table, replace_all=not same_schema)
+            return self.version_of(before, attempt)
 
-    def _create(
-        self,
-        schema: pa.Schema,
-        files: Iterable[TableFile],
-        partition_by: str | None,
-        attempt: str,
-    ) -> None:
-        create_table_with_add_actions(
-            self.uri,
-            Schema.from_arrow(schema),
-            [_add(file, partition_by) for file in files],
-            mode="error",
-            partition_by=[] if partition_by is None else [partition_by],
-            configuration=CONFIGURATION,
-            storage_options=storage_options(self.directory),
-            commit_properties=_properties(attempt),
-        )
-
-    def _update(
-        self,
-        table: DeltaTable,
-        schema: pa.Schema,
-        wanted: dict[str, TableFile],
-        partition_by: str | None,
-        attempt: str,
-    ) -> int | None:
-        present = {file.path: file for file in files_of(table)}
-        new_schema = Schema.from_arrow(schema)
-        same_schema = table.schema() == new_schema
-        if same_schema and present.keys() == wanted.keys():
-            return table.version()
-        added = wanted.keys() - present.keys() if same_schema else wanted.keys()
-        actions: list[AddAction | RemoveAction] = [
-            _add(wanted[path], partition_by) for path in sorted(added)
-        ]
-        if same_schema:
-            removed = sorted(present.keys() - wanted.keys())
-            actions += [_remove(present[path], partition_by) for path in removed]
-        before = table.version()
-        table.create_write_transaction(
-            actions,
-            mode="append" if same_schema else "overwrite",
-            schema=new_schema,
-            partition_by=[] if partition_by is None else [partition_by],
-            commit_properties=_properties(attempt),
-        )
-        return self.version_of(before, attempt)
+        return until_committed(commit, self.directory)
 
     def version_of(self, before: int, attempt: str) -> int | None:
         """The version after `before` that this attempt's commit became; None if there is none."""
@@ -407,23 +358,3 @@ def _unreadable(problem: str, place: str) -> DamagedLakeError:
 def _properties(attempt: str) -> CommitProperties:
     """No retries of delta-rs's own: it would put files beside those of whoever came first."""
     return CommitProperties(custom_metadata={ATTEMPT_KEY: attempt}, max_commit_retries=0)
-
-
-def _values(file: TableFile, partition_by: str | None) -> dict[str, str | None]:
-    return {} if partition_by is None else {partition_by: str(file.partition)}
-
-
-def _add(file: TableFile, partition_by: str | None) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size,
-        partition_values=_values(file, partition_by),
-        modification_time=int(time.time() * 1000),
-        data_change=True,
-        stats=json.dumps({"numRecords": file.rows}),
-    )
-
-
-def _remove(file: TableFile, partition_by: str | None) -> RemoveAction:
-    now = int(time.time() * 1000)
-    return RemoveAction(file.path, True, now, file.size, _values(file, partition_by))

@@ -69,9 +69,10 @@ class UnitWriter:
         if self.file is None or self.output is None:
             return "", 0
         self.file.close()
+        size = self.output.tell()
         self.output.close()
         self.file = self.output = None
-        return self.path, self.directory.size(self.path)
+        return self.path, size
 
     def _flush(self, unit: Unit) -> None:
         """Write the rows up to the unit's last key group as one row group."""

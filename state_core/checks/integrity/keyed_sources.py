@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
-import numpy as np
-
 from state_core.bounds import COLUMNS_IN_ALL, Budget
 from state_core.checks.integrity.findings import FaultKind, Findings, Place
 from state_core.errors import (
@@ -26,6 +24,7 @@ from state_core.files.filesystem import ByteSource
 from state_core.formats.keyed.heap_native import HeapFile
 from state_core.formats.keyed.keyed_files import (
     RawTimersKeyedFile,
+    is_heap,
     open_raw_timers,
     without_changelog,
 )
@@ -53,7 +52,6 @@ from state_core.serializers.framework.restored import count_columns, restore_bou
 __all__ = ["KeyedSource", "UnknownSource", "open_source", "open_stream_of"]
 
 SLICE_BYTES = 32 << 20
-HEAD = 4
 
 
 @dataclass(frozen=True)
@@ -279,9 +277,9 @@ def _open_key_groups(
         return None
     begin = min((at for at in handle.offsets if at > 0), default=source.size)
     header = _header(source, begin, files, where, found)
+    savepoint = handle.kind is KeyGroupsKind.SAVEPOINT
     if isinstance(header, StateError):
         whole = source.size == handle.stream.size and within == handle.key_groups
-        savepoint = handle.kind is KeyGroupsKind.SAVEPOINT
         if isinstance(header, UnknownSerializerError) and whole and savepoint:
             return UnknownSource(handle)
         _lose_all(handle, where, found, header.problem)
@@ -289,9 +287,8 @@ def _open_key_groups(
     listed, lengths = _spans(handle, header, source, where, found)
     spans = tuple(one for one in listed if one.group in within)
     layouts, faulty = _layouts(header, source.name, files, where, found)
-    heap = handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans)
     reader: UnifiedFile | HeapFile
-    if heap:
+    if not savepoint and is_heap(source, handle, spans, damaged=True):
         known = tuple(layout for layout in layouts if layout is not None)
         if len(known) < len(layouts):
             why = "a state in it has a layout that is not known, and what follows can't be found"
@@ -343,20 +340,6 @@ def _spans(
         found.fault(FaultKind.RANGE, place, error)
         found.lose(place, problem, size=lengths.get(group))
     return spans, lengths
-
-
-def _is_heap(source: ByteSource, handle: KeyGroupsHandle, spans: tuple[KeyGroupSpan, ...]) -> bool:
-    """Whether key groups begin with their number, as only the heap backend writes them.
-
-    Most must: a damaged one does not make the file another.
-    """
-    right, head = 0, np.empty(HEAD, np.uint8)
-    for span in spans:
-        if span.end - span.start >= HEAD:
-            source.read_into(span.start, head)
-            right += int.from_bytes(head.tobytes(), "big") == span.group
-    empty = sum(at == 0 for at in handle.offsets)
-    return 2 * right > len(spans) and 2 * empty < len(handle.offsets)
 
 
 # --------------------------------------------------------------------------- RocksDB

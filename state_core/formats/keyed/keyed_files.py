@@ -58,6 +58,7 @@ __all__ = [
     "RawTimersKeyedFile",
     "RocksDBKeyedFile",
     "UnifiedKeyedFile",
+    "is_heap",
     "is_timers",
     "open_keyed",
     "open_raw_timers",
@@ -144,25 +145,42 @@ def _open_key_groups(handle: KeyGroupsHandle, files: StateFiles, prefix: int) ->
         raise DataInput(b"", source.name).fault(
             f"key group {first.group} at offset {first.start}, inside the header"
         )
-    if handle.kind is not KeyGroupsKind.SAVEPOINT and _is_heap(source, handle, spans):
+    if handle.kind is not KeyGroupsKind.SAVEPOINT and is_heap(source, handle, spans):
         return HeapKeyedFile(source.name, head, handle.key_groups, source, spans)
     return UnifiedKeyedFile(
         source.name, head, handle.key_groups, UnifiedFile(source, header, spans, prefix)
     )
 
 
-def _is_heap(source: ByteSource, handle: KeyGroupsHandle, spans: tuple[KeyGroupSpan, ...]) -> bool:
-    """Whether every key group has data and begins with its number: only the heap backend does."""
-    if len(spans) < len(handle.offsets):
+def is_heap(
+    source: ByteSource,
+    handle: KeyGroupsHandle,
+    spans: Sequence[KeyGroupSpan],
+    *,
+    damaged: bool = False,
+) -> bool:
+    """Whether a file is in the heap backend's format, in which each key group has its number first.
+
+    Args:
+        source: The file.
+        handle: Its handle.
+        spans: Where its key groups lie.
+        damaged: Whether it may be damaged: then most key groups have to be there and begin with
+            their numbers, else all.
+    """
+    if not damaged and len(spans) < len(handle.offsets):
         return False
-    head = np.empty(4, np.uint8)
+    numbered, head = 0, np.empty(4, np.uint8)
     for span in spans:
-        if span.end - span.start < len(head):
+        if span.end - span.start >= len(head):
+            source.read_into(span.start, head)
+            numbered += int.from_bytes(head.tobytes(), "big") == span.group
+        if not damaged and not numbered:
             return False
-        source.read_into(span.start, head)
-        if int.from_bytes(head.tobytes(), "big") != span.group:
-            return False
-    return True
+    if damaged:
+        empty = sum(offset == 0 for offset in handle.offsets)
+        return 2 * numbered > len(spans) and 2 * empty < len(handle.offsets)
+    return numbered == len(spans)
 
 
 def _open_rocksdb(handle: IncrementalHandle, files: StateFiles, prefix: int) -> KeyedFile | None:

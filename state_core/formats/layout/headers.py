@@ -78,10 +78,10 @@ class Heads:
         """Read the bytes up to the content, or if that is no head, more; and say how many."""
         most = min(source.size, HEAD_BYTES.most)
         for size in sorted({min(max(len(whole.data), FIRST_BLOCK), most), most}):
-            held, spent = _first(source, size), dict(self.budget.spent)
-            held.budget = self.budget
+            head = whole if size == len(whole.data) else _first(source, size)
+            spent, head.budget = dict(self.budget.spent), self.budget
             try:
-                return read(held), held.position
+                return read(head), head.position
             except UnknownSerializerError:
                 return read_whole(_before_content(whole), read), len(whole.data)
             except TruncatedError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from state_core.commit import CheckpointManager
@@ -102,9 +103,13 @@ def test_who_never_comes_first_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     """Nothing is appended then."""
     log = DeltaCheckpointLog(Directory(tmp_path / "log"))
     log.append(b"key", b"1")
-    monkeypatch.setattr(DeltaCheckpointLog, "_write", lambda *_, **__: False)
+
+    def came_second(*_: object, **__: object) -> None:
+        raise CommitFailedError("another writer came first")
+
+    monkeypatch.setattr(DeltaCheckpointLog, "_write", came_second)
     for late in (lambda: log.append(b"key", b"2"), lambda: log.append(b"key", b"3")):
-        with pytest.raises(ConflictError, match="others appended"):
+        with pytest.raises(ConflictError, match="others committed"):
             late()
     assert [record.message for record in log.read()] == [b"1"]
 
