@@ -70,20 +70,27 @@ def test_changed_bytes(table: bytes, at: int, to: int) -> None:
     assert whole[1] == ""
     data = bytearray(table)
     data[at % len(data)] ^= to
-    found = content(bytes(data))
-    checked = table[-53] != 0
-    if found is None or not checked:
-        return
-    assert found == whole or (found[1] and whole[0].startswith(found[0]))
+    assert_right_or_told(bytes(data), table, whole)
 
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=40))
 def test_bytes_changed_everywhere(table: bytes, changes: list[tuple[int, int]]) -> None:
-    """Whatever a file says, it ends as content or as an error of ours."""
+    """It makes no difference to that how many bytes are changed."""
+    whole = content(table)
+    assert whole is not None
     data = bytearray(table)
     for at, value in changes:
         data[at % len(data)] = value
-    content(bytes(data))
+    assert_right_or_told(bytes(data), table, whole)
+
+
+def assert_right_or_told(data: bytes, table: bytes, whole: tuple[bytes, str]) -> None:
+    """Content up to a fault is the table's; where nothing checks it, it is the same each time."""
+    changed = content(data)
+    if changed is not None and data[-53] and table[-53]:
+        assert changed == whole or (changed[1] and whole[0].startswith(changed[0]))
+    else:
+        assert content(data) == changed
 
 
 @given(st.integers(0, 1 << 20))

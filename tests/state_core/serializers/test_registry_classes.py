@@ -213,6 +213,7 @@ class TestOlderDirection:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             register(Own)
+            assert Own().resolve_schema_compatibility(Own()).verdict is Verdict.COMPATIBLE_AS_IS
 
 
 PLUGIN = """
