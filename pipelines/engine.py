@@ -1,6 +1,6 @@
 """Where slices run: in this process, or on Spark. The slices themselves do not know.
 
-A slice is a plain function of a task that can travel. An engine maps it over tasks and gives back
+A slice is a plain function of a picklable task. An engine maps it over tasks and gives back
 the results in order; progress is told as they come in.
 """
 
@@ -37,8 +37,8 @@ class Engine(Protocol):
 
         Args:
             function: A module-level function.
-            tasks: What to call it with; they must travel.
-            progress: Told how many of how many are done.
+            tasks: What to call it with; each must be picklable.
+            progress: Called with (done, total) after each task.
         """
 
 

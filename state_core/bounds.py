@@ -121,8 +121,8 @@ class Budget:
         """Take so many more of something into account.
 
         Args:
-            bound: Of what.
-            count: How many.
+            bound: The bound that limits them.
+            count: How many more.
             source: Where they are declared.
 
         Raises:

@@ -100,7 +100,7 @@ def bootstrap(
         to: The savepoint's directory, not there yet.
         sources: By the name that the spec has as a source: a DataFrame or an Arrow table.
         parallelism: Of every operator, whatever the spec says.
-        max_parallelism: The same.
+        max_parallelism: Of every operator, whatever the spec says.
         compression: `snappy` or `none`.
         metadata_version: As `write_snapshot` has it.
         operator_state_version: As `write_snapshot` has it.
@@ -108,7 +108,7 @@ def bootstrap(
         job: Its name there.
         snapshot_id: The snapshot's name there.
         engine: `auto`, `local` (nothing that needs Spark), `spark`, or an engine.
-        progress: Told of finished slices.
+        progress: Called with (done, total) after each slice.
 
     Raises:
         EncodeError: A mistake in the spec, or a row that does not fit; with its place.

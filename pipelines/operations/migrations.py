@@ -23,7 +23,7 @@ class Outcome:
     """What became of one snapshot.
 
     Attributes:
-        snapshot: It.
+        snapshot: The snapshot that was to be migrated.
         made: The snapshot with the new type; itself if nothing had to be done.
         outcome: `migrated`, `migrated before`, `compatible as it is`, `failed`; of a preview, the
             verdict, or `compatible by expression`.

@@ -51,7 +51,7 @@ class Attempt:
         backend: For the working state.
         compressed: Whether state is written compressed.
         engine: Where subtasks run.
-        progress: Told of finished subtasks.
+        progress: Called with (done, total) after each subtask.
         backup: Where state goes too; None for nowhere.
         last: The last record of each task.
     """

@@ -139,7 +139,7 @@ def back_up(
     """Snapshot and upload a subtask's state; returns once it is stored for good.
 
     Args:
-        settings: Where to.
+        settings: Where and how its state is backed up.
         name: The task's.
         operator: With this subtask alone.
         directory: Where its files are.

@@ -78,8 +78,8 @@ class RunOptions:
         restore_from: `lake`, or `blob_store`: where the state of the run before is taken from.
         always: Whether to run though no source got anything: timers may be due.
         clock: Says the processing time of the run.
-        observe: Told of each of `STEPS` when it is done.
-        progress: Told of finished subtasks.
+        observe: Called with each of `STEPS` when it is complete.
+        progress: Called with (done, total) after each subtask.
     """
 
     parallelism: int | None = None
@@ -123,7 +123,7 @@ def run_job(job: Job, lake: Lake, options: RunOptions | None = None) -> RunResul
     Args:
         job: The job.
         lake: Where its state is; output goes to its sinks.
-        options: How.
+        options: How it runs.
 
     Raises:
         LegalityError: Its declarations are not legal, or not what the snapshot holds.

@@ -38,7 +38,7 @@ class Split:
     """A part of a source that one task reads.
 
     Attributes:
-        source: Which.
+        source: The name of the source.
         directory: The source's.
         path: The file's, below it.
         row_group: Of a Parquet file; -1 for all of it.

@@ -72,7 +72,7 @@ class OutputTarget:
     """Where an output goes.
 
     Attributes:
-        output: Which.
+        output: The name of the output.
         name: The sink's name; empty if other operators read it.
         directory: The sink's table, or one of the run's.
         path: Below it.

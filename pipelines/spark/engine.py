@@ -91,7 +91,7 @@ class SparkEngine:
 
 
 class _Guarded(Generic[Task, Result]):
-    """Calls the function, and lets our own errors travel as results: they name file and offset."""
+    """Calls the function, and returns our own errors as results: they name file and offset."""
 
     def __init__(self, function: Callable[[Task], Result], plugins: tuple[Plugin, ...]) -> None:
         self.function = function

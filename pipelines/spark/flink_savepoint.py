@@ -207,7 +207,7 @@ class _PushFilters:
 
 
 class FlinkSavepointReader(DataSourceReader):
-    """Reads one state; it travels to the executors as its options alone."""
+    """Reads one state; only its options are pickled for the executors."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options

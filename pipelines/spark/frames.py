@@ -138,7 +138,7 @@ class FrameRows:
 
 @dataclass(frozen=True)
 class _Spiller:
-    """Spills one partition; our own errors travel as results."""
+    """Spills one partition; our own errors are returned as results."""
 
     task: SpillTask
     plan: RowPlan

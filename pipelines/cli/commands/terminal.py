@@ -42,7 +42,7 @@ def tell(line: str, marked: str = "", style: str = "bold") -> None:
     Args:
         line: The line.
         marked: What of it is printed otherwise.
-        style: How.
+        style: In which style of Rich's.
     """
     text = Text(printable(line))
     if marked:

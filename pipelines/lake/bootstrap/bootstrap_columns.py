@@ -76,7 +76,7 @@ ColumnPlan: TypeAlias = "SourceColumn | Constant | Expression | Fields"
 
 @dataclass(frozen=True)
 class RowPlan:
-    """How one state's rows are made: it travels.
+    """How one state's rows are made, picklable.
 
     Attributes:
         place: The operator and state, for messages.
@@ -169,7 +169,7 @@ def map_batches(
     """Each batch of the source, and the state's columns made of it.
 
     Args:
-        plan: How.
+        plan: How they are made.
         batches: Of the source.
         schema: The columns that the state has.
         source: Its name, for messages.
@@ -190,8 +190,8 @@ class SourceBatch:
     """A batch of the source, of which the state's columns are made.
 
     Attributes:
-        plan: How.
-        batch: It.
+        plan: How they are made.
+        batch: Its rows.
         source: What it is of, for messages.
         first: The place of its first row there; -1 if rows have no order.
     """

@@ -1,4 +1,4 @@
-"""Tables that someone has: Parquet, Delta, CSV and JSON lines, read in pieces that travel.
+"""Tables that someone has: Parquet, Delta, CSV and JSON lines, read in picklable pieces.
 
 What is read is batches of Arrow's, in the order of the files, so that a row can be named. CSV is
 text and nothing else; what its columns are is said by the states that are made of them.
@@ -67,10 +67,10 @@ class FileSource:
 
 @dataclass(frozen=True)
 class Piece:
-    """What one task reads: it travels.
+    """What one task reads, picklable.
 
     Attributes:
-        source: Of what.
+        source: The source that it is a piece of.
         name: The file, for messages.
         first_row: Its first row's place in that file.
         size: About how many bytes.
@@ -237,7 +237,7 @@ def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[p
     """The piece's batches.
 
     Args:
-        piece: It.
+        piece: The piece to read.
         columns: Those that are wanted; others may be left out.
         hints: What columns are to become, which JSON by itself does not say.
 

@@ -57,7 +57,7 @@ def union_of_operators(
 
     Args:
         mine: The operators, and the ids of those that have tables.
-        theirs: The same.
+        theirs: The operators to merge in, and the ids of those that have tables.
 
     Raises:
         ConflictError: An operator has state in both.

@@ -100,7 +100,7 @@ def export_snapshot(
         metadata_version: 3 to 6; by default as it was. 3 restores in every Flink since 1.11.
         operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
         engine: `auto`, `spark`, `local`, or an engine.
-        progress: Told of finished slices.
+        progress: Called with (done, total) after each slice.
 
     Raises:
         NotFoundError: There is no such snapshot.

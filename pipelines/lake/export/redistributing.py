@@ -2,7 +2,7 @@
 
 At an unchanged parallelism every subtask gets what it had. At another, split and broadcast state go
 where Flink would put them; union state is written once, by the first subtask, since a restore gives
-all of it to everyone. Elements that a typed column can't hold exactly travel as their bytes.
+all of it to everyone. Elements that a typed column can't hold exactly are passed on as their bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Task:
-    """The files of some new subtasks: it travels."""
+    """The files of some new subtasks, picklable."""
 
     lake: str
     target: str

@@ -98,7 +98,7 @@ def import_snapshot(
     """Import a savepoint or checkpoint as the job's next snapshot.
 
     Args:
-        lake: Where to.
+        lake: The lake to import into.
         source: The snapshot's directory.
         job: The job; its tables are below that name.
         snapshot_id: How it is to be called; by default as Flink called it.
@@ -106,7 +106,7 @@ def import_snapshot(
         allow_external: Directories elsewhere that its handles may lead to.
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
         note: Kept with it.
-        progress: Told of finished slices.
+        progress: Called with (done, total) after each slice.
 
     Raises:
         SnapshotError: It can't be read; the lake is as it was.

@@ -71,7 +71,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class OperatorTask:
-    """Pieces that one task imports: it travels."""
+    """The pieces that one task imports, picklable."""
 
     source: str
     digest: str

@@ -84,9 +84,9 @@ class StateRecord:
         name: Its name.
         kind: `value`, `list`, `map`, `reducing`, `aggregating` or `timers`.
         table: The path of its table; all timers of an operator share one.
-        namespace_type: Java types, as Java writes them.
-        value_type: The same.
-        user_key_type: The same.
+        namespace_type: The Java type of its namespaces, as Java writes it.
+        value_type: The Java type of its values.
+        user_key_type: The Java type of a map's keys.
         ttl: Whether each value carries the time of its last access.
         meta_info: Its meta info, as Flink wrote it.
         entries: In all key groups.

@@ -26,7 +26,7 @@ __all__ = ["TableRows", "chunks_of", "parse_recorded", "read_unit", "table_rows"
 
 @dataclass(frozen=True)
 class TableRows:
-    """What is needed to read one table of a snapshot back: it travels.
+    """What is needed to read one table of a snapshot back, picklable.
 
     Attributes:
         lake: The lake's location.

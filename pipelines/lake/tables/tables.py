@@ -237,7 +237,7 @@ class StateTable:
 
 
 def table_directory(lake: str, path: str) -> Directory:
-    """The directory of a table, for a task that knows where the lake is: it travels as text."""
+    """The directory of a table below a lake, whose location tasks hold as text."""
     return Directory(lake).confined().child(path)
 
 

@@ -141,7 +141,7 @@ def stored_faults(
     Args:
         lake: The lake.
         record: The snapshot.
-        progress: Told of operators that are done.
+        progress: Called with (done, total) after each operator.
 
     Returns:
         A sentence for each fault: tables and files that are not there or hold something else, key

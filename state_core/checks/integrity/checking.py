@@ -104,7 +104,7 @@ def check_snapshot(
         allow_external: Directories elsewhere that its handles may lead to.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
         threads: How many; as many as there are cores by default.
-        progress: Told of finished slices of keyed state.
+        progress: Called with (done, total) after each slice of keyed state.
 
     Raises:
         NotASnapshotError: There is no `_metadata` there.

@@ -58,7 +58,7 @@ def examine(
 
     Args:
         source: Where they lie.
-        key_groups: Which.
+        key_groups: The key groups to check.
         state: Of one state only, by its id; of all if None.
         keeper: Is given the sound entries.
     """

@@ -38,7 +38,7 @@ def conform(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
     """The column as another type.
 
     Args:
-        column: It.
+        column: The values to convert.
         wanted: The type.
         place: What it is, for messages.
 

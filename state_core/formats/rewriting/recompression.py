@@ -111,7 +111,7 @@ def recompress_snapshot(
         to: A directory that is not there yet.
         compression: `snappy` or `none`.
         allow_external: Directories elsewhere that its handles may lead to.
-        progress: Told of finished files.
+        progress: Called with (done, total) after each file.
 
     Raises:
         UnsupportedFormatError: It is not canonical, or there is no such codec.

@@ -34,8 +34,8 @@ def write_new_operator_states(
     """Write an operator's operator state.
 
     Args:
-        directory: Where to.
-        operator: It.
+        directory: The directory to write to.
+        operator: The new operator.
         compressed: Whether its states are compressed.
         version: 6, or 5, which is never compressed.
 

@@ -39,7 +39,7 @@ NEVER_NULL = ("timestamp", "ttl")
 
 @dataclass(frozen=True)
 class SpillTask:
-    """One new state whose rows become a spill: it travels.
+    """One new state whose rows become a spill, picklable.
 
     Attributes:
         directory: Where the spill is to be.

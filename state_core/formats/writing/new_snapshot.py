@@ -318,7 +318,7 @@ def _cut(spills: Sequence[Spill], key_groups: KeyGroupRange) -> list[KeyGroupRan
 
 @dataclass(frozen=True)
 class GatherTask:
-    """Key groups that are put together from spills: it travels.
+    """Key groups that are put together from spills, picklable.
 
     Attributes:
         directory: Where the spills are, and the part is to be.

@@ -67,7 +67,7 @@ def write_keyed_part(
     """Write one part.
 
     Args:
-        directory: Where to.
+        directory: The directory to write to.
         header: The head of the file, if this is its first part.
         groups: Key groups, ascending, each with its bytes in the unified format.
         compressed: Whether each key group is compressed.
