@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from state_core.bounds import MEMBERS
 from state_core.serializers.framework.compatibility import Reason
 
 __all__ = ["Schema", "named_schemas", "parse_schema", "resolve_schemas", "same_schema"]
@@ -103,8 +104,12 @@ def _check_schema(schema: Any, place: str) -> None:
         if part not in schema:
             raise ValueError(f"{place} has no {part}")
         _check_schema(schema[part], f"{place}.{part}")
-    if kind == "enum" and len(set(schema["symbols"])) < len(schema["symbols"]):
-        raise ValueError(f"{place} has a symbol twice")
+    if kind == "enum":
+        symbols = schema["symbols"]
+        if len(symbols) > MEMBERS.most:
+            raise ValueError(f"{place} has {len(symbols)} symbols; at most {MEMBERS.most} are read")
+        if len(set(symbols)) < len(symbols):
+            raise ValueError(f"{place} has a symbol twice")
     for field in schema["fields"] if kind in ("record", "error") else ():
         if not _is_text(field.get("name")):
             raise ValueError(f"{place} has a field without a name")
@@ -225,7 +230,8 @@ class _Resolver:
                 return []
             return [_reason(path, reader, writer, "the size of a fixed never changes")]
         if kind == "enum":
-            gone = [symbol for symbol in writer["symbols"] if symbol not in reader["symbols"]]
+            known = set(reader["symbols"])
+            gone = [symbol for symbol in writer["symbols"] if symbol not in known]
             if not gone or "default" in reader:
                 return []
             return [Reason(path, ", ".join(gone), "", "symbols are gone, without a default")]

@@ -94,6 +94,14 @@ def snapshot_of(text: str) -> AvroSerializerSnapshot:
     return made
 
 
+def test_an_enum_has_no_more_symbols_than_a_java_class_has_fields() -> None:
+    """The others would cost memory, and Java could not name them."""
+    symbols = [f"S{index}" for index in range(1 << 16)]
+    with pytest.raises(CorruptSnapshotError, match="has 65536 symbols; at most 65535 are read"):
+        snapshot_of(json.dumps({**ENUM, "symbols": symbols}))
+    assert snapshot_of(json.dumps({**ENUM, "symbols": symbols[1:]}))
+
+
 @pytest.mark.parametrize("text", BAD)
 def test_what_is_no_schema(text: str) -> None:
     """It is damage of a snapshot, which has a place, and a mistake in a file of a user's."""
