@@ -36,6 +36,7 @@ __all__ = [
     "SERIALIZER_NESTING",
     "SHARED_BYTES",
     "STATES",
+    "SUBCLASSES",
     "SUBTASKS",
     "THINGS",
     "UNKNOWN_WORK",
@@ -155,6 +156,7 @@ THINGS = Bound(
     bytes_each=32,
 )
 MEMBERS = Bound("members of one type", (1 << 16) - 1, "the limit of a Java class's fields")
+SUBCLASSES = Bound("subclasses of one POJO", 1 << 13, "each has a serializer of its own")
 HEAD_BYTES = Bound("bytes in the head of a state file", 1 << 26, "it is parsed as a whole")
 SERIALIZER_NESTING = Bound("levels of serializers", 64, "each is a call within a call")
 HANDLE_NESTING = Bound("levels of handles", 16, "Flink nests two")

@@ -184,14 +184,14 @@ class DataInput:
         self.declare(count)
         return count
 
-    def read_members(self, what: str, least_bytes_each: int) -> int:
+    def read_members(self, what: str, least_bytes_each: int, bound: Bound = MEMBERS) -> int:
         """`read_count` of what a type is made of.
 
         Raises:
             OversizedError: No type is made of so many.
         """
         count = self._fitting(self.read_int(), 4, what, least_bytes_each)
-        MEMBERS.check(count, self)
+        bound.check(count, self)
         self.declare(count)
         return count
 

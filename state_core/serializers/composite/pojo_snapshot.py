@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from typing_extensions import Self
 
+from state_core.bounds import SUBCLASSES
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.composite.pojo import MAX_TAGS, PojoSerializer
@@ -107,7 +108,7 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         registered = read_optional_map(source, "registered subclasses")
         if len(registered) > MAX_TAGS:
             raise source.fault(f"{len(registered)} registered subclasses of {java_class}")
-        others = read_optional_map(source, "subclasses")
+        others = read_optional_map(source, "subclasses", SUBCLASSES)
         self.pojo = Pojo(java_class, fields, registered, others)
 
     def write_snapshot(self, out: DataOutput) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from state_core.bounds import MEMBERS, Bound
 from state_core.errors import UnknownSerializerError, UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
@@ -102,17 +103,23 @@ class OptionalEntry:
         return self.key is not None and self.value is not None
 
 
-def read_optional_map(source: DataInput, what: str) -> tuple[OptionalEntry, ...]:
+def read_optional_map(
+    source: DataInput, what: str, bound: Bound = MEMBERS
+) -> tuple[OptionalEntry, ...]:
     """Read a map; a snapshot whose class or version is not known stays bytes.
 
     Args:
         source: The stream, which stands at the map.
         what: The name of what it holds, for messages.
+        bound: How many entries it may have.
+
+    Raises:
+        OversizedError: It has more.
     """
     if source.read_long() != HEADER:
         raise source.fault(f"a map of {what} without its magic number")
     entries: dict[str, OptionalEntry] = {}
-    for _ in range(source.read_members(what, MIN_ENTRY_BYTES)):
+    for _ in range(source.read_members(what, MIN_ENTRY_BYTES, bound)):
         name = source.read_utf()
         if name in entries:
             raise source.fault(f"{name!r} is there twice among the {what}")

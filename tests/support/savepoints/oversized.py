@@ -613,7 +613,7 @@ case("pojo-fields-20000")(
 case("pojo-fields-4000")(
     lambda to: put_value(to, pojo_of((f"f{i}", INT) for i in range(4_000)), b"\2" + b"\1" * 4_000)
 )
-case("pojo-subclasses-100000")(
+case("pojo-subclasses-30000")(
     lambda to: put_value(
         to,
         pojo_of(
