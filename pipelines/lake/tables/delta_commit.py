@@ -1,0 +1,150 @@
+"""New versions of Delta tables to which others commit as well.
+
+What a commit adds and removes follows from the version that it saw. So if another writer's came
+first, all of it is worked out again: delta-rs must not put it behind the other's by itself, unless
+the commit says that others are no conflict.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from state_core.errors import ConflictError
+from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options
+
+__all__ = ["ATTEMPTS", "DeltaCommit", "until_committed"]
+
+ATTEMPTS = 20
+
+Result = TypeVar("Result")
+
+
+class DeltaCommit:
+    """The files that one new version of a table adds and removes.
+
+    Args:
+        directory: The table's.
+        schema: Its columns, the partition column among them.
+        partition_by: The partition column, if there is one.
+        properties: What is kept with the commit, and how often delta-rs may rebase it.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        schema: pa.Schema,
+        partition_by: str | None,
+        properties: CommitProperties,
+    ) -> None:
+        self.directory = directory
+        self.schema = Schema.from_arrow(schema)
+        self.partition_by = [] if partition_by is None else [partition_by]
+        self.properties = properties
+        self._now = int(time.time() * 1000)
+        self._added: list[AddAction] = []
+        self._removed: list[RemoveAction] = []
+
+    def add(self, path: str, size: int, rows: int, partition: object = None) -> None:
+        """Add a file.
+
+        Args:
+            path: Below the table.
+            size: Its bytes.
+            rows: Its rows.
+            partition: The value of the partition column in it.
+        """
+        statistics = json.dumps({"numRecords": rows})
+        values = self._values(partition)
+        self._added.append(AddAction(path, size, values, self._now, True, statistics))
+
+    def remove(self, path: str, size: int, partition: object = None) -> None:
+        """Remove a file that the version before has; the arguments are those of `add`."""
+        values = self._values(partition)
+        self._removed.append(RemoveAction(path, True, self._now, size, values))
+
+    def write(self, table: DeltaTable, *, replace_all: bool = False) -> None:
+        """Make a version of a table.
+
+        Args:
+            table: The table, as it was when the commit was worked out.
+            replace_all: Remove every file that it has, and set its columns.
+
+        Raises:
+            CommitFailedError: Another writer came first.
+        """
+        table.create_write_transaction(
+            [*self._added, *self._removed],
+            mode="overwrite" if replace_all else "append",
+            schema=self.schema,
+            partition_by=self.partition_by,
+            commit_properties=self.properties,
+        )
+
+    def create(self, configuration: Mapping[str, str | None] | None = None) -> None:
+        """Make the table, with the files that are added.
+
+        Raises:
+            DeltaError: There is one already.
+        """
+        create_table_with_add_actions(
+            self.directory.uri,
+            self.schema,
+            self._added,
+            mode="error",
+            partition_by=self.partition_by,
+            configuration=configuration,
+            storage_options=storage_options(self.directory),
+            commit_properties=self.properties,
+        )
+
+    def _values(self, partition: object) -> dict[str, str | None]:
+        return {column: str(partition) for column in self.partition_by}
+
+
+def until_committed(
+    attempt: Callable[[], Result | None],
+    directory: Directory,
+    *,
+    attempts: int = ATTEMPTS,
+    remedy: str = "try again when they are done",
+) -> Result:
+    """Try a commit until no other writer comes first.
+
+    Args:
+        attempt: Opens the table, works out what to commit and commits it; None if another writer
+            came first, which delta-rs's own errors for that say as well.
+        directory: The table's, for the error.
+        attempts: How often it is tried.
+        remedy: What to do if that was not often enough.
+
+    Returns:
+        What the attempt gave.
+
+    Raises:
+        ConflictError: Others kept committing.
+    """
+    for _ in range(attempts):
+        try:
+            result = attempt()
+        except CommitFailedError:
+            continue
+        except DeltaError as error:
+            if "already exists" not in str(error):
+                raise
+            continue  # another writer created the table at this moment
+        if result is not None:
+            return result
+    raise ConflictError(
+        f"others committed {attempts} times while this was tried",
+        place=directory.uri,
+        remedy=remedy,
+    )
