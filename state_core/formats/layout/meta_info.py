@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from state_core.bounds import STATES
 from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers import (
@@ -140,6 +141,7 @@ def read_keyed_header(source: DataInput) -> KeyedHeader:
     compressed = source.read_boolean()
     key_serializer = read_serializer_entry(source, "the key")
     count = source.read_short_count("states", LEAST_META_BYTES)
+    STATES.check(count, source)
     states = read_state_meta_infos(source, count)
     return KeyedHeader(compressed, key_serializer, states, source.position)
 

@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from state_core.bounds import STATES
 from state_core.errors import StateError, UnsupportedFormatError
 from state_core.files.compression import PlainStream, SnappyStream
 from state_core.files.filesystem import ByteSource
@@ -90,6 +91,7 @@ def read_operator_header(source: DataInput) -> OperatorHeader:
     groups: list[tuple[StateMetaInfo, ...]] = []
     for what in ("list states", "broadcast states"):
         count = source.read_short_count(what, LEAST_META_BYTES)
+        STATES.check(count, source)
         groups.append(read_state_meta_infos(source, count, groups[0] if groups else ()))
     return OperatorHeader(version, compressed, groups[0], groups[1], source.position)
 
