@@ -19,7 +19,7 @@ FAST = (
     "big-integer-100kb", "big-integer-1mb", "big-decimal-1mb", "properties-superclasses-253kib",
     "properties-nulls-20mb", "pojo-fields-1000000", "operators-300000", "subtasks-share-a-file",
     "max-parallelism-2147483647", "list-of-nothing", "avro-array-of-null", "keyed-states-32767",
-    "operator-offsets-1000000-alike", "sql-superclasses-253kib",
+    "operator-offsets-1000000-alike", "sql-superclasses-253kib", "broadcast-of-nothing",
 )  # fmt: skip
 
 
