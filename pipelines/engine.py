@@ -2,24 +2,43 @@
 
 A slice is a plain function of a picklable task. An engine maps it over tasks and gives back
 the results in order; progress is told as they come in.
+
+What runs is decided by where Spark is told to run, not by size: on one machine Spark is slower than
+this process at any size, as it has the same cores and the same kernels, and a JVM to start.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from state_core.extras import has_extra
 
-__all__ = ["Engine", "LocalEngine", "Progress", "choose_engine"]
+__all__ = [
+    "MASTER",
+    "Engine",
+    "LocalEngine",
+    "Progress",
+    "choose_engine",
+    "cluster_configured",
+    "spark_master",
+]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
-AUTO_LOCAL_BYTES = 256 << 20
+MASTER = "STATELAKE_MASTER"  # where Spark is to run: what `--master` sets
+_LOCAL = re.compile(r"local(\[.*\])?")
+_SETTING = re.compile(r"\s*spark\.master[\s=:]+(\S+)\s*")
 
 
 class Engine(Protocol):
@@ -79,19 +98,78 @@ def _told(results: Iterable[Result], total: int, progress: Progress | None) -> I
         yield result
 
 
-def choose_engine(wanted: str, size: int) -> Engine:
-    """The engine of that name; `auto` is Spark for what is large, where Spark is installed.
+def choose_engine(wanted: Engine | str) -> Engine:
+    """The engine of that name; `auto` is Spark where that is told to run on a cluster.
 
     Args:
-        wanted: `auto`, `spark` or `local`.
-        size: Bytes of state to go through.
+        wanted: `auto`, `spark`, `local`, or an engine, which is taken as it is.
 
     Raises:
         MissingExtraError: Spark is wanted, and not installed.
     """
-    small = size < AUTO_LOCAL_BYTES or not has_extra("spark")
-    if wanted == "local" or (wanted == "auto" and small):
+    if not isinstance(wanted, str):
+        return wanted
+    if wanted == "local" or (
+        wanted == "auto" and not (cluster_configured() and has_extra("spark"))
+    ):
         return LocalEngine()
     from pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - a JVM only where it is wanted
 
     return SparkEngine()
+
+
+def cluster_configured() -> bool:
+    """Whether Spark is told to run on more than this machine.
+
+    It is by `SPARK_REMOTE`, by `spark-submit`, which has started this process then, by the session
+    that is active in it, and by a master that is not local.
+    """
+    remote = os.environ.get("SPARK_REMOTE", "")
+    if remote:
+        return _LOCAL.fullmatch(remote) is None
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return True
+    # not imported to be asked: where nothing has imported it, no session is active
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    active = getattr(context, "_active_spark_context", None)
+    master = spark_master() if active is None else str(active.master)
+    return bool(master) and _LOCAL.fullmatch(master) is None
+
+
+def spark_master() -> str:
+    """The master that Spark is told to run on; empty if it is told none.
+
+    The first that there is of `STATELAKE_MASTER`, `PYSPARK_SUBMIT_ARGS`, and `spark-defaults.conf`
+    in `SPARK_CONF_DIR` or `SPARK_HOME`.
+    """
+    return os.environ.get(MASTER, "") or _submitted_master() or _default_master()
+
+
+def _submitted_master() -> str:
+    """The master in the options that PySpark starts its JVM with."""
+    words: list[str] = []
+    with suppress(ValueError):  # a quote is open: PySpark itself will say so
+        words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    found = ""
+    for option, value in pairwise([*words, ""]):
+        if option == "--master":
+            found = value
+        elif option.startswith("--master="):
+            found = option.partition("=")[2]
+        elif option in {"--conf", "-c"} and not found and value.startswith("spark.master="):
+            found = value.partition("=")[2]
+    return found
+
+
+def _default_master() -> str:
+    """The master in Spark's own file of settings."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
+    if not folder:
+        return ""
+    try:
+        lines = Path(folder, "spark-defaults.conf").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    settings = [match[1] for line in lines if (match := _SETTING.fullmatch(line))]
+    return settings[-1] if settings else ""

@@ -85,7 +85,8 @@ LAYERS = (
     ("pipelines.spark",),
     ("pipelines.runtime", "pipelines.operations"),
     ("pipelines.orchestration",),
-    ("pipelines.cli.demo",),
+    ("pipelines.cli.demo", "pipelines.cli.settings"),
+    ("pipelines.cli.options",),
     ("pipelines.cli.commands",),
     ("pipelines.cli",),
 )
@@ -141,8 +142,12 @@ PATHS_BY_HAND = {
     ),
     "state_core.formats.writing.writer": ({"Directory", "os.replace", "os.rmdir"}, USERS_OWN),
     "state_core.serializers.framework.plugins": ({"pathlib"}, USERS_OWN),
+    "pipelines.engine": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.operations.bootstrap": ({"pathlib", "Directory"}, USERS_OWN),
     "pipelines.cli.main": ({"os.open"}, "the null device"),
+    "pipelines.cli.settings": (
+        {"pathlib", ".read_text"}, USERS_OWN,
+    ),
     "pipelines.cli.commands.check_legality": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.demo": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.run": ({"pathlib"}, USERS_OWN),

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.engine import Engine, LocalEngine, Progress, choose_engine
 from pipelines.lake.bootstrap.bootstrap_columns import RowPlan, expressions_in
 from pipelines.lake.bootstrap.bootstrap_slice import ArrowRows, FileRows, mapped_batches
 from pipelines.lake.bootstrap.bootstrap_spec import (
@@ -182,7 +182,7 @@ class _Bootstrap:
         self.wanted = engine
         self.progress = progress
         self.used: list[Any] = []
-        self.engine: Engine = choose_engine("local", 0)
+        self.engine: Engine = LocalEngine()
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterable[Result]:
         """Run tasks on the engine."""
@@ -194,11 +194,7 @@ class _Bootstrap:
             id(state): self.rows(state)
             for spec in specs for state in (*spec.states, *spec.operator_states)
         }  # fmt: skip
-        size = sum(
-            piece.size for row in rows.values() if isinstance(row, FileRows)
-            for piece in row.pieces
-        )  # fmt: skip
-        self.engine = self.chosen(size)
+        self.engine = self.chosen()
         return [
             NewOperator(
                 spec.uid,
@@ -212,12 +208,10 @@ class _Bootstrap:
             for spec in specs
         ]
 
-    def chosen(self, size: int) -> Engine:
-        """The engine for so many bytes of files."""
-        if not isinstance(self.wanted, str):
-            return self.wanted
-        if self.spark is None or self.wanted == "local":
-            return choose_engine(self.wanted, size)
+    def chosen(self) -> Engine:
+        """The engine: Spark, too, where a source has needed a session."""
+        if self.spark is None or self.wanted == "local" or not isinstance(self.wanted, str):
+            return choose_engine(self.wanted)
         from pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - only when wanted
 
         return SparkEngine(self.spark)

@@ -33,12 +33,22 @@ class SparkEngine:
 
     Args:
         session: The session; the active one, or a new one, by default.
+
+    Raises:
+        StateError: The session is one of Spark Connect.
     """
 
     name = "spark"
 
     def __init__(self, session: SparkSession | None = None) -> None:
         self.session = session or open_session()
+        if not hasattr(self.session, "sparkContext"):
+            raise StateError(
+                "slices run as tasks of a SparkContext, and a session of Spark Connect"
+                " (SPARK_REMOTE) has none",
+                remedy="run it here with --engine local, or on the cluster with --master or"
+                " spark-submit",
+            )
 
     def map(
         self,

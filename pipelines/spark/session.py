@@ -1,7 +1,7 @@
 """One Spark session, set up for Delta and for a machine of a few cores.
 
 On a cluster the session is the cluster's own: whatever `spark-submit` or the environment sets
-wins over the defaults here.
+wins over the defaults here. A master that is configured (`--master`) is where it runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from pipelines.engine import cluster_configured, spark_master
 from pipelines.spark.jars import cache_directory, delta_jars
 
 __all__ = ["open_session"]
@@ -57,9 +58,10 @@ def open_session(application: str = "statelake", *, ui: bool = False) -> SparkSe
     builder = SparkSession.builder.appName(application)
     if not any(name in os.environ for name in GIVEN_BY_OTHERS):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings["spark.master"] = f"local[{cores}]"
-        settings["spark.driver.host"] = "127.0.0.1"
-        settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.master"] = spark_master() or f"local[{cores}]"
+        if not cluster_configured():  # a cluster's executors look for the driver by its own address
+            settings["spark.driver.host"] = "127.0.0.1"
+            settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.jars"] = ",".join(delta_jars())
         settings["spark.driver.extraJavaOptions"] = " ".join(JAVA_OPTIONS)
         # or Spark makes an empty `spark-warehouse` wherever it is started

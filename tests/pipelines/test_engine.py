@@ -1,15 +1,17 @@
-"""Engines: the local one maps in order and tells of progress; the choice depends on size."""
+"""Engines: the local one maps in order and tells of progress; which one `auto` takes."""
 
 from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.engine import AUTO_LOCAL_BYTES, LocalEngine, choose_engine
+from pipelines.engine import LocalEngine, choose_engine
 from state_core.errors import MissingExtraError
 
 
@@ -78,37 +80,111 @@ def test_threads_work_together() -> None:
     assert sorted(LocalEngine(2).map(lambda _: meeting.wait(), range(2))) == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "size"), [("local", 1 << 50), ("auto", 0), ("auto", AUTO_LOCAL_BYTES - 1)]
-)
-def test_small_is_local(wanted: str, size: int) -> None:
-    """What is small, or asked for so, runs here."""
-    assert isinstance(choose_engine(wanted, size), LocalEngine)
+class NoSpark:
+    """In the place of the module that would import pyspark and start a JVM."""
+
+    @staticmethod
+    def SparkEngine() -> str:  # noqa: N802 - the class's name
+        """Say that it would be Spark."""
+        return "spark"
 
 
-def test_large_is_local_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is large runs here, too, where Spark is not installed; asked for, it is an error."""
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    for name in [module for module in sys.modules if module.startswith("pipelines.spark")]:
-        monkeypatch.delitem(sys.modules, name)
-    assert isinstance(choose_engine("auto", AUTO_LOCAL_BYTES), LocalEngine)
-    with pytest.raises(MissingExtraError, match=r"needs PySpark, .*'statelake\[spark\]'"):
-        choose_engine("spark", 0)
+@pytest.fixture
+def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cluster, whatever this machine is set up for; Spark's engine is named, not started."""
+    for name in (
+        "STATELAKE_MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS",
+        "SPARK_CONF_DIR", "SPARK_HOME",
+    ):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    monkeypatch.setitem(sys.modules, "pipelines.spark.engine", NoSpark)
 
 
-@pytest.mark.parametrize(("wanted", "size"), [("spark", 0), ("auto", AUTO_LOCAL_BYTES)])
-def test_large_is_spark(wanted: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is large, or asked for so, runs on Spark; no session is started to find that out."""
-    made: list[object] = []
+@pytest.mark.usefixtures("nothing_configured")
+class TestChoice:
+    """`auto` is this process, unless Spark is told to run on a cluster; size does not matter."""
 
-    class Stub:
-        """In the place of the module that would import pyspark."""
+    @pytest.mark.parametrize("wanted", ["auto", "local"])
+    def test_local(self, wanted: str) -> None:
+        """Where nothing is configured, it runs here."""
+        assert isinstance(choose_engine(wanted), LocalEngine)
 
-        @staticmethod
-        def SparkEngine() -> str:  # noqa: N802 - the class's name
-            made.append(True)
-            return "spark"
+    def test_an_engine(self) -> None:
+        """An engine is taken as it is."""
+        engine = LocalEngine(1)
+        assert choose_engine(engine) is engine
 
-    monkeypatch.setitem(sys.modules, "pipelines.spark.engine", Stub)
-    assert choose_engine(wanted, size) == "spark"
-    assert made == [True]
+    def test_spark(self) -> None:
+        """Asked for, it is Spark, with nothing configured too."""
+        assert choose_engine("spark") == "spark"
+
+    @pytest.mark.parametrize(
+        ("name", "value", "engine"),
+        [
+            ("STATELAKE_MASTER", "spark://host:7077", "spark"),
+            ("STATELAKE_MASTER", "yarn", "spark"),
+            ("STATELAKE_MASTER", "local-cluster[2,1,512]", "spark"),
+            ("STATELAKE_MASTER", "local[8]", "local"),
+            ("STATELAKE_MASTER", "local", "local"),
+            ("SPARK_REMOTE", "sc://host:15002", "spark"),
+            ("SPARK_REMOTE", "local[*]", "local"),
+            ("PYSPARK_GATEWAY_PORT", "41234", "spark"),
+            ("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell", "spark"),
+            ("PYSPARK_SUBMIT_ARGS", "--master=k8s://https://host pyspark-shell", "spark"),
+            ("PYSPARK_SUBMIT_ARGS", "--conf spark.master=spark://host:7077 shell", "spark"),
+            ("PYSPARK_SUBMIT_ARGS", "--master local[2] --conf spark.x=y pyspark-shell", "local"),
+            ("PYSPARK_SUBMIT_ARGS", "--packages 'open", "local"),
+        ],
+    )
+    def test_auto_follows_the_environment(
+        self, name: str, value: str, engine: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each way to tell Spark of a cluster is heard; a local one is none."""
+        monkeypatch.setenv(name, value)
+        chosen = choose_engine("auto")
+        assert getattr(chosen, "name", chosen) == engine
+        assert isinstance(choose_engine("local"), LocalEngine)
+
+    @pytest.mark.parametrize(
+        ("line", "engine"),
+        [
+            ("spark.master   spark://host:7077", "spark"),
+            ("spark.master=yarn", "spark"),
+            ("spark.master local[4]", "local"),
+            ("# spark.master yarn", "local"),
+            ("spark.master.rest.enabled true", "local"),
+        ],
+    )
+    def test_auto_follows_sparks_own_settings(
+        self, line: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`spark-defaults.conf` is read where Spark would read it."""
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf" / "spark-defaults.conf").write_text(f"spark.ui.enabled false\n{line}\n")
+        for name, value in (("SPARK_HOME", tmp_path), ("SPARK_CONF_DIR", tmp_path / "conf")):
+            with monkeypatch.context() as patch:
+                patch.setenv(name, str(value))
+                chosen = choose_engine("auto")
+                assert getattr(chosen, "name", chosen) == engine
+
+    @pytest.mark.parametrize(("master", "engine"), [("yarn", "spark"), ("local[2]", "local")])
+    def test_auto_follows_an_active_session(
+        self, master: str, engine: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A program's own session on a cluster is used; its own on this machine is not needed."""
+        context = SimpleNamespace(_active_spark_context=SimpleNamespace(master=master))
+        monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(SparkContext=context))
+        monkeypatch.setattr("pipelines.engine.has_extra", lambda _: True)
+        chosen = choose_engine("auto")
+        assert getattr(chosen, "name", chosen) == engine
+
+    def test_without_spark(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A cluster that PySpark is not there for is none; asked for, that is an error."""
+        monkeypatch.setenv("SPARK_REMOTE", "sc://host:15002")
+        monkeypatch.setitem(sys.modules, "pyspark", None)
+        for name in [module for module in sys.modules if module.startswith("pipelines.spark")]:
+            monkeypatch.delitem(sys.modules, name)
+        assert isinstance(choose_engine("auto"), LocalEngine)
+        with pytest.raises(MissingExtraError, match=r"needs PySpark, .*'statelake\[spark\]'"):
+            choose_engine("spark")

@@ -8,9 +8,14 @@ import click
 
 from pipelines.cli.commands.check_integrity import integrity
 from pipelines.cli.commands.check_legality import legality
-from pipelines.cli.commands.lake import job_option, lake_option
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table
+from pipelines.cli.options import (
+    job_option,
+    lake_option,
+    snapshot_named,
+    snapshot_option,
+)
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.verify.compatibility import check_against
 from state_core.formats.layout.state_compatibility import StateVerdict
@@ -38,7 +43,7 @@ check.add_command(integrity)
 @check.command()
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_id", required=True, help="The snapshot to be restored.")
+@snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot to be restored.")
 @click.option(
     "--against",
     required=True,
@@ -72,7 +77,8 @@ def compatibility(
       statelake check compatibility --lake lake --job orders --snapshot monday \\
           --against /savepoints/savepoint-of-the-new-job --json
     """
-    record = Lake(lake).snapshot(job, snapshot_id)
+    opened = Lake(lake)
+    record = opened.snapshot(job, snapshot_named(opened, job, snapshot_id))
     verdicts = check_against(record, against, allow_missing=allow_non_restored_state)
     faults = sum(verdict.fault for verdict in verdicts)
     if as_json_:

@@ -14,6 +14,12 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
+from pipelines.cli.options import (
+    configured_option,
+    lake_is_meant,
+    snapshot_named,
+    snapshot_option,
+)
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.verify.integrity import count_faults, stored_faults
 from state_core.checks.integrity import (
@@ -36,9 +42,9 @@ STYLE = {True: "red", False: "green"}  # of a verdict, by whether there are faul
 @click.command()
 @click.argument("savepoint", required=False)
 @click.option("--salvage", metavar="DIR", help="Write what can be read as a savepoint, to here.")
-@click.option("--lake", help="The lake whose snapshot is checked.")
-@click.option("--job", help="The job's name in the lake.")
-@click.option("--snapshot", "snapshot_id", help="The snapshot in the lake.")
+@configured_option("lake", "The lake whose snapshot is checked.")
+@configured_option("job", "The job's name in the lake.")
+@snapshot_option("--snapshot", "snapshot_id", help="The snapshot in the lake.")
 @click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
 @click.option(
     "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
@@ -73,6 +79,8 @@ def integrity(
       statelake check integrity /checkpoints/chk-42 --salvage /savepoints/salvaged
       statelake check integrity --lake lake --job orders --snapshot monday --json
     """
+    if not lake_is_meant(context):
+        lake = job = None
     given = [lake, job, snapshot_id]
     if (any(given) and not all(given)) or not (savepoint or lake):
         raise click.UsageError("give a savepoint, or --lake, --job and --snapshot, or both")
@@ -92,6 +100,7 @@ def integrity(
             if isinstance(done, SalvageReport):
                 _print_salvage(done)
     if lake and job and snapshot_id:
+        snapshot_id = snapshot_named(Lake(lake), job, snapshot_id)
         found = _of_lake(lake, job, snapshot_id, quiet=as_json_)
         if savepoint and not faults:
             record = Lake(lake).snapshot(job, snapshot_id)

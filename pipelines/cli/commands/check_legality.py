@@ -9,6 +9,12 @@ import click
 
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from pipelines.cli.options import (
+    configured_option,
+    lake_is_meant,
+    snapshot_named,
+    snapshot_option,
+)
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
 from state_core import open_snapshot
@@ -20,9 +26,9 @@ __all__ = ["legality"]
 
 @click.command()
 @click.argument("declared", metavar="MODULE:JOB")
-@click.option("--lake", help="The lake that holds the snapshot to be restored.")
-@click.option("--job", help="The job's name in the lake.")
-@click.option("--snapshot", "snapshot_id", help="The snapshot to be restored.")
+@configured_option("lake", "The lake that holds the snapshot to be restored.")
+@configured_option("job", "The job's name in the lake.")
+@snapshot_option("--snapshot", "snapshot_id", help="The snapshot to be restored.")
 @click.option("--savepoint", help="A savepoint to be restored, in place of a snapshot.")
 @click.option(
     "--allow-non-restored-state", is_flag=True, help="An operator of the snapshot may be gone."
@@ -52,6 +58,8 @@ def legality(
       statelake check legality jobs.py:ORDERS --lake lake --job orders --snapshot monday
       statelake check legality orders.json --savepoint /savepoints/savepoint-5f1e2c --json
     """
+    if not lake_is_meant(context):
+        lake = job = None
     given = [lake, job, snapshot_id]
     if (any(given) and not all(given)) or (savepoint and any(given)):
         raise click.UsageError("give --lake, --job and --snapshot, or --savepoint, or neither")
@@ -61,7 +69,8 @@ def legality(
     found = load_job(declared)
     held: list[HeldOperator] | None = None
     if lake and job and snapshot_id:
-        held = held_of_record(Lake(lake).snapshot(job, snapshot_id))
+        opened = Lake(lake)
+        held = held_of_record(opened.snapshot(job, snapshot_named(opened, job, snapshot_id)))
     elif savepoint:
         held = held_operators(
             open_snapshot(savepoint, uids=[operator.uid for operator in found.operators])

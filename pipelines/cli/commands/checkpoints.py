@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
+from pipelines.cli.options import configured_option, lake_is_meant
 from pipelines.lake.commits.checkpoint_dropping import drop_records
 from pipelines.lake.commits.checkpoint_migrating import REFUSED, changelog_of, migrate_records
 from pipelines.lake.commits.checkpoint_records import (
@@ -121,8 +122,8 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
 @checkpoints.command()
 @log_option
 @blobs_option
-@click.option("--lake", help="The lake, if stores are backed up there.")
-@click.option("--job", help="The job's name in the lake.")
+@configured_option("lake", "The lake, if stores are backed up there.")
+@configured_option("job", "The job's name in the lake.")
 @click.option("--changelogs", help="The changelogs' cluster, as kafka://HOST:PORT.")
 @click.option("--job-id", default="1", show_default=True, help="Of its instance.")
 @tasks_option
@@ -153,6 +154,8 @@ def verify(
       statelake checkpoints verify --log kafka://broker:9092/orders-checkpoints \\
           --changelogs kafka://broker:9092
     """
+    if (blobs or changelogs) and not lake_is_meant(context):
+        lake = job = None
     if bool(lake) != bool(job):
         raise click.UsageError("give --lake and --job together")
     backends = list(_backends(blobs, lake, changelogs))

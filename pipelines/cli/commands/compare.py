@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.lake import engine_option, job_option, lake_option
+from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -16,6 +16,14 @@ from pipelines.cli.commands.terminal import (
     print_table,
     progress_bar,
     tell,
+)
+from pipelines.cli.options import (
+    engine_option,
+    job_option,
+    lake_option,
+    snapshot_argument,
+    snapshot_named,
+    snapshot_option,
 )
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
@@ -29,11 +37,12 @@ SHOWN_SUBTASKS = 16
 @click.command()
 @lake_option
 @job_option
-@click.argument("earlier")
-@click.argument("later")
+@snapshot_argument("earlier")
+@snapshot_argument("later")
 @click.option("--examples", default=3, show_default=True, type=click.IntRange(min=0))
 @click.option("--fail-on-diff", is_flag=True, help="Exit with 1 if anything differs.")
 @engine_option
+@plugins_option
 @json_option
 @click.pass_context
 def diff(
@@ -54,9 +63,11 @@ def diff(
       statelake diff --lake lake --job orders monday tuesday
       statelake diff --lake lake --job orders before after --fail-on-diff --json
     """
+    opened = Lake(lake)
+    earlier, later = (snapshot_named(opened, job, name) for name in (earlier, later))
     with progress_bar("comparing", quiet=as_json_) as progress:
         found = diff_snapshots(
-            Lake(lake), job, earlier, later, examples=examples, engine=engine, progress=progress
+            opened, job, earlier, later, examples=examples, engine=engine, progress=progress
         )
     if as_json_:
         as_json([asdict(one) for one in found])
@@ -83,9 +94,10 @@ def diff(
 @click.command()
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
+@snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
 @click.option("--parallelism", required=True, type=click.IntRange(min=1), help="The new one.")
 @click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="A new one of these, too.")
+@plugins_option
 @json_option
 def rescale(
     lake: str,
@@ -105,7 +117,9 @@ def rescale(
       statelake rescale --lake lake --job orders --snapshot sp-1 --parallelism 200 \\
           --max-parallelism 1000
     """
-    plans = plan_rescale(Lake(lake).snapshot(job, snapshot_id), parallelism, max_parallelism)
+    opened = Lake(lake)
+    record = opened.snapshot(job, snapshot_named(opened, job, snapshot_id))
+    plans = plan_rescale(record, parallelism, max_parallelism)
     if as_json_:
         as_json([asdict(one) for one in plans])
         return

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
-from pipelines.cli.commands.lake import engine_option, job_option, lake_option
+from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -17,6 +17,14 @@ from pipelines.cli.commands.terminal import (
     print_table,
     progress_bar,
     tell,
+)
+from pipelines.cli.options import (
+    Instant,
+    engine_option,
+    job_option,
+    lake_option,
+    snapshot_named,
+    snapshot_option,
 )
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
@@ -45,26 +53,10 @@ class Duration(click.ParamType[timedelta]):
         return timedelta(milliseconds=int(match[1]) * _UNITS[match[2]])
 
 
-class Instant(click.ParamType[datetime]):
-    """`2026-11-20`, `2026-11-20T06:00Z`; UTC if it says nothing else."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """Parse a point in time."""
-        try:
-            found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-        except ValueError:
-            self.fail(f"{value!r} is no time (2026-11-20T06:00Z)", param, ctx)
-        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-
-
 @click.command()
 @lake_option
 @job_option
-@click.option("--parent", required=True, help="The snapshot to edit.")
+@snapshot_option("--parent", required=True, help="The snapshot to edit.")
 @click.option("--snapshot", "snapshot_id", required=True, help="What to call the new snapshot.")
 @click.option(
     "--rename-uid", nargs=2, multiple=True, metavar="OPERATOR UID", help="Give an operator a uid."
@@ -89,9 +81,14 @@ class Instant(click.ParamType[datetime]):
     "--keep-keys", nargs=2, multiple=True, metavar="OPERATOR FILE",
     help="Let all keys go but those that the file lists, one a line.",
 )  # fmt: skip
-@click.option("--at", type=Instant(), help="When it has; by default when the snapshot was taken.")
+@click.option(
+    "--at",
+    type=Instant(),
+    help="When it has; by default when the snapshot was taken, as `snapshots` has it.",
+)
 @click.option("--note", default="", help="Why; kept with the snapshot.")
 @engine_option
+@plugins_option
 @json_option
 def edit(
     lake: str,
@@ -142,12 +139,13 @@ def edit(
     if len(dict(keep_keys)) < len(keep_keys):
         raise click.UsageError("give each operator one file of keys with --keep-keys")
     opened = Lake(lake)
+    parent = snapshot_named(opened, job, parent)
     wanted = SnapshotEdit(
         rename=dict(rename_uid),
         drop_operators=drop_operator,
         keep_operators=keep_operator,
         drop_states=drop_state,
-        merge=[_other(one, job) for one in merge],
+        merge=[_other(opened, one, job) for one in merge],
         purge=dict(purge),
         expire=dict(expire),
         keep_keys=dict(keep_keys),
@@ -159,14 +157,22 @@ def edit(
             engine=engine, progress=progress,
         )  # fmt: skip
     if as_json_:
-        as_json(_report(done))
+        as_json(_report(done) | ({"expired_at": at or done.record.taken_at} if expire else {}))
     else:
         _print(done, parent)
+    if expire and at is None:
+        click.echo(
+            f"warning: what had expired by {done.record.taken_at:%Y-%m-%d %H:%M} UTC is gone, which"
+            " the lake has as the time of the snapshot; if it was imported from a copy, without"
+            " --taken, that may be the time of copying: give --at",
+            err=True,
+        )
 
 
-def _other(text: str, job: str) -> tuple[str, str]:
-    other, colon, snapshot_id = text.rpartition(":")
-    return (other, snapshot_id) if colon else (job, text)
+def _other(lake: Lake, text: str, job: str) -> tuple[str, str]:
+    other, colon, name = text.rpartition(":")
+    other = other if colon else job
+    return other, snapshot_named(lake, other, name)
 
 
 def _staging(lake: Lake, wanted: SnapshotEdit) -> Staging | None:

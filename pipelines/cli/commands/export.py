@@ -7,8 +7,15 @@ from dataclasses import asdict
 import click
 
 from pipelines.cli.commands.compress import conf_option, parse_conf
-from pipelines.cli.commands.lake import engine_option, job_option, lake_option
+from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
+from pipelines.cli.options import (
+    engine_option,
+    job_option,
+    lake_option,
+    snapshot_named,
+    snapshot_option,
+)
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from state_core.files.compression import configured_compression
@@ -19,7 +26,7 @@ __all__ = ["export"]
 @click.command()
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
+@snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
 @click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
 @click.option(
@@ -41,6 +48,7 @@ __all__ = ["export"]
 )
 @conf_option
 @engine_option
+@plugins_option
 @json_option
 def export(
     lake: str,
@@ -67,9 +75,11 @@ def export(
       statelake export --lake lake --job orders --snapshot sp-1 --to /savepoints/for-1.20 \\
           --metadata-version 4
     """
+    opened = Lake(lake)
+    snapshot_id = snapshot_named(opened, job, snapshot_id)
     with progress_bar("exporting", quiet=as_json_) as progress:
         done = export_snapshot(
-            Lake(lake),
+            opened,
             job,
             snapshot_id,
             to,

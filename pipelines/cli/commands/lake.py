@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 import click
@@ -16,23 +17,23 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
+from pipelines.cli.options import (
+    Instant,
+    configured_option,
+    engine_option,
+    job_option,
+    lake_option,
+    snapshot_named,
+    snapshot_option,
+)
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.lake.tables.records import SnapshotRecord, StateRecord
+from state_core.model.snapshot import TIMER_PREFIX
 
 __all__ = ["commit", "drop", "import_command", "snapshots"]
-
-lake_option = click.option("--lake", required=True, help="The lake: a directory or URI.")
-job_option = click.option("--job", required=True, help="The job's name in the lake.")
-engine_option = click.option(
-    "--engine",
-    type=click.Choice(["auto", "spark", "local"]),
-    default="auto",
-    show_default=True,
-    help="Where to run; auto takes Spark, if installed, for what is large.",
-)
 
 
 @click.command("import")
@@ -46,6 +47,9 @@ engine_option = click.option(
     "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
 )
 @click.option("--note", default="", help="Kept with the snapshot.")
+@click.option(
+    "--taken", type=Instant(), help="When the job took it; by default the time of its `_metadata`."
+)
 @plugins_option
 @json_option
 def import_command(
@@ -57,6 +61,7 @@ def import_command(
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
     note: str,
+    taken: datetime | None,
     as_json_: bool,
 ) -> None:
     """Import a savepoint or checkpoint as the next snapshot of a job.
@@ -70,6 +75,7 @@ def import_command(
       statelake import /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f --lake /data/lake --job orders
       statelake import s3://bucket/sp --lake s3://bucket/lake --job orders --engine spark
       statelake import old-savepoint --lake lake --job orders --uid counter --uid sessions
+      statelake import a-copy --lake lake --job orders --taken 2026-11-20T06:00Z
     """
     with progress_bar("importing", quiet=as_json_) as progress:
         done = import_snapshot(
@@ -81,6 +87,7 @@ def import_command(
             allow_external=allow_external,
             uids=uids,
             note=note,
+            taken_at=taken,
             progress=progress,
         )
     record = done.record
@@ -111,7 +118,8 @@ def import_command(
             state.table,
             str(versions[state.table]),
             f"{state.entries:,}",
-            state.value_type or state.name,
+            state.kind if state.value_type else _queue(state),
+            state.value_type,
         )
         for operator in record.operators
         for state in operator.states
@@ -121,19 +129,25 @@ def import_command(
             operator_state.table,
             str(versions[operator_state.table]),
             f"{operator_state.elements:,}",
+            operator_state.mode.lower(),
             operator_state.value_type,
         )
         for operator in record.operators
         for operator_state in operator.operator_states
     ]
-    print_table("", ("<table", ">version", ">entries", "<value"), rows)
+    print_table("", ("<table", ">version", ">entries", "<kind", "<value"), rows)
+
+
+def _queue(state: StateRecord) -> str:
+    """What a queue of timers is called, several of which may be in one table."""
+    return f"timers {state.name.removeprefix(TIMER_PREFIX)}"
 
 
 @click.command()
 @lake_option
 @job_option
 @click.option("--snapshot", "snapshot_id", required=True, help="What to call the new snapshot.")
-@click.option("--parent", required=True, help="The snapshot whose tables were edited.")
+@snapshot_option("--parent", required=True, help="The snapshot whose tables were edited.")
 @click.option("--note", default="", help="Why; kept with the snapshot.")
 @engine_option
 @plugins_option
@@ -153,9 +167,11 @@ def commit(
           --snapshot without-alice --note "erasure request 4711"
       statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean
     """
+    opened = Lake(lake)
+    parent = snapshot_named(opened, job, parent)
     with progress_bar("checking", quiet=as_json_) as progress:
         done = commit_snapshot(
-            Lake(lake), job, snapshot_id, parent, note=note, engine=engine, progress=progress
+            opened, job, snapshot_id, parent, note=note, engine=engine, progress=progress
         )
     if as_json_:
         changed = {name: {"before": a, "after": b} for name, (a, b) in done.changed.items()}
@@ -170,7 +186,7 @@ def commit(
 
 @click.command()
 @lake_option
-@click.option("--job", help="Only this job's.")
+@configured_option("job", "Only this job's; '' for all.")
 @json_option
 def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     """List the snapshots of a lake, the oldest first.
@@ -178,12 +194,15 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     A row that can't be believed is none: what is wrong with the first is said behind the others.
     What is said of states and files is looked at when a snapshot is used.
 
+    Flink writes no time into a snapshot. So `taken` is what `import --taken` said, or else when the
+    file `_metadata` was last written, which a copy changes (`cp -p` and `rsync -t` do not).
+
     \b
     Examples:
       statelake snapshots --lake /data/lake
       statelake snapshots --lake /data/lake --job orders --json
     """
-    records, bad = Lake(lake).listed(job)
+    records, bad = Lake(lake).listed(job or None)
     if as_json_:
         as_json([_summary(record) for record in records])
     else:
@@ -195,7 +214,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 @click.command()
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to let go.")
+@snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to let go.")
 @click.option("--keep", type=click.IntRange(min=0), help="Let all go but the newest N.")
 @json_option
 def drop(
@@ -210,7 +229,10 @@ def drop(
     """
     if bool(snapshot_ids) == (keep is not None):
         raise click.UsageError("give either --snapshot (once or more) or --keep")
-    done = drop_snapshots(Lake(lake), job, snapshot_ids=list(snapshot_ids) or None, keep=keep)
+    opened = Lake(lake)
+    # all are looked up first: what is dropped must not change what `latest` is
+    named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
+    done = drop_snapshots(opened, job, snapshot_ids=list(named) or None, keep=keep)
     if as_json_:
         as_json(asdict(done))
         return

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import click
 
-from pipelines.cli.commands.lake import engine_option, job_option, lake_option
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table, progress_bar, tell
+from pipelines.cli.options import (
+    engine_option,
+    job_option,
+    lake_option,
+    snapshot_named,
+    snapshot_option,
+)
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import read_changes
 from pipelines.operations.migrations import Outcome, migrate_one, preview_migration
@@ -18,7 +24,7 @@ __all__ = ["migrate"]
 @click.command()
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to migrate.")
+@snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to migrate.")
 @click.option("--all", "every", is_flag=True, help="All snapshots that were not migrated yet.")
 @click.option("--state", required=True, metavar="OPERATOR/STATE", help="The state.")
 @click.option("--to", "spec", required=True, help="A file that says what it becomes.")
@@ -67,7 +73,8 @@ def migrate(
     opened = Lake(lake)
     (change,) = read_changes(spec, state)
     known = [summary.snapshot_id for summary in opened.summaries(job)]
-    wanted = list(snapshot_ids) or [one for one in known if not one.endswith(suffix)]
+    named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
+    wanted = list(named) or [one for one in known if not one.endswith(suffix)]
     outcomes = []
     for one in wanted:
         if dry_run:

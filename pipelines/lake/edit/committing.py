@@ -68,7 +68,7 @@ def commit_snapshot(
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
     prepare_snapshot(lake, job, snapshot_id)
-    chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
+    chosen = choose_engine(engine)
     paths = [table.path for operator in record.operators for table in operator.tables]
     lake.check_tables(paths)
     with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:

@@ -126,7 +126,7 @@ def edit_snapshot(
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
     prepare_snapshot(lake, job, snapshot_id)
-    chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
+    chosen = choose_engine(engine)
     paths = [table.path for operator in record.operators for table in operator.tables]
     for other, one in edit.merge:
         paths += merged_tables(job, lake.snapshot(other, one))

@@ -116,7 +116,7 @@ def migrate_snapshot(
         return MigrationResult(record, result, 0)
     refuse_disagreeing(operator, state)
     prepare_snapshot(lake, job, snapshot_id)
-    chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
+    chosen = choose_engine(engine)
     lake.check_tables([state.table])
     with Attempt(lake, job, snapshot_id, [state.table], leans_on=[parent]) as attempt:
         lake.snapshot(job, parent)

@@ -110,7 +110,7 @@ def export_snapshot(
         SnapshotError: The target can't be written.
     """
     record = lake.snapshot(job, snapshot_id)
-    chosen = choose_engine(engine, record.state_bytes) if isinstance(engine, str) else engine
+    chosen = choose_engine(engine)
     target = SavepointDirectory(to)
     work = _Export(lake, record, target, chosen, parallelism, max_parallelism, compression)
     work.operator_state_version = operator_state_version

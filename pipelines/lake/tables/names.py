@@ -12,6 +12,7 @@ from state_core.files.filesystem import Directory
 from state_core.printable import is_text
 
 __all__ = [
+    "LATEST",
     "SNAPSHOTS",
     "areas_of",
     "check_names",
@@ -39,6 +40,8 @@ LONGEST = 110  # two of them, and what tells a table from an older one, are a na
 LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-encoded
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 FLINK_CHECKPOINT = re.compile(r"chk-\d+")
+# a job's newest snapshot, or so many before it: no snapshot is called so
+LATEST = re.compile(r"latest(?:~(\d{1,9}))?", re.ASCII)
 _TOKEN, _DIGEST = re.compile("[0-9a-f]{16}"), re.compile("[0-9a-f]{64}")
 _UNIT = re.compile(r"_data/([0-9a-f]{16})/(\d+/)?(key-group|subtask)-\d{5}\.parquet", re.ASCII)
 # what Spark and delta-rs write into a table, and what Hadoop keeps of each file beside it
@@ -89,13 +92,18 @@ def check_names(job: str, snapshot_id: str | None) -> None:
     """Refuse names by which nothing could be found again.
 
     Raises:
-        LakeError: A name is empty, no text, or too long for a directory's.
+        LakeError: A name is empty, no text, too long for a directory's, or means another snapshot.
     """
     for name in (job, snapshot_id or ""):
         if not is_text(name):
             raise LakeError(f"{name!r} is no text", remedy="give a name in UTF-8")
     if not job or snapshot_id == "":
         raise LakeError(f"a {'snapshot' if job else 'job'} needs a name", remedy="give one")
+    if snapshot_id and (snapshot_id + "~").startswith("latest~"):
+        raise LakeError(
+            f"no snapshot can be called {snapshot_id!r}: that is how the newest is asked for",
+            remedy="give another name",
+        )
     if len(quote(job)) > LONGEST_JOB:
         raise LakeError(f"the job's name is too long: {job[:40]}...", remedy="give a shorter one")
 

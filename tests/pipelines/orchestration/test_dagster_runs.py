@@ -121,9 +121,9 @@ class TestRun:
         """Dagster always takes Spark, however small a snapshot is."""
         asked: list[str] = []
 
-        def no_engine(wanted: str, size: int) -> None:
+        def no_engine(wanted: str) -> None:
             asked.append(wanted)
-            raise LookupError(size)
+            raise LookupError(wanted)
 
         assert done.success
         monkeypatch.setattr("pipelines.lake.export.exporting.choose_engine", no_engine)

@@ -1,0 +1,198 @@
+"""Options that several commands have, and where their values come from.
+
+A lake, a job and an engine are those of the command line; else those of the environment
+(`STATELAKE_LAKE`, `STATELAKE_JOB`); else those of `statelake.toml`.
+
+A shell's TAB completes a lake's jobs and snapshots. It takes them from the lake, which anybody may
+have written, and puts them into a command line: so only names that mean nothing to a shell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from pipelines.cli.settings import ENGINES, FILE, configured
+from pipelines.engine import MASTER
+from state_core.errors import StateError
+from state_core.extras import require_extra
+from state_core.printable import printable
+
+if TYPE_CHECKING:
+    from pipelines.lake.catalog.catalog import Lake
+    from pipelines.lake.tables.records import SnapshotRecord
+
+__all__ = [
+    "Instant",
+    "configured_option",
+    "engine_option",
+    "job_option",
+    "lake_is_meant",
+    "lake_option",
+    "snapshot_argument",
+    "snapshot_named",
+    "snapshot_option",
+]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
+
+
+class Instant(click.ParamType[datetime]):
+    """`2026-11-20`, `2026-11-20T06:00Z`; UTC if it says nothing else."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Parse a point in time."""
+        try:
+            found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        except ValueError:
+            self.fail(f"{value!r} is no time (2026-11-20T06:00Z)", param, ctx)
+        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+class _Configured(click.Option):
+    """An option that `statelake.toml` has a value for, if nothing nearer has one."""
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, ParameterSource]:
+        """The value, and whose it is: the file's is one of `DEFAULT_MAP`."""
+        value, source = super().consume_value(ctx, opts)
+        if source is ParameterSource.DEFAULT:
+            try:
+                said = configured(self.name)
+            except StateError:
+                if not ctx.resilient_parsing:  # which is completion: nobody reads an error there
+                    raise
+                said = None
+            if said is not None:
+                return said, ParameterSource.DEFAULT_MAP
+        return value, source
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """What it may be given by, where it is missing."""
+        return f"'--{self.name}' ({self.envvar} or {FILE} may have it, too)"
+
+
+def _rows(context: click.Context, job: str | None = None) -> list[SnapshotRecord]:
+    """The rows of the lake that the command line has named so far; none if anything is wrong."""
+    try:
+        from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - Delta only when wanted
+
+        return Lake(context.params["lake"]).listed(job)[0]
+    except Exception:  # noqa: BLE001 - nobody reads an error there, and it would spoil the line
+        return []
+
+
+def _complete_jobs(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _items({row.job: "" for row in _rows(context)}, incomplete)
+
+
+def _complete_snapshots(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    rows = reversed(_rows(context, context.params.get("job") or None))
+    return _items({row.snapshot_id: f"{row.taken_at:%Y-%m-%d %H:%M}" for row in rows}, incomplete)
+
+
+def _items(names: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
+    """Those that begin so, each with what is said of it."""
+    return [
+        CompletionItem(name, help=said or None)
+        for name, said in names.items()
+        if name.startswith(incomplete) and _HARMLESS.fullmatch(name)
+    ]
+
+
+snapshot_option = partial(click.option, shell_complete=_complete_snapshots)
+snapshot_argument = partial(click.argument, shell_complete=_complete_snapshots)
+
+
+def configured_option(
+    name: str, help_: str, *, required: bool = False
+) -> Callable[[Command], Command]:
+    """An option that the environment and `statelake.toml` stand for.
+
+    Args:
+        name: `lake` or `job`.
+        help_: What it is to the command.
+        required: Whether nothing can be done without it.
+    """
+    return click.option(
+        f"--{name}", cls=_Configured, envvar=f"STATELAKE_{name.upper()}", show_envvar=True,
+        required=required, help=help_, shell_complete=_complete_jobs if name == "job" else None,
+    )  # fmt: skip
+
+
+lake_option = configured_option("lake", "The lake: a directory or URI.", required=True)
+job_option = configured_option("job", "The job's name in the lake.", required=True)
+
+
+def lake_is_meant(context: click.Context) -> bool:
+    """Whether the command line speaks of a lake, in a command that needs none.
+
+    What is configured stands in for `--lake` and `--job` where one of them, or `--snapshot`, is
+    given; by itself it makes no command do more than it was asked for.
+    """
+    return any(
+        context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        for name in ("lake", "job", "snapshot_id")
+    )
+
+
+def snapshot_named(lake: Lake, job: str, name: str) -> str:
+    """The id of the snapshot that a command line names, told to people if it is another word.
+
+    Raises:
+        NotFoundError: The name means several snapshots, or none that there could be.
+    """
+    from pipelines.lake.catalog.snapshot_names import resolve_snapshot  # noqa: PLC0415 - deltalake
+
+    snapshot_id = resolve_snapshot(lake, job, name)
+    if snapshot_id != name:
+        click.echo(printable(f"{name} is snapshot {snapshot_id}"), err=True)
+    return snapshot_id
+
+
+def engine_option(command: Command) -> Command:
+    """`--engine`, and `--master`, which is passed on to Spark and not to the command."""
+    choice = click.option(
+        "--engine", cls=_Configured, type=click.Choice(ENGINES), default="auto", show_default=True,
+        help="Where to run; auto is here, or Spark where that is told to run on a cluster.",
+    )  # fmt: skip
+    master = click.option(
+        "--master", envvar=MASTER, show_envvar=True, metavar="URL", expose_value=False,
+        callback=_use_master, help="The cluster that Spark is to run on: spark://HOST:PORT, yarn.",
+    )  # fmt: skip
+    return choice(master(command))
+
+
+def _use_master(context: click.Context, _: click.Parameter, master: str | None) -> None:
+    """Tell the engine, as long as the command runs."""
+    if not master or context.resilient_parsing:
+        return
+    require_extra("spark")
+    before = os.environ.get(MASTER)
+    os.environ[MASTER] = master
+
+    def restore() -> None:
+        os.environ.pop(MASTER)
+        if before is not None:
+            os.environ[MASTER] = before
+
+    context.call_on_close(restore)

@@ -1,0 +1,92 @@
+"""How people name a snapshot: by its id, `latest`, a date, or the beginning of its id.
+
+====================  ===============================================================
+`monday`              the snapshot of that id, whatever else it could mean
+`latest`              the job's newest, as `statelake snapshots` lists them
+`latest~2`            the second before it
+`2026-11-20`          of those taken on that day (UTC) or before, the one taken last
+`2026-11-20T06:00`    the same for a time; UTC if it says nothing else
+`mon`                 the only one whose id begins so
+====================  ===============================================================
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.tables.names import LATEST
+from state_core.errors import NotFoundError
+
+__all__ = ["resolve_snapshot"]
+
+SHOWN = 10
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?", re.ASCII)
+
+
+def resolve_snapshot(lake: Lake, job: str, name: str) -> str:
+    """The id of the snapshot that is meant.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        name: What it is called, in one of the ways above.
+
+    Returns:
+        Its id. A name that means none comes back as it is, for whoever opens it to say so.
+
+    Raises:
+        NotFoundError: There are fewer snapshots, none as old, or several that begin so.
+        DamagedLakeError: A row of the catalog can't be believed, and it could be the one.
+    """
+    records, bad = lake.listed(job)
+    ids = [record.snapshot_id for record in records]
+    if name in ids or not name or any(row.snapshot_id == name for row in bad):
+        return name
+    match, until = LATEST.fullmatch(name), _until(name)
+    if bad and (match or until):
+        raise bad[0].error
+    if not records:
+        return name
+    if match:
+        back = int(match[1] or 0)
+        if back < len(ids):
+            return ids[-1 - back]
+        raise NotFoundError(
+            f"job {job!r} has no snapshot {name!r}: it has {len(ids)}",
+            remedy=f"the oldest is {ids[0]!r}",
+        )
+    if until:
+        taken = [record for record in records if record.taken_at < until]
+        if taken:
+            return max(taken, key=lambda record: (record.taken_at, record.imported_at)).snapshot_id
+        first = min(records, key=lambda record: record.taken_at)
+        raise NotFoundError(
+            f"job {job!r} has no snapshot that was taken on {name} or before",
+            remedy=f"its first is {first.snapshot_id!r}, of {first.taken_at:%Y-%m-%d %H:%M} UTC",
+        )
+    known = [*ids, *(row.snapshot_id for row in bad)]
+    candidates = [snapshot_id for snapshot_id in known if snapshot_id.startswith(name)]
+    if len(candidates) > 1:
+        more = "..., " if len(candidates) > SHOWN else ""
+        raise NotFoundError(
+            f"job {job!r} has {len(candidates)} snapshots that begin with {name!r}",
+            remedy=f"say which: {more}{', '.join(candidates[-SHOWN:])}",
+        )
+    return candidates[0] if candidates else name
+
+
+def _until(name: str) -> datetime | None:
+    """Before which time a snapshot was taken that a date or a time means; None for other names."""
+    match = _TIME.fullmatch(name)
+    if match is None:
+        return None
+    # all of the day, the minute or the second that it says
+    step = timedelta(seconds=1) if match[2] else timedelta(minutes=1)
+    try:
+        at = datetime.fromisoformat(name.replace("Z", "+00:00"))
+        at = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
+        return at + (step if match[1] else timedelta(days=1))
+    except (ValueError, OverflowError):  # the 31st of November, or the last day that there is
+        return None

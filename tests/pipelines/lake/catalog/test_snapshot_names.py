@@ -1,0 +1,216 @@
+"""How a snapshot is named: its id, `latest`, a date, a prefix; and what none may be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.snapshot_names import resolve_snapshot
+from pipelines.lake.edit.committing import commit_snapshot
+from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
+from state_core.errors import DamagedLakeError, LakeError, NotALakeError, NotFoundError
+from tests.support.command import run
+from tests.support.lakes import WORDS
+
+MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
+
+
+def record(snapshot_id: str, taken_hours: float, imported_hours: int) -> SnapshotRecord:
+    """A snapshot without any state, taken and imported so many hours after Monday began."""
+    taken, imported = (MONDAY + timedelta(hours=at) for at in (taken_hours, imported_hours))
+    return SnapshotRecord(
+        "orders", snapshot_id, "", "import", "savepoint", "canonical", 6, 1, taken, imported,
+        "source", "digest", "none", "", 0, 0, 0, b"metadata",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Five snapshots; the one that was taken last was not imported last."""
+    lake = Lake(tmp_path_factory.mktemp("names") / "lake")
+    for snapshot in (
+        record("monday", 10, 100),
+        record("monday-fixed", 10, 101),
+        record("tuesday", 34.51, 102),
+        record("thursday", 82, 103),
+        record("wednesday", 58, 104),
+    ):
+        lake.append(snapshot)
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("monday", "monday"),
+        ("latest", "wednesday"),
+        ("latest~0", "wednesday"),
+        ("latest~1", "thursday"),
+        ("latest~4", "monday"),
+        ("2026-11-16", "monday-fixed"),
+        ("2026-11-17", "tuesday"),
+        ("2026-11-18", "wednesday"),
+        ("2026-11-19", "thursday"),
+        ("2030-01-01", "thursday"),
+        ("2026-11-17T10:29", "monday-fixed"),
+        ("2026-11-17T10:30", "tuesday"),
+        ("2026-11-17T10:30:35Z", "monday-fixed"),
+        ("2026-11-17T10:30:36Z", "tuesday"),
+        ("2026-11-17 12:30+02:00", "tuesday"),
+        ("monday-", "monday-fixed"),
+        ("w", "wednesday"),
+        # what means none is left to whoever opens it
+        ("sunday", "sunday"),
+        ("", ""),
+        ("Latest", "Latest"),
+        ("latest~", "latest~"),
+        ("latest~x", "latest~x"),
+        (f"latest~{'9' * 5000}", f"latest~{'9' * 5000}"),
+        ("2026-02-31", "2026-02-31"),
+        ("9999-12-31", "9999-12-31"),
+    ],
+)
+def test_what_is_meant(lake: Lake, name: str, meant: str) -> None:
+    """Each way to name a snapshot gives its id."""
+    assert resolve_snapshot(lake, "orders", name) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("latest~5", "no snapshot 'latest~5': it has 5; the oldest is 'monday'"),
+        ("2026-11-15", "taken on 2026-11-15 or before; its first is 'monday', of 2026-11-16 10:00"),
+        ("mon", "2 snapshots that begin with 'mon'; say which: monday, monday-fixed"),
+        ("t", "2 snapshots that begin with 't'; say which: tuesday, thursday"),
+    ],
+)
+def test_what_is_not_clear(lake: Lake, name: str, said: str) -> None:
+    """What could be several, or can be none, is an error with what there is."""
+    with pytest.raises(NotFoundError) as failed:
+        resolve_snapshot(lake, "orders", name)
+    assert said in str(failed.value)
+
+
+def test_many_candidates(tmp_path: Path) -> None:
+    """Of many that begin so, the newest are listed."""
+    lake = Lake(tmp_path / "lake")
+    for number in range(12):
+        lake.append(record(f"run-{number:02d}", number, number))
+    with pytest.raises(NotFoundError, match=r"12 snapshots .*: \.\.\., run-02, .*, run-11$"):
+        resolve_snapshot(lake, "orders", "run")
+
+
+def test_the_id_itself_comes_first(tmp_path: Path) -> None:
+    """A snapshot of an older lake that is really called so is the one that is meant."""
+    lake = Lake(tmp_path / "lake")
+    for hours, name in enumerate(("latest", "2026-11-16", "latest~1", "newest", "latest~1-x")):
+        lake.append(record(name, hours, hours))
+    for name in ("latest", "2026-11-16", "latest~1"):
+        assert resolve_snapshot(lake, "orders", name) == name
+    assert resolve_snapshot(lake, "orders", "latest~2") == "latest~1"
+
+
+def test_where_nothing_is(tmp_path: Path, lake: Lake) -> None:
+    """No lake is an error; a job without snapshots is left to whoever opens it."""
+    with pytest.raises(NotALakeError):
+        resolve_snapshot(Lake(tmp_path), "orders", "latest")
+    assert resolve_snapshot(lake, "returns", "latest") == "latest"
+
+
+def test_a_row_that_can_not_be_believed(tmp_path: Path) -> None:
+    """It may be the newest, so nobody knows which that is; by their ids both are found."""
+    lake = Lake(tmp_path / "lake")
+    lake.append(record("monday", 0, 0))
+    row = record("forged", 1, 1).to_row() | {"entries": -1}
+    write_deltalake(
+        str(tmp_path / "lake" / "snapshots"), pa.Table.from_pylist([row], SNAPSHOT_SCHEMA),
+        mode="append",
+    )  # fmt: skip
+    assert [resolve_snapshot(lake, "orders", name) for name in ("monday", "forged", "mon")] == [
+        "monday", "forged", "monday",
+    ]  # fmt: skip
+    for name in ("latest", "2026-11-20"):
+        with pytest.raises(DamagedLakeError):
+            resolve_snapshot(lake, "orders", name)
+
+
+MAKERS: list[Callable[[Lake, str], object]] = [
+    lambda lake, name: import_snapshot(lake, str(WORDS), "words", snapshot_id=name),
+    lambda lake, name: commit_snapshot(lake, "words", name, "monday"),
+    lambda lake, name: edit_snapshot(lake, "words", "monday", name, SnapshotEdit()),
+]
+
+
+@pytest.mark.parametrize("name", ["latest", "latest~1", "latest~x"])
+@pytest.mark.parametrize("make", MAKERS, ids=["import", "commit", "edit"])
+def test_what_no_snapshot_may_be_called(
+    make: Callable[[Lake, str], object], name: str, tmp_path: Path
+) -> None:
+    """An id that would seem to be another's is refused before anything is written."""
+    with pytest.raises(LakeError, match=rf"no snapshot can be called '{name}'"):
+        make(Lake(tmp_path / "lake"), name)
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.fixture(scope="module")
+def of(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The lake and job of two snapshots."""
+    lake = tmp_path_factory.mktemp("named") / "lake"
+    of = ("--lake", str(lake), "--job", "words")
+    for name in ("monday", "tuesday"):
+        assert run("import", WORDS, *of, "--snapshot", name).code == 0
+    return of
+
+
+class TestOnTheCommandLine:
+    """Every command that names a snapshot of a lake takes these names, and says what they mean."""
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["export", "--to", "{new}", "--snapshot", "latest"],
+            ["rescale", "--parallelism", "2", "--snapshot", "latest"],
+            ["diff", "monday", "latest"],
+            ["check", "integrity", "--snapshot", "latest"],
+            ["check", "compatibility", "--against", str(WORDS), "--snapshot", "latest"],
+            ["migrate", "--state", "counter/count", "--to", "{spec}", "--dry-run",
+             "--snapshot", "latest"],
+        ],
+        ids=lambda words: " ".join(words[:2]),
+    )  # fmt: skip
+    def test_latest(self, words: list[str], of: tuple[str, ...], tmp_path: Path) -> None:
+        """On standard error, so that scripts get the same output as with the id."""
+        (tmp_path / "spec.yaml").write_text("states:\n  counter/count: {type: Long}\n")
+        names = {"{new}": str(tmp_path / "new"), "{spec}": str(tmp_path / "spec.yaml")}
+        ran = run(*[names.get(word, word) for word in words], *of)
+        assert ran.err == "latest is snapshot tuesday\n"
+        exact = [names.get(word, "tuesday" if word == "latest" else word) for word in words]
+        again = run(*exact, *of)
+        assert again.err != ran.err
+        if words[0] != "export":
+            assert (again.code, again.out, again.err) == (ran.code, ran.out, "")
+
+    def test_edit_commit_and_drop(self, of: tuple[str, ...], tmp_path: Path) -> None:
+        """What is made says which snapshot it is made of; what is dropped is looked up first."""
+        ran = run("edit", *of, "--parent", "mon", "--snapshot", "renamed", "--rename-uid",
+                  "counter", "counted", "--json")  # fmt: skip
+        assert (ran.code, ran.json["parent"]) == (0, "monday"), ran.err
+        merged = run("edit", *of, "--parent", "tue", "--snapshot", "both", "--merge",
+                     "words:latest", "--json")  # fmt: skip
+        assert merged.code == 0, merged.err
+        assert sorted(merged.json["operators"]) == ["counted", "counter"]
+        ran = run("drop", *of, "--snapshot", "latest", "--snapshot", "latest~1", "--snapshot",
+                  "both", "--json")  # fmt: skip
+        assert (ran.code, ran.json["dropped"]) == (0, ["both", "renamed"]), ran.err
+        committed = run("commit", *of, "--parent", "latest", "--snapshot", "again", "--json")
+        assert (committed.code, committed.json["parent"]) == (0, "tuesday"), committed.err
+        unclear = run("export", *of, "--snapshot", "", "--to", tmp_path / "none")
+        assert (unclear.code, unclear.out) == (3, "")
