@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.catalog import Lake as Catalog
@@ -60,6 +61,7 @@ class Lake(Catalog):
         allow_external: Iterable[str] = (),
         uids: Iterable[str] = (),
         note: str = "",
+        taken_at: datetime | None = None,
         progress: Progress | None = None,
     ) -> ImportResult:
         """Import a savepoint or checkpoint as the job's next snapshot.
@@ -72,11 +74,13 @@ class Lake(Catalog):
             allow_external: Directories elsewhere that its handles may lead to.
             uids: Operator uids to recognise, for snapshots of before Flink 2.0.
             note: Kept with it.
+            taken_at: When the job took it; by default the time of its file `_metadata`.
             progress: Called with (done, total) after each slice.
         """
         return import_snapshot(
             self, os.fspath(source), job, snapshot_id=snapshot_id, engine=engine,
-            allow_external=allow_external, uids=uids, note=note, progress=progress,
+            allow_external=allow_external, uids=uids, note=note, taken_at=taken_at,
+            progress=progress,
         )  # fmt: skip
 
     def export(

@@ -15,12 +15,14 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import is_alive
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from pipelines.lake.commits.commit_measures import CommitReports
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
@@ -40,7 +42,7 @@ from pipelines.runtime.backups import (
 )
 from pipelines.runtime.run_log import Plan, Prepared, RunLog
 from pipelines.runtime.sinks import commit_output, discard_attempts
-from pipelines.runtime.sources import latest_offset, splits_between
+from pipelines.runtime.sources import is_absent, latest_offset, splits_between
 from state_core.checks.legality import listed
 from state_core.commit import CheckpointV2
 from state_core.commit.records.records import BLOB_STORE_FACTORY
@@ -107,6 +109,7 @@ class RunResult:
         rows: Of each sink, how many went out.
         watermark: Event time behind it.
         resumed: Whether it was begun before.
+        absent: By name, the paths of sources at which there is nothing at all.
     """
 
     run: int
@@ -115,6 +118,7 @@ class RunResult:
     rows: dict[str, int] = field(default_factory=dict)
     watermark: int | None = None
     resumed: bool = False
+    absent: dict[str, str] = field(default_factory=dict)
 
 
 def run_job(job: Job, lake: Lake, options: RunOptions | None = None) -> RunResult:
@@ -141,7 +145,16 @@ def run_job(job: Job, lake: Lake, options: RunOptions | None = None) -> RunResul
     job.build()
     log = RunLog(lake.directory, job.name)
     with _alone(log):
-        return _Run(job, lake, log, given).go()
+        done = _Run(job, lake, log, given).go()
+    absent = {name: one.path for name, one in job.sources.items() if is_absent(one)}
+    return replace(done, absent=absent)
+
+
+def _time_of(millis: int) -> datetime | None:
+    """A run's time, if it is one: the clock of a job may show anything."""
+    with suppress(OverflowError, ValueError, OSError):
+        return datetime.fromtimestamp(millis / 1000, timezone.utc)
+    return None
 
 
 def snapshot_of_run(run: int) -> str:
@@ -208,7 +221,8 @@ class _Run:
         if number > 1:
             return snapshot_of_run(number - 1)
         if self.options.restore:
-            return self.lake.snapshot(self.job.name, self.options.restore).snapshot_id
+            name = resolve_snapshot(self.lake, self.job.name, self.options.restore)
+            return self.lake.snapshot(self.job.name, name).snapshot_id
         if self.lake.exists() and self.lake.summaries(self.job.name):
             raise NotFoundError(
                 "the job has snapshots in the lake, and never ran here",
@@ -227,9 +241,7 @@ class _Run:
             name: splits_between(one, plan.begins[name], plan.ends[name])
             for name, one in self.job.sources.items()
         }
-        size = sum(one.end - one.start for split in splits.values() for one in split)
-        engine = self.options.engine
-        chosen = choose_engine(engine, size) if isinstance(engine, str) else engine
+        chosen = choose_engine(self.options.engine)
         name = f"attempt-{uuid.uuid4().hex[:12]}"
         attempt = Attempt(
             self.job, plan, self.log.run_directory(plan.run).child(name), name,
@@ -330,6 +342,7 @@ class _Run:
         import_snapshot(
             self.lake, location, self.job.name, snapshot_id=snapshot_id,
             engine=self.options.engine, note=f"run {plan.run}",
+            taken_at=_time_of(plan.processing_time),
         )  # fmt: skip
         self.options.observe("imported")
         self._record(plan, prepared, snapshot_id)

@@ -24,7 +24,7 @@ from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.files.storage_options import storage_options
 from state_core.process.jobs import SourceNode
 
-__all__ = ["Offset", "Split", "batches_of", "latest_offset", "splits_between"]
+__all__ = ["Offset", "Split", "batches_of", "is_absent", "latest_offset", "splits_between"]
 
 Offset: TypeAlias = "dict[str, Any]"
 BATCH_ROWS = 1 << 16
@@ -61,6 +61,12 @@ class Split:
     def place(self) -> str:
         """What it is called in messages."""
         return f"source {self.source.name!r}, {self.path}"
+
+
+def is_absent(source: SourceNode) -> bool:
+    """Whether there is nothing at all where the source is to be."""
+    location, files = _located(source)
+    return not files and not Directory(location).exists()
 
 
 def latest_offset(source: SourceNode) -> Offset:

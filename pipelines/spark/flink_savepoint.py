@@ -12,7 +12,9 @@ sets it loads a DataFrame anew for each filter.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,8 +54,20 @@ _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
 def register(session: SparkSession) -> None:
-    """Make `spark.read.format("flink_savepoint")` known to a session."""
-    session.dataSource.register(FlinkSavepointDataSource)
+    """Make `spark.read.format("flink_savepoint")` known to a session.
+
+    Spark finds the format by itself where the `python3` of its PATH, or PYSPARK_PYTHON, is the one
+    that statelake is installed in. Registered, it runs in this process's Python anyway, unless
+    PYSPARK_PYTHON names another; on a cluster that is for the cluster to say.
+    """
+    context = session.sparkContext
+    before = context.pythonExec
+    if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable
+    try:
+        session.dataSource.register(FlinkSavepointDataSource)
+    finally:
+        context.pythonExec = before
 
 
 class FlinkSavepointDataSource(DataSource):

@@ -8,6 +8,7 @@
 `operator_ids`     from a uid to an operator's id
 `redistribution`   which subtask gets what at another parallelism
 `measure`          counts, bytes and fingerprints of entries, by key group
+`showing`          what notebooks and consoles show of all that
 =================  ==================================================================
 
 A new kind of handle goes into `handles`, and its bytes into `formats/metadata/handle_codec`.

@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from state_core.errors import NotFoundError
+from state_core.model import showing
 from state_core.model.handles import DistributionMode
 
 __all__ = ["NonKeyedPart", "NonKeyedState", "columns_of"]
@@ -59,7 +60,7 @@ class NonKeyedPart(Protocol):
         """Return the entries of a broadcast state as bytes, in no order."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NonKeyedState:
     """One registered operator state.
 
@@ -81,6 +82,12 @@ class NonKeyedState:
     key_type: str = ""
     meta_info: bytes = field(default=b"", compare=False, repr=False)
     parts: tuple[NonKeyedPart, ...] = field(default=(), compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        return showing.element_state_line(self)
+
+    def _repr_html_(self) -> str:
+        return showing.schema_html(repr(self), self.schema)
 
     @property
     def broadcast(self) -> bool:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from state_core.errors import NotFoundError
+from state_core.model import showing
 from state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
 from state_core.model.operator_state import NonKeyedState, columns_of
 
@@ -144,7 +145,7 @@ class StateSlice:
     size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KeyedState:
     """One registered keyed state of one operator.
 
@@ -172,6 +173,12 @@ class KeyedState:
     with_ttl: bool = False
     meta_info: bytes = field(default=b"", compare=False, repr=False)
     files: tuple[tuple[KeyedFile, int], ...] = field(default=(), compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        return showing.keyed_state_line(self)
+
+    def _repr_html_(self) -> str:
+        return showing.schema_html(repr(self), self.schema)
 
     @property
     def timer_service(self) -> tuple[str, str]:
@@ -286,7 +293,7 @@ def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> l
     return slices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Operator:
     """One operator of the job.
 
@@ -326,6 +333,12 @@ class Operator:
     total_bytes: int = 0
     finished: bool = False
 
+    def __repr__(self) -> str:
+        return showing.operator_line(self)
+
+    def _repr_html_(self) -> str:
+        return showing.operator_html(self)
+
     @property
     def label(self) -> str:
         """Its name in tables and messages: its uid, or else its id."""
@@ -364,7 +377,7 @@ class Operator:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Snapshot:
     """An open savepoint or checkpoint.
 
@@ -385,6 +398,12 @@ class Snapshot:
     format: str
     operators: tuple[Operator, ...]
     metadata: Any = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        return showing.snapshot_line(self)
+
+    def _repr_html_(self) -> str:
+        return showing.snapshot_html(self)
 
     @property
     def compression(self) -> str:

@@ -6,7 +6,6 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.lake import engine_option
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import (
     as_json,
@@ -16,6 +15,7 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
+from pipelines.cli.options import configured_option, engine_option, lake_is_meant
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.operations.bootstrap import BootstrapResult, bootstrap
 
@@ -25,8 +25,8 @@ __all__ = ["bootstrap_command"]
 @click.command("bootstrap")
 @click.argument("spec")
 @click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
-@click.option("--lake", help="A lake that it is to be imported to as well.")
-@click.option("--job", help="The job's name in the lake.")
+@configured_option("lake", "A lake that it is to be imported to as well.")
+@configured_option("job", "The job's name in the lake.")
 @click.option("--snapshot", "snapshot_id", help="What to call it in the lake.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as the spec says.")
 @click.option(
@@ -34,7 +34,11 @@ __all__ = ["bootstrap_command"]
     type=click.IntRange(1, 1 << 15),
     help="By default as the spec says, or what Flink takes for the parallelism.",
 )
-@click.option("--compress", is_flag=True, help="Compress it with Snappy.")
+@click.option(
+    "--compression", type=click.Choice(["snappy", "none"]), default="none", show_default=True,
+    help="Of the savepoint's files.",
+)  # fmt: skip
+@click.option("--compress", is_flag=True, hidden=True, help="--compression snappy, as it was.")
 @click.option(
     "--metadata-version",
     type=click.IntRange(3, 6),
@@ -52,7 +56,9 @@ __all__ = ["bootstrap_command"]
 @engine_option
 @plugins_option
 @json_option
+@click.pass_context
 def bootstrap_command(
+    context: click.Context,
     spec: str,
     to: str,
     lake: str | None,
@@ -60,6 +66,7 @@ def bootstrap_command(
     snapshot_id: str | None,
     parallelism: int | None,
     max_parallelism: int | None,
+    compression: str,
     compress: bool,
     metadata_version: int,
     operator_state_version: int,
@@ -76,9 +83,12 @@ def bootstrap_command(
     \b
     Examples:
       statelake bootstrap customers.yaml --to /savepoints/first
-      statelake bootstrap customers.yaml --to /savepoints/first --parallelism 8 --compress
+      statelake bootstrap customers.yaml --to /savepoints/first --parallelism 8 \\
+          --compression snappy
       statelake bootstrap customers.yaml --to first --lake lake --job shop --snapshot first
     """
+    if not lake_is_meant(context):
+        lake = job = None
     if (lake is None) != (job is None) or (snapshot_id is not None and lake is None):
         raise click.UsageError("give --lake and --job together; --snapshot goes with them")
     with progress_bar("bootstrapping", quiet=as_json_) as progress:
@@ -88,7 +98,7 @@ def bootstrap_command(
             to,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
-            compression="snappy" if compress else "none",
+            compression="snappy" if compress else compression,
             metadata_version=metadata_version,
             operator_state_version=operator_state_version,
             lake=None if lake is None else Lake(lake),

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -51,6 +52,7 @@ def parse_conf(settings: Iterable[str]) -> dict[str, str]:
 @click.option(
     "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
 )
+@plugins_option
 @json_option
 def compress(
     savepoint: str,

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import json_text, plain
 from state_core.errors import NotFoundError
 from state_core.formats import open_snapshot
@@ -56,6 +57,7 @@ class KeyGroups(click.ParamType[KeyGroupRange]):
 @click.option(
     "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
 )
+@plugins_option
 def dump(
     savepoint: str,
     operator: str | None,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import click
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
 from state_core.formats import open_snapshot
 from state_core.model.measure import measure_operator
@@ -32,15 +36,18 @@ _MODES = {"SPLIT_DISTRIBUTE": "split", "UNION": "union", "BROADCAST": "broadcast
     default=None,
     help="Count entries, which walks all state; by default up to 2 GiB.",
 )
+@click.option("--schema", is_flag=True, help="List the columns of each state, field by field.")
 @click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
 @click.option(
     "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
 )
+@plugins_option
 @json_option
 def inspect(
     savepoint: str,
     parallelism: int | None,
     entries: bool | None,
+    schema: bool,
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
     as_json_: bool,
@@ -54,12 +61,17 @@ def inspect(
     Examples:
       statelake inspect /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
       statelake inspect /checkpoints/0af3.../chk-21 --parallelism 12
+      statelake inspect /savepoints/of-flink-1 --uid counter --uid sessions --schema
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
     snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
     size = sum(operator.total_bytes for operator in snapshot.operators)
     counted = size <= AUTO_COUNT_BYTES if entries is None else entries
     described = [_describe(one, snapshot, counted, parallelism) for one in snapshot.operators]
+    if schema:
+        for operator, shown in zip(snapshot.operators, described, strict=True):
+            _add_columns(shown["keyed_states"], operator.keyed_states)
+            _add_columns(shown["operator_states"], operator.operator_states)
     report = {
         "location": snapshot.location,
         "kind": snapshot.kind,
@@ -145,6 +157,38 @@ def _describe_operator_state(state: NonKeyedState) -> dict[str, Any]:
     return found | ({"key_type": state.key_type} if state.broadcast else {})
 
 
+def _add_columns(
+    described: list[dict[str, Any]], states: Sequence[KeyedState | NonKeyedState]
+) -> None:
+    """The columns of each state, as `dump` and tables have them."""
+    for shown, state in zip(described, states, strict=True):
+        columns = [column for column in state.schema if not column.name.startswith("raw_")]
+        shown["columns"] = list(map(_describe_column, columns))
+
+
+def _describe_column(column: pa.Field) -> dict[str, Any]:
+    fields = _fields_of(column.type)
+    found: dict[str, Any] = {"name": column.name, "type": _type_text(column.type)}
+    return found | ({"fields": list(map(_describe_column, fields))} if fields else {})
+
+
+def _fields_of(kind: pa.DataType) -> list[pa.Field]:
+    """What a POJO, a tuple or a row has, be it in a list or a map."""
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_map(kind):
+        return _fields_of(kind.key_type) + _fields_of(kind.item_type)
+    return _fields_of(kind.value_type) if pa.types.is_nested(kind) else []
+
+
+def _type_text(kind: pa.DataType) -> str:
+    if pa.types.is_struct(kind):
+        return "struct"
+    if pa.types.is_map(kind):
+        return f"map<{_type_text(kind.key_type)}, {_type_text(kind.item_type)}>"
+    return f"list<{_type_text(kind.value_type)}>" if pa.types.is_nested(kind) else str(kind)
+
+
 def _describe_groups(stored: npt.NDArray[np.int64], totals: dict[str, Any]) -> dict[str, Any]:
     with_data = np.flatnonzero(stored)
     heaviest = with_data[np.argsort(-stored[with_data], kind="stable")][:HEAVIEST]
@@ -213,6 +257,16 @@ def _print(report: dict[str, Any]) -> None:
         )
     columns = ("<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state")
     print_table("operators", columns, operators)
+    uids = [
+        operator["operator-uid"]
+        for operator in report["operators"]
+        if operator["keyed_states"] or operator["operator_states"]
+    ]
+    if not all(uids):
+        tell(
+            f"{uids.count(None)} of {len(uids)} operators with state have no uid in the snapshot,"
+            " which Flink writes since 2.0: give those that the job sets with --uid"
+        )
     left = SHOWN
     for operator in report["operators"]:
         if left > 0:
@@ -220,6 +274,14 @@ def _print(report: dict[str, Any]) -> None:
         left -= 1 + len(operator["keyed_states"]) + len(operator["operator_states"])
     if left < 0:
         tell(f"... and more of {len(report['operators'])} operators: --json lists all")
+
+
+def _column_lines(columns: Iterable[dict[str, Any]], before: str) -> Iterator[str]:
+    """A line for each column and field: its whole name and its type."""
+    for column in columns:
+        name = f"{before}{_short(column['name'])}"
+        yield f"  {name}: {column['type']}"
+        yield from _column_lines(column.get("fields", ()), f"{name}.")
 
 
 def _short(name: str) -> str:
@@ -258,6 +320,12 @@ def _print_states(operator: dict[str, Any]) -> None:
         states.append((_short(state["name"]), f"operator, {kind}", "", value, *blank))
     tell("")
     print_table(f"{label}{key}", columns, states)
+    for state in (*operator["keyed_states"], *operator["operator_states"])[:SHOWN]:
+        lines = _column_lines(state.get("columns", ()), f"{_short(state['name'])}.")
+        for line in islice(lines, SHOWN):
+            tell(line)
+        if next(lines, None) is not None:
+            tell("  ... and more: --json lists all")
     groups = operator["key_groups"]
     if groups["with_data"]:
         heavy = ", ".join(

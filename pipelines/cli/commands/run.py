@@ -10,6 +10,7 @@ import click
 
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table, progress_bar, tell
+from pipelines.cli.options import engine_option, lake_option
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.verify.legality import load_runnable
 from pipelines.runtime import RunOptions, RunResult, run_job
@@ -19,7 +20,7 @@ __all__ = ["run"]
 
 @click.command()
 @click.argument("runnable", metavar="MODULE:JOB")
-@click.option("--lake", required=True, help="The lake that has the job's state.")
+@lake_option
 @click.option("--parallelism", type=int, help="Of its operators; as before, if not given.")
 @click.option(
     "--backend", type=click.Choice(["heap", "rocksdb"]), default="heap", show_default=True,
@@ -33,10 +34,7 @@ __all__ = ["run"]
 )  # fmt: skip
 @click.option("--final", is_flag=True, help="The streams end with this run.")
 @click.option("--always", is_flag=True, help="Run without new input too: timers may be due.")
-@click.option(
-    "--engine", type=click.Choice(["auto", "spark", "local"]), default="auto", show_default=True,
-    help="Where to run; auto takes Spark, if installed, for what is large.",
-)  # fmt: skip
+@engine_option
 @plugins_option
 @json_option
 def run(
@@ -81,9 +79,17 @@ def run(
 
 
 def _print(done: RunResult) -> None:
-    if not done.run:
+    if not done.run and done.absent:
+        tell("nothing to read:")
+    elif not done.run:
         tell("nothing new: no source has got anything since the last run")
-        return
+    else:
+        _print_run(done)
+    for name, path in done.absent.items():
+        tell(f"source {name}: there is nothing at {path}", marked=name)
+
+
+def _print_run(done: RunResult) -> None:
     again = ", begun before" if done.resumed else ""
     tell(
         f"run {done.run}{again}: {done.records:,} records in; state is snapshot {done.snapshot_id}",

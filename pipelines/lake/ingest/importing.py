@@ -93,6 +93,7 @@ def import_snapshot(
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
     note: str = "",
+    taken_at: datetime | None = None,
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import a savepoint or checkpoint as the job's next snapshot.
@@ -106,6 +107,8 @@ def import_snapshot(
         allow_external: Directories elsewhere that its handles may lead to.
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
         note: Kept with it.
+        taken_at: When the job took it, which Flink does not write into it; by default when its
+            file `_metadata` was last written, which a copy changes.
         progress: Called with (done, total) after each slice.
 
     Raises:
@@ -114,9 +117,8 @@ def import_snapshot(
         LakeError: The job or the snapshot has no name.
     """
     check_names(job, snapshot_id)
-    return _Import(lake, source, job, tuple(allow_external), tuple(uids), note).run(
-        snapshot_id, engine, progress
-    )
+    work = _Import(lake, source, job, tuple(allow_external), tuple(uids), note, taken_at)
+    return work.run(snapshot_id, engine, progress)
 
 
 class _Import:
@@ -128,12 +130,14 @@ class _Import:
         allow_external: tuple[str, ...],
         uids: tuple[str, ...],
         note: str,
+        taken_at: datetime | None,
     ) -> None:
         self.lake = lake
         self.source = source
         self.job = job
         self.allow_external = allow_external
         self.note = note
+        self.taken_at = taken_at
         self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
         self.directory = snapshot_directory(source)
         data = StateFiles(self.directory, allow_external).metadata()
@@ -149,8 +153,7 @@ class _Import:
         if present is not None:
             return ImportResult(present, new=False)
         recover_attempts(self.lake, self.job)
-        size = sum(operator.total_bytes for operator in self.snapshot.operators)
-        engine = choose_engine(wanted, size) if isinstance(wanted, str) else wanted
+        engine = choose_engine(wanted)
         previous = self._previous()
         tables = {one.label: table_targets(self.lake, self.job, one) for one in self._operators()}
         self.operator_tables = operator_table_paths(self.job, self._operators())
@@ -294,7 +297,7 @@ class _Import:
             format=self.snapshot.format,
             metadata_version=self.snapshot.metadata_version,
             checkpoint_id=self.snapshot.checkpoint_id,
-            taken_at=_utc(self.directory.modified(METADATA_FILE)),
+            taken_at=self.taken_at or _utc(self.directory.modified(METADATA_FILE)),
             imported_at=datetime.now(timezone.utc),
             source=self.snapshot.location,
             digest=self.digest,

@@ -222,7 +222,8 @@ class SnapshotRecord:
         format: `canonical`, `native` or `checkpoint`.
         metadata_version: Of its `_metadata`.
         checkpoint_id: As the job counted it.
-        taken_at: When its `_metadata` was written.
+        taken_at: When it was taken, as whoever imported it said; if nobody did, when its file
+            `_metadata` was last written, which a copy changes.
         imported_at: When this row was written.
         source: Where it was read from.
         digest: Of its `_metadata`, by which the same snapshot is recognised.

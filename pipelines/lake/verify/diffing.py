@@ -23,7 +23,7 @@ from pipelines.lake.tables.records import (
 )
 from pipelines.lake.tables.table_rows import TableRows, table_rows
 from pipelines.lake.tables.units import Partitioning
-from pipelines.lake.verify.operator_diffing import diff_operator_state
+from pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.handles import KeyGroupRange
 
@@ -72,9 +72,7 @@ def diff_snapshots(
         NotFoundError: There is no such snapshot.
     """
     before, after = lake.snapshot(job, earlier), lake.snapshot(job, later)
-    size = max(before.state_bytes, after.state_bytes)
-    chosen = choose_engine(engine, size) if isinstance(engine, str) else engine
-    work = _Diff(lake, examples, chosen, progress)
+    work = _Diff(lake, examples, choose_engine(engine), progress)
     found = []
     for key in _operators(before, after):
         pair = (_operator(before, key), _operator(after, key))
@@ -125,6 +123,8 @@ class _Diff:
                 difference.status = "removed" if new is None else "added"
                 difference.removed = old.entries if old else 0
                 difference.added = new.entries if new else 0
+                difference.examples = self._examples("removed", before, old)
+                difference.examples += self._examples("added", after, new)
             elif _types(before, old) != _types(after, new):
                 difference.status = "retyped"
                 difference.removed, difference.added = old.entries, new.entries
@@ -155,6 +155,12 @@ class _Diff:
                 one.status = "removed" if new is None else "added"
                 one.removed = old.elements if old else 0
                 one.added = new.elements if new else 0
+                one.examples = [
+                    {"change": one.status, "before" if new is None else "after": row}
+                    for owner, state in ((before, old), (after, new))
+                    if owner is not None and state is not None
+                    for row in first_rows(self.lake.location, owner, state, self.examples)
+                ]
             elif _element_types(old) != _element_types(new):
                 one.status = "retyped"
                 one.removed, one.added = old.elements, new.elements
@@ -185,6 +191,26 @@ class _Diff:
             difference.examples += result.examples[:room]
         if difference.added or difference.removed or difference.changed:
             difference.status = "changed"
+
+    def _examples(
+        self, change: str, operator: OperatorRecord | None, state: StateRecord | None
+    ) -> list[dict[str, Any]]:
+        """A few rows of a state that only one of the snapshots has, from as few files."""
+        if operator is None or state is None:
+            return []
+        place = "after" if change == "added" else "before"
+        rows = self._rows(operator, state)
+        found: list[dict[str, Any]] = []
+        for unit in rows.units:
+            if len(found) >= self.examples:
+                break
+            states = replace(rows, units=(unit,)).read(KeyGroupRange(unit.first, unit.last))
+            count = sum(len(one.batch) for one in states)
+            found += [
+                {"change": change, place: _shown(states, row)}
+                for row in range(min(count, self.examples - len(found)))
+            ]
+        return found
 
     def _rows(self, operator: OperatorRecord, state: StateRecord) -> TableRows:
         (table,) = (one for one in operator.tables if one.path == state.table)

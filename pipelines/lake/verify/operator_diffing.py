@@ -15,7 +15,7 @@ from pipelines.lake.tables.operator_tables import read_operator_rows
 from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord
 from state_core.formats.operator_state.operator_reader import parse_operator_state
 
-__all__ = ["ElementDifference", "diff_operator_state"]
+__all__ = ["ElementDifference", "diff_operator_state", "first_rows"]
 
 ElementDifference = tuple[int, int, int, list[dict[str, Any]]]
 
@@ -47,6 +47,14 @@ def diff_operator_state(
     return counts[0], counts[1], changed, shown
 
 
+def first_rows(
+    lake: str, operator: OperatorRecord, state: OperatorStateRecord, count: int
+) -> list[dict[str, Any]]:
+    """The first rows of a state, as they are shown."""
+    rows = _rows(lake, operator, state).slice(0, count) if count else None
+    return [] if rows is None else [_visible(row) for row in rows.to_pylist()]
+
+
 def _contents(
     lake: str, operator: OperatorRecord, state: OperatorStateRecord
 ) -> Counter[tuple[bytes, bytes]]:
@@ -68,4 +76,9 @@ def _shown(
     _, layout = parse_operator_state(side[1].meta_info)
     at = layout.pairs(rows).index(element)
     row: dict[str, Any] = rows.slice(at, 1).to_pylist()[0]
+    return _visible(row)
+
+
+def _visible(row: dict[str, Any]) -> dict[str, Any]:
+    """Without the exact bytes of what a column can't hold."""
     return {name: value for name, value in row.items() if not name.startswith("raw_")}

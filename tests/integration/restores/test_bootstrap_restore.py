@@ -73,7 +73,7 @@ def test_flink_holds_what_the_files_held(case: str, flink: FlinkOracle, tmp_path
     operator, lines = JOBS[case](3, 128)
     spec = tmp_path / "spec.yaml"
     spec.write_text(yaml.safe_dump(spec_of(operator, tmp_path), allow_unicode=True), "utf-8")
-    compress = ("--compress",) if case in ("kinds", "mixed") else ()
+    compress = ("--compression", "snappy") if case in ("kinds", "mixed") else ()
     ran = run("bootstrap", spec, "--to", tmp_path / "sp", "--parallelism", 3, *compress)
     assert ran.code == 0, ran.err
     found = flink.restore(case, tmp_path / "sp", keys=KEYS, parallelism=3, backend="rocksdb")

@@ -57,7 +57,8 @@ def test_its_options_and_json(tmp_path: Path) -> None:
     """Parallelism and compression as asked for, the same entries, and a snapshot in a lake."""
     run("bootstrap", EXAMPLE, "--to", tmp_path / "plain")
     ran = run(
-        "bootstrap", EXAMPLE, "--to", tmp_path / "sp", "--parallelism", 5, "--compress",
+        "bootstrap", EXAMPLE, "--to", tmp_path / "sp", "--parallelism", 5,
+        "--compression", "snappy",
         "--metadata-version", 6, "--lake", tmp_path / "lake", "--job", "shop",
         "--snapshot", "first", "--json", "--engine", "local",
     )  # fmt: skip
@@ -128,3 +129,15 @@ def test_a_key_twice_leaves_nothing(tmp_path: Path) -> None:
     assert ran.code == 3
     assert "key 'bob' is there more than once" in ran.err
     assert not (tmp_path / "sp").exists()
+
+
+def test_compression_has_one_name(tmp_path: Path) -> None:
+    """As `export` and `compress` call it; the flag that it was is still understood, and hidden."""
+    said = run("bootstrap", "--help").out
+    assert "--compression [snappy|none]" in said
+    assert "--compress " not in said
+    for name, words in (("new", ("--compression", "snappy")), ("old", ("--compress",))):
+        assert run("bootstrap", EXAMPLE, "--to", tmp_path / name, *words).code == 0
+        assert open_snapshot(tmp_path / name).compression == "snappy"
+    assert run("bootstrap", EXAMPLE, "--to", tmp_path / "plain").code == 0
+    assert open_snapshot(tmp_path / "plain").compression == "none"

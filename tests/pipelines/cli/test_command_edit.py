@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -93,3 +95,36 @@ def test_refusals(options: list[str], code: int, said: str, lake: Lake) -> None:
     assert ran.code == code
     assert said in ran.err
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
+
+
+def test_expiry_says_by_whose_time(lake: Lake) -> None:
+    """Without --at it goes by the lake's time of the snapshot, which a copy may have changed."""
+    words = ("edit", "--lake", lake.location, "--job", "orders", "--parent", "s", "--json")
+    expire = ("--expire", "kinds/session", "1h")
+    ran = run(*words, "--snapshot", "one", *expire)
+    taken = lake.snapshot("orders", "s").taken_at
+    assert ran.code == 0
+    assert ran.err.startswith(f"warning: what had expired by {taken:%Y-%m-%d %H:%M} UTC is gone")
+    assert "give --at" in ran.err
+    assert ran.json["expired_at"] == taken.isoformat()
+    ran = run(*words, "--snapshot", "two", *expire, "--at", "2026-11-20T06:00Z")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.json["expired_at"] == "2026-11-20T06:00:00+00:00"
+    ran = run(*words, "--snapshot", "three", "--drop-state", "kinds/total")
+    assert (ran.code, ran.err, "expired_at" in ran.json) == (0, "", False)
+
+
+def test_the_time_of_a_copy_can_be_said(tmp_path: Path) -> None:
+    """A copied savepoint has the time of copying, unless `import --taken` says another."""
+    copied = tmp_path / "copied"
+    shutil.copytree(KINDS, copied, copy_function=shutil.copyfile)
+    of = ("--lake", tmp_path / "lake", "--job", "orders", "--json")
+    now = datetime.now(timezone.utc)
+    ran = run("import", copied, *of, "--snapshot", "plain")
+    assert abs(datetime.fromisoformat(ran.json["taken_at"]) - now) < timedelta(minutes=5)
+    ran = run("import", copied, *of, "--snapshot", "said", "--taken", "2026-11-20T06:00+02:00")
+    assert datetime.fromisoformat(ran.json["taken_at"]) == datetime(
+        2026, 11, 20, 4, tzinfo=timezone.utc
+    )
+    stored = Lake(tmp_path / "lake").snapshot("orders", "said").taken_at
+    assert stored == datetime(2026, 11, 20, 4, tzinfo=timezone.utc)

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from state_core import open_snapshot
@@ -222,3 +223,57 @@ def test_operator_state_is_named() -> None:
                for one in states)  # fmt: skip
     assert [one["key_type"] for one in states if one["mode"] == "BROADCAST"] == ["String"]
     assert {one["mode"] for one in states} >= {"SPLIT_DISTRIBUTE", "UNION", "BROADCAST"}
+
+
+POJO = golden("pojo-hashmap-canonical-p2-m128-flink1.20.0").snapshot
+OLD_WORDS = golden("wordcount-hashmap-canonical-p2-m128-flink1.20.0").snapshot
+
+
+class TestSchema:
+    """`--schema` lists what values are made of, field by field."""
+
+    def test_a_pojos_fields(self) -> None:
+        """Each field with its type, in a tree for scripts and by whole names for people."""
+        report = inspected(POJO, "--schema")
+        told = run("inspect", POJO, "--schema").out
+        seen = 0
+        for shown, read in zip(report["operators"], open_snapshot(POJO).operators, strict=True):
+            for one, state in zip(shown["keyed_states"], read.keyed_states, strict=True):
+                names = [name for name in state.schema.names if not name.startswith("raw_")]
+                assert [column["name"] for column in one["columns"]] == names
+                for column in one["columns"]:
+                    kind = state.schema.field(column["name"]).type
+                    if pa.types.is_struct(kind):
+                        assert [field["name"] for field in column["fields"]] == [
+                            field.name for field in kind
+                        ]
+                        for field in kind:
+                            seen += 1
+                            assert f"  {state.name}.{column['name']}.{field.name}: " in told
+        assert seen > 5
+
+    def test_only_when_asked(self) -> None:
+        """Without it nothing is longer than it was."""
+        assert "columns" not in str(inspected(KINDS)["operators"][0]["keyed_states"][0].keys())
+
+    def test_maps_and_lists(self) -> None:
+        """Of a map's keys and values, and a list's elements, too."""
+        (scores,) = (
+            state["columns"]
+            for state in operator(inspected(KINDS, "--schema"), "kinds")["keyed_states"]
+            if state["name"] == "scores"
+        )
+        assert {column["name"]: column["type"] for column in scores} == {
+            "key_group": "int32", "namespace": "string", "key": "int64", "user_key": "string",
+            "value": "double",
+        }  # fmt: skip
+
+
+def test_operators_without_a_uid_are_told_of() -> None:
+    """Flink 1 writes no uids: people are told of `--uid`, and no more once it is given."""
+    hint = "operators with state have no uid in the snapshot"
+    told = " ".join(run("inspect", OLD_WORDS).out.split())
+    assert f"1 of 1 {hint}" in told
+    assert "with --uid" in told
+    assert hint not in run("inspect", OLD_WORDS, "--uid", "counter").out
+    assert hint not in run("inspect", KINDS).out

@@ -80,3 +80,34 @@ def test_no_job(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     lake = ("--lake", tmp_path / "lake")
     code, _, err = run(capsys, "run", f"{EXAMPLE}:NONE", *lake)
     assert (code, "no" in err) == (3, True)
+
+
+def test_sources_that_are_not_there(
+    of: tuple[object, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A source without a directory is no source that has got nothing: it says where it looked."""
+    code, out, _ = run(capsys, "run", *of)
+    assert code == 0
+    assert out.splitlines() == [
+        "nothing to read:",
+        "source orders: there is nothing at alerts-data/orders",
+        "source rules: there is nothing at alerts-data/rules",
+    ]
+    feed(tmp_path / "alerts-data", 0)
+    code, out, _ = run(capsys, "run", *of, "--json")
+    assert (code, json.loads(out)["absent"]) == (0, {})
+    (tmp_path / "alerts-data" / "rules").rename(tmp_path / "elsewhere")
+    code, out, _ = run(capsys, "run", *of, "--json")
+    assert code == 3  # what was there is gone
+
+
+def test_sources_that_are_empty(
+    of: tuple[object, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Directories without a file are there, and have got nothing."""
+    for name in ("orders", "rules"):
+        (tmp_path / "alerts-data" / name).mkdir(parents=True)
+    code, out, _ = run(capsys, "run", *of)
+    assert (code, out.splitlines()) == (
+        0, ["nothing new: no source has got anything since the last run"]
+    )  # fmt: skip

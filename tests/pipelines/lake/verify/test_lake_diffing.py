@@ -199,6 +199,16 @@ def test_another_max_parallelism(max_parallelism: int, lake: Lake, tmp_path: Pat
     assert {name: counts(one)[1:] for name, one in found.items()} == wanted
 
 
+def assert_examples(one: StateDifference, change: str, place: str, entries: int) -> None:
+    """As many rows as there are, up to three, each another one and with all its columns."""
+    assert len(one.examples) == min(3, entries)
+    assert [example.keys() for example in one.examples] == [{"change", place}] * len(one.examples)
+    assert {example["change"] for example in one.examples} <= {change}
+    rows = [example[place] for example in one.examples]
+    assert all({"key_group", "key"} <= row.keys() for row in rows)
+    assert len({repr(row) for row in rows}) == len(rows)
+
+
 def test_states_that_come_and_go(lake: Lake) -> None:
     """An operator that only one snapshot has is added or removed with all that it holds."""
     import_as(lake, WORDS, "a")
@@ -210,6 +220,9 @@ def test_states_that_come_and_go(lake: Lake) -> None:
         for state in operator.states:
             one = found[f"{operator.label}/{state.name}"]
             assert counts(one) == ("added", state.entries, 0, 0)
+            assert_examples(one, "added", "after", state.entries)
+    assert_examples(found["counter/count"], "removed", "before", 300)
+    assert all(not one.examples for one in diff(lake, "a", "b", examples=0).values())
 
 
 def test_another_type(lake: Lake) -> None:
@@ -251,3 +264,22 @@ def test_what_is_not_there(lake: Lake) -> None:
     for pair in (("a", "x"), ("x", "a")):
         with pytest.raises(NotFoundError, match="no snapshot 'x'; its latest are: a"):
             diff(lake, *pair)
+
+
+def test_operator_states_that_come_and_go(lake: Lake) -> None:
+    """Those without keys have examples too: elements with their subtask, entries with their key."""
+    import_as(lake, WORDS, "a")
+    record = import_as(lake, golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot, "b")
+    for found, change, place in (
+        (diff(lake, "a", "b"), "added", "after"),
+        (diff(lake, "b", "a"), "removed", "before"),
+    ):
+        states = [(op.label, state) for op in record.operators for state in op.operator_states]
+        assert states
+        for label, state in states:
+            one = found[f"{label}/{state.name}"]
+            assert one.status == change
+            assert len(one.examples) == min(3, state.elements)
+            for example in one.examples:
+                assert example["change"] == change
+                assert "value" in example[place]
