@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.spark.jars import java_command
 from state_core import open_snapshot
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
@@ -329,3 +333,27 @@ def rows_scanned(frame: DataFrame) -> int:
 def _leaves(plan: Any) -> list[Any]:
     found = plan.collectLeaves()
     return [found.apply(at) for at in range(found.size())]
+
+
+PLAIN = """
+import sys
+from pyspark.sql import SparkSession
+from pipelines.spark.flink_savepoint import register
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+before = spark.sparkContext.pythonExec
+register(spark)
+rows = spark.read.format("flink_savepoint").option("state", "count").load(sys.argv[1]).count()
+print(rows, spark.sparkContext.pythonExec == before)
+"""
+
+
+def test_a_plain_session(counts: Path) -> None:
+    """Registered, it is found and run whatever `python3` the PATH has; other code is left alone."""
+    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    environment["PATH"] = os.pathsep.join((str(Path(java_command()).parent), "/usr/bin", "/bin"))
+    environment["PYTHONPATH"] = str(Path(__file__).parents[3])
+    ran = subprocess.run(
+        [sys.executable, "-c", PLAIN, str(counts)], check=False, capture_output=True, text=True,
+        timeout=300, env=environment,
+    )  # fmt: skip
+    assert ran.stdout.split() == ["300", "True"], ran.stderr[-2000:]
