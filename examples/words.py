@@ -3,7 +3,7 @@
 The counts may go on from those of a word count in Flink, whose operator has the uid `counter` and
 keeps a `ValueState<Long>` called `count`: import its savepoint as job `words`, and begin with it.
 
-    statelake import savepoint-1 --lake lake --job words --snapshot flink
+    statelake import SAVEPOINT --lake lake --job words --snapshot flink
     statelake run examples/words.py:JOB --lake lake --restore flink
 """
 

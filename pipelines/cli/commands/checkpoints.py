@@ -54,7 +54,7 @@ def checkpoints() -> None:
 
     \b
     Example:
-      statelake checkpoints list --log /data/lake/orders/_checkpoints
+      statelake checkpoints list --log /data/lake/orders/_runs/checkpoints
     """
 
 
@@ -66,7 +66,7 @@ def list_command(location: str, as_json_: bool) -> None:
 
     \b
     Examples:
-      statelake checkpoints list --log /data/lake/orders/_checkpoints
+      statelake checkpoints list --log /data/lake/orders/_runs/checkpoints
       statelake checkpoints list --log s3://bucket/checkpoints --json
     """
     now = now_millis()
@@ -98,7 +98,7 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
 
     \b
     Examples:
-      statelake checkpoints show --log /data/lake/orders/_checkpoints --task "Partition 3"
+      statelake checkpoints show --log /data/lake/orders/_runs/checkpoints --task "Partition 3"
       statelake checkpoints show --log checkpoints --task "Partition 3" --version 1
       statelake checkpoints show --log checkpoints --task "Partition 3" \\
           --checkpoint 1700000000000-42 | jq .checkpoint

@@ -1,0 +1,135 @@
+"""What README and the docs tell people to type can be typed, and prints what stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli import demo
+from tests.support.command import Ran, run
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SPARK = {"sql", "migrate"}  # what starts it has tests of its own
+
+pytestmark = pytest.mark.usefixtures("own_registry")
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory like a clone's, in which the demo was run."""
+    shutil.copytree(Path(demo.__file__).parent / "savepoints", tmp_path / "demo" / "savepoints")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for name in ("STATELAKE_LAKE", "STATELAKE_JOB"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    """The verbatim blocks of a page that are of that kind."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return [text for name, text in fenced if name == kind]
+
+
+def typed(page: Path) -> Iterator[list[str]]:
+    """The words of each call of statelake in a page's blocks of commands."""
+    for block in blocks(page, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words and words[0] == "statelake":
+                yield words[1:]
+
+
+def test_readme_can_be_typed(clone: Path) -> None:
+    """Every command of README, one after another, on the savepoints that come with it."""
+    page = ROOT / "README.md"
+    (jobs,) = (block for block in blocks(page, "python") if block.startswith("# jobs.py"))
+    (clone / "jobs.py").write_text(jobs, "utf-8")
+    called = [words for words in typed(page) if words[0] not in SPARK]
+    assert len(called) >= 10
+    for words in called:
+        ran = run(*words)
+        assert ran.code in {0, 1}, (words, ran.err)
+        assert ran.code == 0 or words[0] == "check", (words, ran.out)
+    assert (clone / "savepoints" / "erased" / "_metadata").is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    """Examples, and pages that a page leads to."""
+    text = page.read_text("utf-8")
+    named = set(re.findall(r"\bexamples/\w+\.\w+", text))
+    linked = {target.partition("#")[0] for target in re.findall(r"\]\(([^):]+)\)", text)}
+    missing = [name for name in named if not (ROOT / name).is_file()]
+    missing += [name for name in linked if name and not (page.parent / name).exists()]
+    assert missing == []
+
+
+def test_commits_prints_what_the_page_says(clone: Path) -> None:
+    """The page's calls of `examples/commits.py`, as processes, one after another."""
+    (block,) = (
+        one for one in blocks(ROOT / "docs" / "commit.md", "") if "$ python examples" in one
+    )
+    said = ""
+    for line in block.splitlines():
+        if not line.startswith("$ python "):
+            continue
+        ran = subprocess.run(
+            [sys.executable, *shlex.split(line)[2:]], check=True, capture_output=True, text=True,
+            cwd=clone, env={"PYTHONPATH": str(ROOT)}, timeout=120,
+        )  # fmt: skip
+        said += f"{line}\n{ran.stdout}"
+    assert said == block
+    log = ("--log", "commits-data/log")
+    assert run("checkpoints", "list", *log, "--json").json[0]["offset"] == 3
+    assert run("checkpoints", "verify", *log, "--blobs", "commits-data/blobs").code == 0
+
+
+def squeezed(text: str) -> str:
+    """Without the blanks that a table is set with."""
+    return " ".join(text.split())
+
+
+def test_the_wrong_job_is_told_as_the_page_says(clone: Path) -> None:
+    """The fault that the page shows is what the check prints of the example."""
+    assert clone.is_dir()
+    page = ROOT / "docs" / "process-functions.md"
+    (block,) = (one for one in blocks(page, "") if "check legality examples/wrong.py" in one)
+    ran = run("check", "legality", "examples/wrong.py:JOB")
+    assert ran.code == 1
+    assert squeezed(ran.out) == squeezed(block.partition("\n")[2])
+
+
+def test_the_log_that_a_run_writes_is_where_the_page_says(clone: Path) -> None:
+    """The example is run as the pages have it, and its log is listed, verified and dropped from."""
+    page = (ROOT / "docs" / "process-functions.md").read_text("utf-8")
+    orders, more = re.findall(
+        r"orders/(\d\.jsonl) <<END\n(.*?)^END$", page, re.DOTALL | re.MULTILINE
+    )
+    for name in ("orders", "rules"):
+        (clone / "alerts-data" / name).mkdir(parents=True)
+    (clone / "alerts-data" / "rules" / "1.jsonl").write_text('{"rule": "much", "limit": 100}\n')
+    called = [
+        shlex.split(line)[2:]
+        for block in blocks(ROOT / "docs" / "checkpoints.md", "")
+        for line in block.splitlines()
+        if line.startswith("$ statelake") and "old-log" not in line
+    ]
+    assert [words[0] for words in called] == ["run", *["checkpoints"] * 3]
+    for name, lines in (orders, more):
+        (clone / "alerts-data" / "orders" / name).write_text(lines, "utf-8")
+        ran: Ran = run(*called[0])
+        assert ran.code == 0, ran.err
+    said = [run(*words) for words in called[1:]]
+    assert [ran.code for ran in said] == [0, 0, 0]
+    assert "4 tasks" in said[0].out
+    assert "8 markers, 0 faults" in said[1].out
+    assert said[2].out == "4 records removed, 4 kept; 14 blobs removed, 14 kept\n"
