@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from pipelines.cli.commands.terminal import as_json, print_table, tell
+from tests.support.command import run
+from tests.support.lakes import DEMO
 
 
 def test_a_name_that_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,3 +60,18 @@ def test_json_is_escaped_and_the_same_value(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(said) == {UNSEEN: [UNSEEN]}
     assert said.isascii()
     assert set(said) & {chr(code) for code in range(32)} == {"\n"}
+
+
+def test_import_says_what_each_state_is(tmp_path: Path) -> None:
+    """Timers have a kind and no value; no queue's name stands where values' types do."""
+    said = run(
+        "import", DEMO / "monday", "--lake", tmp_path / "lake", "--job", "j"
+    ).out.splitlines()
+    begins = {name: said[1].index(name) for name in ("kind", "value")}
+    rows = {(line[begins["kind"] : begins["value"]].strip(), line[begins["value"] :].strip())
+            for line in said[2:]}  # fmt: skip
+    assert {("reducing", "Long"), ("map", "Double"), ("list", "Integer")} <= rows
+    assert {row for row in rows if "timers" in row[0]} == {
+        ("timers event_user-timers", ""), ("timers processing_user-timers", ""),
+    }  # fmt: skip
+    assert not any("timers" in value for _, value in rows)
