@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from pipelines.lake.tables.records import SnapshotRecord
 
 __all__ = [
-    "Instant",
     "configured_option",
     "engine_option",
     "job_option",
@@ -45,22 +43,6 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
-
-
-class Instant(click.ParamType[datetime]):
-    """`2026-11-20`, `2026-11-20T06:00Z`; UTC if it says nothing else."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """Parse a point in time."""
-        try:
-            found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-        except ValueError:
-            self.fail(f"{value!r} is no time (2026-11-20T06:00Z)", param, ctx)
-        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 class _Configured(click.Option):

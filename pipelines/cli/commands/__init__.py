@@ -12,7 +12,7 @@
 `run`                jobs of process functions
 `checkpoints`        checkpoints of tasks: list, verify, drop, migrate
 `demo`               the guided tour
-`terminal`           what they print with; `plugins`, the option that several share
+`terminal`           what they print with; `plugins`, the option that several share; `times`
 ===================  ================================================================
 
 Each reads options, calls the library, and prints. A new command is a module here and a line in

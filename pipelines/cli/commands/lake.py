@@ -17,8 +17,8 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
+from pipelines.cli.commands.times import Instant
 from pipelines.cli.options import (
-    Instant,
     configured_option,
     engine_option,
     job_option,
