@@ -28,6 +28,8 @@ NO, BAD_INPUT, INTERNAL = 1, 3, 4
 COMMANDS = {
     "inspect": ("inspect:inspect", "Show what a savepoint or checkpoint holds"),
     "dump": ("dump:dump", "Print the entries of a savepoint's state"),
+    "get": ("keys:get", "Show all that is held for one key"),
+    "history": ("keys:history", "Show what changed of one key from snapshot to snapshot"),
     "import": ("lake:import_command", "Import a savepoint or checkpoint"),
     "commit": ("lake:commit", "Register edited tables as a new snapshot"),
     "snapshots": ("lake:snapshots", "List the snapshots of a lake"),

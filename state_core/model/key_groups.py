@@ -8,6 +8,8 @@ Source: `org.apache.flink.runtime.state.KeyGroupRangeAssignment`, `org.apache.fl
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +20,7 @@ from state_core.model.handles import KeyGroupRange
 
 __all__ = [
     "MAX_PARALLELISM_LIMIT",
+    "EncodedKey",
     "check_parallelism",
     "default_max_parallelism",
     "key_group_ranges",
@@ -29,6 +32,25 @@ __all__ = [
 
 MAX_PARALLELISM_LIMIT = KEY_GROUPS.most
 DEFAULT_LOWER_BOUND = 1 << 7
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedKey:
+    """A key that is looked for.
+
+    Attributes:
+        encoded: Its bytes, as its serializer writes them.
+        key_group: Where all that is held for it lies; None if its Java hash can't be derived, so
+            that it may lie in any.
+    """
+
+    encoded: bytes
+    key_group: int | None
+
+    @property
+    def key_groups(self) -> KeyGroupRange | None:
+        """The key groups that may hold it; None for all."""
+        return None if self.key_group is None else KeyGroupRange(self.key_group, self.key_group)
 
 
 def key_groups_of_hashes(

@@ -2,6 +2,7 @@
 
 ===================  ================================================================
 `inspect`, `dump`    what a snapshot holds
+`keys`               `get`, `history`: one key
 `check`              `check compatibility`; `check_integrity`, `check_legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `compare`            `diff`, `rescale`
