@@ -132,7 +132,7 @@ def _rows_of_key(
 
 def _may_hold(row_group: pq.RowGroupMetaData, key: SoughtKey) -> bool:
     """Whether a row group may have the key, by the smallest and the largest of its columns."""
-    wanted = {KEY_GROUP: key.encoded.key_group, KEY: key.value}
+    wanted: dict[str, Any] = {KEY_GROUP: key.encoded.key_group, KEY: key.value}
     for index in range(row_group.num_columns):
         column = row_group.column(index)
         value = wanted.get(column.path_in_schema)
@@ -140,8 +140,10 @@ def _may_hold(row_group: pq.RowGroupMetaData, key: SoughtKey) -> bool:
         if type(value) not in (int, str) or not column.is_stats_set:
             continue
         statistics = column.statistics
-        if not statistics.has_min_max or type(statistics.min) is not type(value):
-            continue
-        if not statistics.min <= value <= statistics.max:
+        if statistics.has_min_max and _outside(value, statistics.min, statistics.max):
             return False
     return True
+
+
+def _outside(value: Any, least: Any, most: Any) -> bool:
+    return type(least) is type(most) is type(value) and not least <= value <= most

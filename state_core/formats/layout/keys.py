@@ -65,22 +65,38 @@ def encode_key(key: TypeSerializer, value: object, max_parallelism: int) -> Enco
     Raises:
         EncodeError: The value is no such key.
     """
-    plain = value.as_py() if isinstance(value, pa.Scalar) else value
-    try:
-        column = pa.array([plain], key.arrow_type)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise EncodeError(
-            f"{repr(plain)[:SHOWN]} is no key of type {key.name} ({error})",
-            remedy=f"give it as Arrow's {key.arrow_type} has it in Python",
-        ) from error
-    if column.null_count:
-        raise EncodeError(f"null is no key of type {key.name}", remedy="no key of Flink's is null")
+    column = _column_of(key, value.as_py() if isinstance(value, pa.Scalar) else value)
     encoded = encode_keys(key, column)[0].as_py()
     try:
         codes = np.array(key.hash_codes(column), np.int32)
     except UnknownHashError:
         return EncodedKey(encoded, None)
     return EncodedKey(encoded, int(key_groups_of_hashes(codes, max_parallelism)[0]))
+
+
+def _column_of(key: TypeSerializer, value: object) -> pa.Array:
+    """A column of one key.
+
+    Raises:
+        EncodeError: The value is no such key.
+    """
+    try:
+        column = pa.array([value], key.arrow_type)
+        stored = column[0].as_py()
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise _no_key(key, value, str(error)) from error
+    if stored is None:
+        raise _no_key(key, value, "no key of Flink's is null")
+    if stored != value and repr(stored) != repr(value):  # NaN is none of itself
+        raise _no_key(key, value, f"it would be {stored!r:.{SHOWN}}")
+    return column
+
+
+def _no_key(key: TypeSerializer, value: object, why: str) -> EncodeError:
+    return EncodeError(
+        f"{value!r:.{SHOWN}} is no key of type {key.name} ({why})",
+        remedy=f"give it as a column of Arrow's {key.arrow_type} has it in Python",
+    )
 
 
 def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.NDArray[np.intp]:
@@ -107,7 +123,8 @@ def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.N
         return rows
     data, head = entries.data, key.encoded[:last]
     equal = [data[start : start + last].tobytes() == head for start in starts[rows].tolist()]
-    return rows[np.array(equal, bool)]
+    chosen: npt.NDArray[np.intp] = rows[np.array(equal, bool)]
+    return chosen
 
 
 def keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
