@@ -30,6 +30,7 @@ COMMANDS = {
     "dump": ("dump:dump", "Print the entries of a savepoint's state"),
     "get": ("keys:get", "Show all that is held for one key"),
     "history": ("keys:history", "Show what changed of one key from snapshot to snapshot"),
+    "top": ("top:top", "Show which keys are heavy"),
     "import": ("lake:import_command", "Import a savepoint or checkpoint"),
     "commit": ("lake:commit", "Register edited tables as a new snapshot"),
     "snapshots": ("lake:snapshots", "List the snapshots of a lake"),

@@ -124,6 +124,10 @@ class KeyedFile(Protocol):
     def states(self) -> Sequence[KeyedState]:
         """Its states, by the ids that `Entries.state_of` uses."""
 
+    @property
+    def layouts(self) -> Sequence[Any]:
+        """How each state's entries are laid out: a `KeyedLayout` of the formats."""
+
     def group_bytes(self) -> list[tuple[int, int]]:
         """Return the key groups that have data, ascending, with their bytes as stored."""
 

@@ -2,7 +2,7 @@
 
 ===================  ================================================================
 `inspect`, `dump`    what a snapshot holds
-`keys`               `get`, `history`: one key
+`keys`, `top`        one key (`get`, `history`), and the heavy ones
 `check`              `check compatibility`; `check_integrity`, `check_legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `compare`            `diff`, `rescale`
@@ -13,7 +13,7 @@
 `run`                jobs of process functions
 `checkpoints`        checkpoints of tasks: list, verify, drop, migrate
 `demo`               the guided tour
-`terminal`           what they print with; `plugins`, the option that several share
+`terminal`           what they print with; `plugins`, the option that several share; `times`
 ===================  ================================================================
 
 Each reads options, calls the library, and prints. A new command is a module here and a line in

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -18,47 +17,12 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
+from pipelines.cli.commands.times import Duration, Instant
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 from pipelines.lake.edit.purging import Staging
 
 __all__ = ["edit"]
-
-_DURATION = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)")
-_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-class Duration(click.ParamType[timedelta]):
-    """`90s`, `15min`, `12h`, `7d`."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Parse a time to live."""
-        if isinstance(value, timedelta):
-            return value
-        match = _DURATION.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is no duration (90s, 15min, 12h, 7d)", param, ctx)
-        return timedelta(milliseconds=int(match[1]) * _UNITS[match[2]])
-
-
-class Instant(click.ParamType[datetime]):
-    """`2026-11-20`, `2026-11-20T06:00Z`; UTC if it says nothing else."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """Parse a point in time."""
-        try:
-            found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-        except ValueError:
-            self.fail(f"{value!r} is no time (2026-11-20T06:00Z)", param, ctx)
-        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 @click.command()

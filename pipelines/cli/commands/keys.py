@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -14,7 +14,9 @@ from pipelines.keys import KeyRows, rows_in_savepoint
 from pipelines.shown import plain_rows, state_head
 from state_core.formats import open_snapshot
 
-__all__ = ["get", "history"]
+__all__ = ["check_source", "get", "history", "operator_option", "source_options", "state_option"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 NO = 1
 SHOWN_ROWS = 1000  # of a table for people; --json has all
@@ -29,22 +31,55 @@ key_option = click.option(
     metavar="KEY",
     help="As `dump` prints keys: JSON, or text as it is.",
 )
+_SOURCE_OPTIONS = (
+    click.argument("savepoint", required=False),
+    click.option("--lake", help="Look into a lake instead: a directory or URI."),
+    click.option("--job", help="The job's name in the lake."),
+    click.option("--snapshot", "snapshot_id", help="One of its snapshots; by default the newest."),
+    click.option(
+        "--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0)."
+    ),
+    click.option(
+        "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
+    ),
+)
 operator_option = click.option("--operator", help="Only this operator: its uid, name or id.")
 state_option = click.option("--state", help="Only this state.")
 
 
+def source_options(command: _Command) -> _Command:
+    """Where to look: a savepoint or checkpoint, or a snapshot of a lake."""
+    for option in reversed(_SOURCE_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_source(
+    savepoint: str | None,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    uids: tuple[str, ...],
+    allow_external: tuple[str, ...],
+) -> None:
+    """Refuse options that name neither a savepoint nor a lake, or a bit of both.
+
+    Raises:
+        UsageError: They do.
+    """
+    if (savepoint is None) == (lake is None) or (lake is None) != (job is None):
+        raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
+    if lake is None and snapshot_id is not None:
+        raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
+    if lake is not None and (uids or allow_external):
+        raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
+
+
 @click.command()
-@click.argument("savepoint", required=False)
 @key_option
-@click.option("--lake", help="Look into a lake instead: a directory or URI.")
-@click.option("--job", help="The job's name in the lake.")
-@click.option("--snapshot", "snapshot_id", help="One of its snapshots; by default the newest.")
+@source_options
 @operator_option
 @state_option
-@click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
-@click.option(
-    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
-)
 @plugins_option
 @json_option
 @click.pass_context
@@ -76,16 +111,11 @@ def get(
       statelake get savepoint-5f1e2c-0a1b2c3d4e5f --key '{"f0": "eu", "f1": 4711}' --operator orders
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
     """
-    if (savepoint is None) == (lake is None) or (lake is None) != (job is None):
-        raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
-    if lake is None and snapshot_id is not None:
-        raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
+    check_source(savepoint, lake, job, snapshot_id, uids, allow_external)
     if lake is None or job is None:
         snapshot = open_snapshot(str(savepoint), allow_external=allow_external, uids=uids)
         found = rows_in_savepoint(snapshot, text, operator=operator, state=state)
     else:
-        if uids or allow_external:
-            raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
         found = _in_lake(lake, job, snapshot_id, text, operator, state)
     for rows in found:
         if rows.key_group is None:

@@ -22,7 +22,7 @@ from pipelines.shown import plain
 from state_core.errors import NotFoundError
 from state_core.model.snapshot import KeyedState
 
-__all__ = ["KeyTables", "key_tables", "newest_snapshot", "rows_in_lake"]
+__all__ = ["KeyTables", "key_tables", "newest_snapshot", "operators_with", "rows_in_lake"]
 
 SHORTEST_ID = 4
 
@@ -100,8 +100,7 @@ def key_tables(
     state: str | None = None,
 ) -> list[KeyTables]:
     """Where a snapshot may hold a key; arguments and errors as of `rows_in_lake`."""
-    operators = record.operators if operator is None else [_operator(record, operator)]
-    check_states(state, [keyed.name for each in operators for keyed in each.states])
+    operators = operators_with(record, operator, state)
     owners = [
         ((each, tables), key_serializer(tables[0]))
         for each in operators
@@ -124,6 +123,24 @@ def _tables(lake: Lake, operator: OperatorRecord, state: str | None) -> list[Tab
         states = [keyed for keyed in operator.states if keyed.name == state]
         operator = replace(operator, states=states)
     return tables_of_operator(lake.location, operator)
+
+
+def operators_with(
+    record: SnapshotRecord, operator: str | None, state: str | None
+) -> list[OperatorRecord]:
+    """All operators of a snapshot, or the one that is named.
+
+    Args:
+        record: The snapshot.
+        operator: The operator's uid, name or id.
+        state: A keyed state that one of them must have.
+
+    Raises:
+        NotFoundError: There is no such operator or state.
+    """
+    operators = record.operators if operator is None else [_operator(record, operator)]
+    check_states(state, [keyed.name for each in operators for keyed in each.states])
+    return operators
 
 
 def _operator(record: SnapshotRecord, wanted: str) -> OperatorRecord:

@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import CorruptSnapshotError, EncodeError, UnknownHashError
+from state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    UnknownHashError,
+    UnsupportedFormatError,
+)
 from state_core.files.wire import DataInput
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.meta_info import parse_key_serializer
@@ -21,7 +26,7 @@ from state_core.kernels.skip import UNKNOWN, locate_counted
 from state_core.model.key_groups import EncodedKey, key_groups_of_hashes
 from state_core.model.snapshot import Entries, StateKind
 from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import ALL_PRESENT, Cursor, I64Array, U8Array
+from state_core.serializers.framework.columns import ALL_PRESENT, MAX_COLUMN_BYTES, Cursor, I64Array
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.restored import restore_bounded
 
@@ -134,9 +139,10 @@ def keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
 
     Raises:
         CorruptSnapshotError: A key does not fit into its bytes.
+        UnsupportedFormatError: There are more bytes than a column holds.
     """
     starts = _key_starts(layout, entries)
-    return _pieces(entries.data, starts, _key_ends(layout, entries, starts))
+    return _pieces(entries, starts, _key_ends(layout, entries, starts))
 
 
 def namespaced_keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
@@ -153,7 +159,7 @@ def namespaced_keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryA
             ends = _behind(part, entries, begins)
         if layout.ambiguous:
             ends = ends + trailer_sizes(ends - begins)
-    return _pieces(entries.data, starts, np.minimum(ends, entries.key_end))
+    return _pieces(entries, starts, np.minimum(ends, entries.key_end))
 
 
 def decode_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> pa.Array:
@@ -211,10 +217,16 @@ def _behind(part: TypeSerializer, entries: Entries, starts: I64Array) -> I64Arra
     return ends
 
 
-def _pieces(data: U8Array, starts: I64Array, ends: I64Array) -> pa.LargeBinaryArray:
-    """A binary column of pieces of a buffer."""
+def _pieces(entries: Entries, starts: I64Array, ends: I64Array) -> pa.LargeBinaryArray:
+    """A binary column of a piece of each entry."""
     bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
+    if bounds[-1] > MAX_COLUMN_BYTES:
+        raise UnsupportedFormatError(
+            f"{bounds[-1]} bytes of keys in one batch, and a column holds 2 GiB",
+            place=entries.place(int(entries.key_start[0])),
+            remedy="a single key this large can't be looked at; drop the state first",
+        )
     out = np.empty(int(bounds[-1]), np.uint8)
-    copy_ranges(data, np.ascontiguousarray(starts), np.ascontiguousarray(ends), out, bounds)
+    copy_ranges(entries.data, np.ascontiguousarray(starts), np.ascontiguousarray(ends), out, bounds)
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.large_binary(), len(starts), buffers)
