@@ -1,7 +1,7 @@
 """One key of a large snapshot, as a whole process: `python -m benchmarks.one_key [--entries N]`.
 
-`ValueState<byte[]>` by `String`, keys of 96 and values of 128 bytes, 128 key groups, in each form: a
-canonical savepoint, checkpoints of the heap's and of RocksDB's own format, and a lake. Beside it
+`ValueState<byte[]>` by `String`, keys of 96 and values of 128 bytes, 128 key groups, in each form:
+a canonical savepoint, checkpoints of the heap's and of RocksDB's own format, and a lake. Beside it
 what it costs to read everything and to keep the key's rows, in a process too.
 
 40,000,000 entries are 8.8 GB in each form; `get` is to take less than 2 s and 500 MB of each.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -178,6 +179,8 @@ class StateWeights:
     def longest(self) -> list[LongCollection]:
         """The longest lists or maps, the longest first; none of other kinds of state."""
         best = self._collections.best[ENTRIES]
+        if not len(best):
+            return []
         keys, namespaces = self._decode(best.column(KEY))
         rows = zip(keys, namespaces, *_numbers(best), strict=True)
         return [LongCollection(*row) for row in rows]
@@ -230,7 +233,8 @@ class _Sums:
         }  # fmt: skip
         self.pending.append(_summed(pa.table(columns)))
         last = int(entries.group_of[-1])
-        if last == self.open:
+        if last == self.open or (self.open < 0 and int(entries.group_of[0]) == last):
+            self.open = last
             held = sum(map(len, self.pending))
             if held > max(MANY_ROWS, 2 * len(self.pending[0])):
                 self.pending = [_summed(pa.concat_tables(self.pending))]
@@ -281,6 +285,8 @@ def _one_chunk(keys: pa.ChunkedArray) -> pa.LargeBinaryArray:
 
 
 def _heavy_keys(layout: KeyedLayout, best: pa.Table) -> list[HeavyKey]:
+    if not len(best):
+        return []
     keys = decode_keys(layout, _one_chunk(best.column(KEY))).to_pylist()
     return [HeavyKey(*row) for row in zip(keys, *_numbers(best), strict=True)]
 
@@ -327,8 +333,9 @@ def weigh_operator(
         return _weigh_slice(*job, most, chosen, until)
 
     found: dict[str, StateWeights] = {}
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        for weighed in pool.map(weigh, jobs):
+    workers = min(len(jobs), threads or os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+        for weighed in map(weigh, jobs) if pool is None else pool.map(weigh, jobs):
             for name, weights in weighed.items():
                 if name in found:
                     found[name].merge(weights)

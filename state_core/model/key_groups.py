@@ -23,6 +23,7 @@ __all__ = [
     "EncodedKey",
     "check_parallelism",
     "default_max_parallelism",
+    "key_group_of",
     "key_group_ranges",
     "key_groups_of",
     "key_groups_of_hashes",
@@ -32,6 +33,7 @@ __all__ = [
 
 MAX_PARALLELISM_LIMIT = KEY_GROUPS.most
 DEFAULT_LOWER_BOUND = 1 << 7
+MASK = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,21 @@ class EncodedKey:
     def key_groups(self) -> KeyGroupRange | None:
         """The key groups that may hold it; None for all."""
         return None if self.key_group is None else KeyGroupRange(self.key_group, self.key_group)
+
+
+def key_group_of(code: int, max_parallelism: int) -> int:
+    """Return the key group of one Java hash code (`computeKeyGroupForKeyHash`)."""
+    code = code * 0xCC9E2D51 & MASK
+    code = (code << 15 | code >> 17) * 0x1B873593 & MASK
+    code = (code << 13 | code >> 19) & MASK
+    code = code * 5 + 0xE6546B64 & MASK
+    code ^= 4
+    code = (code ^ code >> 16) * 0x85EBCA6B & MASK
+    code = (code ^ code >> 13) * 0xC2B2AE35 & MASK
+    code ^= code >> 16
+    if code >> 31:
+        code = -code & MASK  # the least number stays what it is, and is none of a group's
+    return (0 if code >> 31 else code) % max_parallelism
 
 
 def key_groups_of_hashes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import Any
 
 import click
@@ -37,6 +38,7 @@ from state_core.formats.reader import METADATA_FILE, snapshot_directory
 __all__ = ["top"]
 
 LONGEST_KEY = 200
+SHOWN_STATES = 200  # for people; --json has all
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,15 @@ def top(
     if as_json_:
         as_json({"at": taken, "operators": [_as_dict(each, lives) for each in weighed]})
         return
+    left = SHOWN_STATES
     for number, each in enumerate(weighed):
-        if number:
-            tell("")
-        _print(each, lives)
+        if left > 0:
+            if number:
+                tell("")
+            _print(each, lives, left)
+        left -= len(each.states)
+    if left < 0:
+        tell(f"... and {-left:,} more states: --json has all, --operator those of one")
     if lives and not any(weights.expiries for each in weighed for weights in each.states.values()):
         tell("no state has a time to live")
 
@@ -234,10 +241,10 @@ def _long_as_dict(long: LongCollection) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print(weighed: _Weighed, lives: dict[str, timedelta]) -> None:
+def _print(weighed: _Weighed, lives: dict[str, timedelta], most: int) -> None:
     title = f"{weighed.operator}, keyed by {weighed.key_type}"
     tell(title, marked=title)
-    for name, weights in weighed.states.items():
+    for name, weights in islice(weighed.states.items(), most):
         tell("")
         what = f"{name}, {weights.layout.kind.value}"
         tell(

@@ -26,7 +26,7 @@ from pipelines.lake.tables.table_rows import (
 from pipelines.lake.tables.tables import table_directory
 from pipelines.lake.tables.unit_writer import table_columns
 from pipelines.lake.tables.units import KEY_GROUP, Partitioning
-from state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, KeyedLayout
+from state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, RAW_KEY, KeyedLayout
 from state_core.formats.layout.keys import encode_key
 from state_core.formats.rewriting.key_bytes import key_bytes
 from state_core.formats.writing.unified_encode import StateRows
@@ -121,13 +121,22 @@ def _rows_of_key(
     for state, layout in parsed:
         of_state = rows_of_queue(numbered, state).combine_chunks()
         for batch in of_state.to_batches():
-            if layout.opaque_key:
-                stored = batch.column(KEY).cast(pa.large_binary())
-            else:
-                stored = key_bytes(StateRows(0, state.name, layout, batch))
-            has_key = pc.equal(stored, pa.scalar(key.encoded.encoded, pa.large_binary()))
-            found.append(batch.column("row").filter(has_key).to_numpy())
+            rows = StateRows(0, state.name, layout, batch)
+            found.append(batch.column("row").filter(_has_key(rows, key)).to_numpy())
     return np.sort(np.concatenate(found))
+
+
+def _has_key(rows: StateRows, key: SoughtKey) -> pa.BooleanArray:
+    """Whether each row has the key, by the bytes of its own."""
+    column, raw = rows.batch.column(KEY), rows.batch.column(RAW_KEY)
+    if rows.layout.opaque_key:
+        stored = column.cast(pa.large_binary())
+    elif type(key.value) in (int, str) and raw.null_count == len(raw):
+        # of whole numbers and text equal values are equal bytes, and no kernel has to be loaded
+        return pc.fill_null(pc.equal(column, pa.scalar(key.value, column.type)), False)
+    else:
+        stored = key_bytes(rows)
+    return pc.equal(stored, pa.scalar(key.encoded.encoded, pa.large_binary()))
 
 
 def _may_hold(row_group: pq.RowGroupMetaData, key: SoughtKey) -> bool:

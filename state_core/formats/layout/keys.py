@@ -7,6 +7,8 @@ beginning of another, so that an entry is a key's if it begins with the key's by
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -17,13 +19,13 @@ from state_core.errors import (
     UnknownHashError,
     UnsupportedFormatError,
 )
-from state_core.files.wire import DataInput
+from state_core.files.wire import DataInput, DataOutput
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.meta_info import parse_key_serializer
 from state_core.formats.layout.row_writer import Part, RowWriter, trailer_sizes
 from state_core.kernels.encode import copy_ranges
 from state_core.kernels.skip import UNKNOWN, locate_counted
-from state_core.model.key_groups import EncodedKey, key_groups_of_hashes
+from state_core.model.key_groups import EncodedKey, key_group_of
 from state_core.model.snapshot import Entries, StateKind
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import ALL_PRESENT, MAX_COLUMN_BYTES, Cursor, I64Array
@@ -70,31 +72,31 @@ def encode_key(key: TypeSerializer, value: object, max_parallelism: int) -> Enco
     Raises:
         EncodeError: The value is no such key.
     """
-    column = _column_of(key, value.as_py() if isinstance(value, pa.Scalar) else value)
-    encoded = encode_keys(key, column)[0].as_py()
+    stored = _stored(key, value.as_py() if isinstance(value, pa.Scalar) else value)
+    encoded = DataOutput()
+    key.write(stored, encoded)  # without kernels: for one key they would take longer to load
     try:
-        codes = np.array(key.hash_codes(column), np.int32)
+        group = key_group_of(key.hash_code(stored), max_parallelism)
     except UnknownHashError:
-        return EncodedKey(encoded, None)
-    return EncodedKey(encoded, int(key_groups_of_hashes(codes, max_parallelism)[0]))
+        return EncodedKey(encoded.to_bytes(), None)
+    return EncodedKey(encoded.to_bytes(), group)
 
 
-def _column_of(key: TypeSerializer, value: object) -> pa.Array:
-    """A column of one key.
+def _stored(key: TypeSerializer, value: object) -> Any:
+    """A key as a column of keys has it.
 
     Raises:
         EncodeError: The value is no such key.
     """
     try:
-        column = pa.array([value], key.arrow_type)
-        stored = column[0].as_py()
+        stored = pa.scalar(value, key.arrow_type).as_py()
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise _no_key(key, value, str(error)) from error
     if stored is None:
         raise _no_key(key, value, "no key of Flink's is null")
     if stored != value and repr(stored) != repr(value):  # NaN is none of itself
         raise _no_key(key, value, f"it would be {stored!r:.{SHOWN}}")
-    return column
+    return stored
 
 
 def _no_key(key: TypeSerializer, value: object, why: str) -> EncodeError:
