@@ -84,8 +84,10 @@ def key_from_text(text: str, key: TypeSerializer, place: str = "") -> Any:
 
 
 def _read_key(text: str, kind: pa.DataType) -> Any:
-    quoted = text.startswith('"')
-    value = text if _is_text(kind) and not quoted else json.loads(text)
+    try:
+        value = text if _is_text(kind) and not text.startswith('"') else json.loads(text)
+    except json.JSONDecodeError:
+        raise ValueError("it is no JSON") from None
     key = from_plain(value, kind)
     if key is None:
         raise ValueError("a key is never null in Flink")
