@@ -2,7 +2,7 @@
 
 ===================  ================================================================
 `inspect`, `dump`    what a snapshot holds
-`keys`, `top`        one key (`get`, `history`), and the heavy ones
+`keys/`              one key (`get`, `history`), and the heavy ones (`top`)
 `check`              `check compatibility`; `check_integrity`, `check_legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `compare`            `diff`, `rescale`

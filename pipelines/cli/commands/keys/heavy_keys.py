@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.keys import (
+from pipelines.cli.commands.keys.one_key import (
     check_source,
     operator_option,
     source_options,
