@@ -96,7 +96,7 @@ def get(
     allow_external: tuple[str, ...],
     as_json_: bool,
 ) -> None:
-    """Show all that a savepoint, checkpoint or snapshot of a lake holds for one key.
+    """Show all that is held for one key in a savepoint, a checkpoint or a snapshot of a lake.
 
     Of all operators that are keyed by a type that the key can be: all states, timers and
     namespaces. The key is hashed as Flink hashes it, and only its key group is read; where the hash
