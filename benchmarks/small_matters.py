@@ -13,13 +13,15 @@ from benchmarks.measuring import Row
 SMALL = Path(__file__).parents[1] / "pipelines" / "cli" / "demo" / "savepoints" / "monday"
 
 
-WATCHED = """
+PEAK = """
 import atexit, sys
 from pathlib import Path
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     print(*(line.split()[1] for line in lines if line.startswith("VmHWM")), file=sys.stderr)
 atexit.register(peak)
+"""
+WATCHED = f"""{PEAK}
 from pipelines.cli.main import main
 main()
 """

@@ -8,6 +8,7 @@
 `orchestration/`   the only place with Dagster
 `cli/`             the `statelake` command
 `engine`           where slices of work run: in this process, or on Spark
+`keys`             keys as people write them, and what a savepoint holds for one
 `shown`            values as people, and JSON, read them
 =================  ==================================================================
 """

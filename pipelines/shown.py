@@ -7,16 +7,26 @@ import html
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from state_core.model.snapshot import KeyedState, StateKind
 from state_core.printable import printable, printable_json
 
-__all__ = ["age_text", "as_markdown", "bytes_text", "from_plain", "json_text", "plain"]
+__all__ = [
+    "age_text",
+    "as_markdown",
+    "bytes_text",
+    "from_plain",
+    "json_text",
+    "plain",
+    "plain_rows",
+    "state_head",
+]
 
 _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...] = (
     (pa.types.is_binary, lambda text: base64.b64decode(text, validate=True)),
@@ -26,6 +36,9 @@ _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]
     (pa.types.is_date, date.fromisoformat),
     (pa.types.is_time, time.fromisoformat),
 )
+_ORDER = (
+    "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value", "ttl",
+)  # fmt: skip
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ONE_LINE = json.JSONEncoder(ensure_ascii=False)
 _MARKUP = re.compile(r"[\\`|\[\]]")
@@ -53,6 +66,29 @@ def age_text(millis: int) -> str:
 def as_markdown(text: str) -> str:
     """Text that Markdown shows as it is: a name makes no table, no link, no picture and no HTML."""
     return _MARKUP.sub(r"\\\g<0>", html.escape(printable(text), quote=False))
+
+
+def state_head(operator: str, state: KeyedState) -> dict[str, Any]:
+    """What every row of a state begins with where rows are printed.
+
+    Args:
+        operator: The operator's uid or id.
+        state: The state.
+    """
+    head = {"operator": operator, "state": state.name, "kind": state.kind.value}
+    if state.kind is StateKind.TIMERS:
+        domain, _ = state.timer_service
+        head["kind"] = f"{domain}_timer"
+    return head
+
+
+def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
+    """Rows of a state as they are printed, as JSON can hold them."""
+    names = [name for name in rows.schema.names if not name.startswith("raw_")]
+    names.sort(key=_ORDER.index)
+    kinds = {name: rows.schema.field(name).type for name in names}
+    for row in rows.select(names).to_pylist():
+        yield head | {name: plain(row[name], kinds[name]) for name in names}
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

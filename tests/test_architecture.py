@@ -78,7 +78,12 @@ LAYERS = (
     ("pipelines",),
     ("pipelines.lake.tables",),
     ("pipelines.lake.catalog",),
-    ("pipelines.lake.commits", "pipelines.lake.edit", "pipelines.lake.export"),
+    (
+        "pipelines.lake.commits",
+        "pipelines.lake.edit",
+        "pipelines.lake.export",
+        "pipelines.lake.keys",
+    ),
     ("pipelines.lake.ingest", "pipelines.lake.bootstrap"),
     ("pipelines.lake.verify",),
     ("pipelines.lake", "pipelines.lake.api"),

@@ -29,6 +29,9 @@ NO, BAD_INPUT, INTERNAL = 1, 3, 4
 COMMANDS = {
     "inspect": ("inspect:inspect", "Show what a savepoint or checkpoint holds"),
     "dump": ("dump:dump", "Print the entries of a savepoint's state"),
+    "get": ("keys.one_key:get", "Show all that is held for one key"),
+    "history": ("keys.one_key:history", "Show what changed of one key"),
+    "top": ("keys.heavy_keys:top", "Show the heaviest keys of each keyed state"),
     "import": ("lake:import_command", "Import a savepoint or checkpoint"),
     "commit": ("lake:commit", "Register edited tables as a new snapshot"),
     "snapshots": ("lake:snapshots", "List the snapshots of a lake"),

@@ -8,6 +8,7 @@
 `edit/`         snapshots made of others: committed, edited, purged, merged, migrated
 `verify/`       integrity, legality, compatibility, differences
 `bootstrap/`    a savepoint of tables that someone has
+`keys/`         one key, and what changed of it
 `commits/`      what running tasks keep in a lake
 `api`           `Lake`: all of it as one object, for Python programs
 ==============  =====================================================================

@@ -16,11 +16,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from pipelines.engine import Engine, Progress
+from pipelines.keys import KeyRows
 from pipelines.lake.catalog.catalog import Lake as Catalog
 from pipelines.lake.catalog.dropping import DropResult, drop_snapshots
 from pipelines.lake.edit.committing import CommitResult, commit_snapshot
 from pipelines.lake.export.exporting import ExportResult, export_snapshot
 from pipelines.lake.ingest.importing import ImportResult, import_snapshot
+from pipelines.lake.keys.key_history import KeyHistory, key_history
+from pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.verify.diffing import StateDifference, diff_snapshots
 from state_core.files.storage_options import with_storage_options
@@ -82,6 +85,42 @@ class Lake(Catalog):
             allow_external=allow_external, uids=uids, note=note, taken_at=taken_at,
             progress=progress,
         )  # fmt: skip
+
+    def get(
+        self,
+        job: str,
+        key: str,
+        *,
+        snapshot_id: str | None = None,
+        operator: str | None = None,
+        state: str | None = None,
+    ) -> list[KeyRows]:
+        """All that a snapshot holds for a key: of each operator the rows of its states, as Arrow.
+
+        Only files are read that may hold the key, and only when rows are taken.
+
+        Args:
+            job: The job.
+            key: As `statelake dump` prints keys: JSON, or text as it is.
+            snapshot_id: The snapshot; by default the newest.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
+        """
+        record = newest_snapshot(self, job, snapshot_id)
+        return rows_in_lake(self, record, key, operator=operator, state=state)
+
+    def history(
+        self, job: str, key: str, *, operator: str | None = None, state: str | None = None
+    ) -> KeyHistory:
+        """What changed of a key from each snapshot of a job to the next.
+
+        Args:
+            job: The job.
+            key: As `statelake dump` prints keys: JSON, or text as it is.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
+        """
+        return key_history(self, job, key, operator=operator, state=state)
 
     def export(
         self,

@@ -91,7 +91,7 @@ def restore_backend(
         )
         restore_file(backend.registry, opened, key_groups, with_entries=not adopted)
     for handle in handles_for(raw, key_groups):
-        timers = open_raw_timers(handle, files)
+        timers = open_raw_timers(handle, files, backend.configuration.max_parallelism)
         if timers is not None:
             restore_file(backend.registry, timers, key_groups)
 

@@ -205,7 +205,7 @@ def _keyed_files(
     managed = subtask.managed_keyed
     try:
         opened = None if managed is None else open_keyed(managed, files, max_parallelism)
-        timers = open_raw_timers(subtask.raw_keyed, files)
+        timers = open_raw_timers(subtask.raw_keyed, files, max_parallelism)
         if opened is not None and timers is not None:
             twice = find_timers_twice(
                 (state.name for state in opened.states), (state.name for state in timers.states)

@@ -8,6 +8,8 @@ Source: `org.apache.flink.runtime.state.KeyGroupRangeAssignment`, `org.apache.fl
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,8 +20,10 @@ from state_core.model.handles import KeyGroupRange
 
 __all__ = [
     "MAX_PARALLELISM_LIMIT",
+    "EncodedKey",
     "check_parallelism",
     "default_max_parallelism",
+    "key_group_of",
     "key_group_ranges",
     "key_groups_of",
     "key_groups_of_hashes",
@@ -29,6 +33,41 @@ __all__ = [
 
 MAX_PARALLELISM_LIMIT = KEY_GROUPS.most
 DEFAULT_LOWER_BOUND = 1 << 7
+MASK = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedKey:
+    """A key that is looked for.
+
+    Attributes:
+        encoded: Its bytes, as its serializer writes them.
+        key_group: Where all that is held for it lies; None if its Java hash can't be derived, so
+            that it may lie in any.
+    """
+
+    encoded: bytes
+    key_group: int | None
+
+    @property
+    def key_groups(self) -> KeyGroupRange | None:
+        """The key groups that may hold it; None for all."""
+        return None if self.key_group is None else KeyGroupRange(self.key_group, self.key_group)
+
+
+def key_group_of(code: int, max_parallelism: int) -> int:
+    """Return the key group of one Java hash code (`computeKeyGroupForKeyHash`)."""
+    code = code * 0xCC9E2D51 & MASK
+    code = (code << 15 | code >> 17) * 0x1B873593 & MASK
+    code = (code << 13 | code >> 19) & MASK
+    code = code * 5 + 0xE6546B64 & MASK
+    code ^= 4
+    code = (code ^ code >> 16) * 0x85EBCA6B & MASK
+    code = (code ^ code >> 13) * 0xC2B2AE35 & MASK
+    code ^= code >> 16
+    if code >> 31:
+        code = -code & MASK  # the least number stays what it is, and is none of a group's
+    return (0 if code >> 31 else code) % max_parallelism
 
 
 def key_groups_of_hashes(

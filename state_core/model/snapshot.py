@@ -7,7 +7,7 @@ content as Arrow, whichever backend wrote it and in however many files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,6 +20,7 @@ import pyarrow as pa
 from state_core.errors import NotFoundError
 from state_core.model import showing
 from state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
+from state_core.model.key_groups import EncodedKey
 from state_core.model.operator_state import NonKeyedState, columns_of
 
 __all__ = [
@@ -124,11 +125,23 @@ class KeyedFile(Protocol):
     def states(self) -> Sequence[KeyedState]:
         """Its states, by the ids that `Entries.state_of` uses."""
 
+    @property
+    def layouts(self) -> Sequence[Any]:
+        """How each state's entries are laid out: a `KeyedLayout` of the formats."""
+
     def group_bytes(self) -> list[tuple[int, int]]:
         """Return the key groups that have data, ascending, with their bytes as stored."""
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, key group after key group."""
+
+    def encode_key(self, key: object) -> EncodedKey:
+        """A key as its serializer writes it, and its key group."""
+
+    def entries_of_key(
+        self, key: EncodedKey, states: Collection[int] | None = None
+    ) -> Iterator[Entries]:
+        """Yield the entries of one key, of all states or of some; those of one state at a time."""
 
     def decode(
         self, state: int, entries: Entries, columns: Sequence[str] | None = None
@@ -210,6 +223,31 @@ class KeyedState:
         schema = columns_of(self.schema, columns)
         batches = self.batches(key_groups, columns=columns)
         return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def get(self, key: object) -> pa.Table:
+        """All that is held for one key: a row for each namespace, user key or timer.
+
+        Only the key's own key group is read, if the Java hash of the key can be derived; of
+        RocksDB's files only the blocks in which the key can be.
+
+        Args:
+            key: As `to_arrow().column("key").to_pylist()` has it, or an Arrow scalar.
+
+        Returns:
+            The columns of `to_arrow`; no row if nothing is held for the key.
+
+        Raises:
+            EncodeError: It is no key of the state's type.
+            CorruptSnapshotError: The bytes are not what the header says they are.
+        """
+        encoded = self.files[0][0].encode_key(key) if self.files else None
+        batches = [
+            file.decode(state, entries)
+            for file, state in self.files
+            if encoded is not None
+            for entries in file.entries_of_key(encoded, (state,))
+        ]
+        return pa.Table.from_batches(batches, self.schema)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The content for other libraries, by Arrow's PyCapsule interface."""

@@ -29,7 +29,7 @@ class Case:
         name: What is wrong with the input.
         make: Makes it in a scene.
         command: Its words, with places of the scene.
-        code: The exit code; None if it may be done or refused.
+        code: The exit code, or those that will do; None if it may be done or refused.
         says: Part of what is printed.
         honest: Whether the other snapshots of the lake are exported behind it, as they were.
         changes: Whether a command that refused may have done part of its work.
@@ -42,7 +42,7 @@ class Case:
     name: str
     make: Maker
     command: str
-    code: int | None = REFUSED
+    code: int | tuple[int, ...] | None = REFUSED
     says: str = ""
     honest: bool = True
     changes: bool = False
@@ -101,7 +101,7 @@ def play(case: Case, runner: Runner, scene: Scene) -> Ended:
         scene.words(case.command), scene.work, entry=case.entry, environment=environment
     )
     assert not ended.stopped, ended
-    assert ended.code in ((0, REFUSED) if case.code is None else (case.code,)), ended
+    assert ended.code in _codes(case), ended
     assert case.says in ended.out + ended.err, ended
     _check_output(ended)
     _check_places(case, scene, before, refused=ended.code == REFUSED)
@@ -110,6 +110,13 @@ def play(case: Case, runner: Runner, scene: Scene) -> Ended:
     if case.honest and "lake" in before:
         _check_honest(runner, scene, changed=tree(scene.lake) != before["lake"])
     return ended
+
+
+def _codes(case: Case) -> tuple[int, ...]:
+    """The exit codes that will do."""
+    if case.code is None:
+        return (0, REFUSED)
+    return case.code if isinstance(case.code, tuple) else (case.code,)
 
 
 def _present(scene: Scene) -> list[str]:

@@ -13,7 +13,10 @@ COMMANDS = {
     "inspect": "inspect {savepoint}",
     "import": "import {savepoint} --lake {lake} --job j --snapshot s",
     "dump": "dump {savepoint} --limit 1",
+    "get": "get {savepoint} --key 1",
+    "top": "top {savepoint}",
 }
+NOTHING_HELD = {"get": (0, 1, 3)}  # a key that is nowhere is an answer, too
 # what an attack found, and one of each kind that it might find next: in every run
 FAST = (
     "big-integer-100kb", "big-integer-1mb", "big-decimal-1mb", "properties-superclasses-253kib",
@@ -35,8 +38,8 @@ def written(name: str) -> Maker:
 
 @as_parameters(
     Case(
-        f"{name}/{verb}", written(name), words, code=None, seconds=SECONDS, memory=MEMORY,
-        full=name not in FAST or verb == "dump",
+        f"{name}/{verb}", written(name), words, code=NOTHING_HELD.get(verb), seconds=SECONDS,
+        memory=MEMORY, full=name not in FAST or verb in ("dump", "top"),
     )
     for name in oversized.CASES
     for verb, words in COMMANDS.items()

@@ -2,6 +2,7 @@
 
 ===================  ================================================================
 `inspect`, `dump`    what a snapshot holds
+`keys/`              one key (`get`, `history`), and the heavy ones (`top`)
 `check`              `check compatibility`; `check_integrity`, `check_legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `compare`            `diff`, `rescale`

@@ -9,14 +9,14 @@ from itertools import islice
 from typing import Any
 
 import click
-import pyarrow as pa
 
 from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import json_text, plain
+from pipelines.cli.commands.terminal import json_text
+from pipelines.shown import plain_rows, state_head
 from state_core.errors import NotFoundError
 from state_core.formats import open_snapshot
 from state_core.model.handles import DistributionMode, KeyGroupRange
-from state_core.model.snapshot import KeyedState, Operator, StateKind
+from state_core.model.snapshot import Operator
 
 __all__ = ["dump"]
 
@@ -109,30 +109,9 @@ def _all_lines(
         for held in operator.keyed_states:
             if state in (None, held.name):
                 for batch in held.batches(key_groups):
-                    yield from _lines(_keyed_head(operator, held), batch)
+                    yield from plain_rows(state_head(operator.label, held), batch)
         for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
                 head = {"operator": operator.label, "state": other.name, "kind": _MODES[other.mode]}
                 for batch in other.batches():
-                    yield from _lines(head, batch)
-
-
-def _keyed_head(operator: Operator, state: KeyedState) -> dict[str, Any]:
-    head = {"operator": operator.label, "state": state.name, "kind": state.kind.value}
-    if state.kind is StateKind.TIMERS:
-        domain, _ = state.timer_service
-        head["kind"] = f"{domain}_timer"
-    return head
-
-
-def _lines(head: dict[str, Any], batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """A batch's rows as they are printed."""
-    names = [name for name in batch.schema.names if not name.startswith("raw_")]
-    order = [
-        "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value",
-        "ttl",
-    ]  # fmt: skip
-    names.sort(key=order.index)
-    kinds = {name: batch.schema.field(name).type for name in names}
-    for row in batch.select(names).to_pylist():
-        yield head | {name: plain(row[name], kinds[name]) for name in names}
+                    yield from plain_rows(head, batch)

@@ -12,8 +12,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    json_text,
+    plain,
+    print_table,
+    tell,
+)
 from state_core.formats import open_snapshot
+from state_core.formats.key_weights import heaviest_key
 from state_core.model.measure import measure_operator
 from state_core.model.operator_state import NonKeyedState
 from state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
@@ -37,6 +46,9 @@ _MODES = {"SPLIT_DISTRIBUTE": "split", "UNION": "union", "BROADCAST": "broadcast
     help="Count entries, which walks all state; by default up to 2 GiB.",
 )
 @click.option("--schema", is_flag=True, help="List the columns of each state, field by field.")
+@click.option(
+    "--keys", is_flag=True, help="Name the heaviest key of each operator's heaviest key group."
+)
 @click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
 @click.option(
     "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
@@ -48,13 +60,15 @@ def inspect(
     parallelism: int | None,
     entries: bool | None,
     schema: bool,
+    keys: bool,
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
     as_json_: bool,
 ) -> None:
     """Show what a savepoint or checkpoint holds: operators, states, types, sizes, skew.
 
-    Nothing is decoded, and nothing in it is executed. With --json each operator has the columns
+    Nothing is decoded but, with --keys, one key of each operator, and nothing in it is executed.
+    `statelake top` shows the heaviest keys of all. With --json each operator has the columns
     of Flink's own savepoint_metadata table function under their names, and more.
 
     \b
@@ -62,12 +76,16 @@ def inspect(
       statelake inspect /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
       statelake inspect /checkpoints/0af3.../chk-21 --parallelism 12
       statelake inspect /savepoints/of-flink-1 --uid counter --uid sessions --schema
+      statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f --keys
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
     snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
     size = sum(operator.total_bytes for operator in snapshot.operators)
     counted = size <= AUTO_COUNT_BYTES if entries is None else entries
-    described = [_describe(one, snapshot, counted, parallelism) for one in snapshot.operators]
+    described = [
+        _describe(operator, snapshot, counted, parallelism, keys=keys)
+        for operator in snapshot.operators
+    ]
     if schema:
         for operator, shown in zip(snapshot.operators, described, strict=True):
             _add_columns(shown["keyed_states"], operator.keyed_states)
@@ -89,7 +107,12 @@ def inspect(
 
 
 def _describe(
-    operator: Operator, snapshot: Snapshot, counted: bool, parallelism: int | None
+    operator: Operator,
+    snapshot: Snapshot,
+    counted: bool,
+    parallelism: int | None,
+    *,
+    keys: bool,
 ) -> dict[str, Any]:
     stored = np.zeros(operator.max_parallelism, np.int64)
     for file in operator.keyed_files:
@@ -117,7 +140,8 @@ def _describe(
         "operator_states": [
             _describe_operator_state(operator_state) for operator_state in operator.operator_states
         ],
-        "key_groups": _describe_groups(stored, totals),
+        "key_groups": _describe_groups(stored, totals)
+        | (_describe_key(operator, stored, totals) if keys else {}),
         "subtasks": _describe_subtasks(operator, stored, totals, parallelism),
     }
 
@@ -202,6 +226,22 @@ def _describe_groups(stored: npt.NDArray[np.int64], totals: dict[str, Any]) -> d
             for group in heaviest.tolist()
         ],
     }
+
+
+def _describe_key(
+    operator: Operator, stored: npt.NDArray[np.int64], totals: dict[str, Any]
+) -> dict[str, Any]:
+    """The heaviest key of the key group with the most bytes: as counted, or else as stored."""
+    weights = np.sum([sizes for _, sizes in totals.values()], axis=0) if totals else stored
+    key = heaviest_key(operator, int(np.argmax(weights))) if weights.any() else None
+    if key is None:
+        return {"heaviest_key": None}
+    return {
+        "heaviest_key": {
+            "key_group": key.key_group, "key": plain(key.key), "entries": key.entries,
+            "bytes": key.size,
+        }
+    }  # fmt: skip
 
 
 def _describe_subtasks(
@@ -335,6 +375,12 @@ def _print_states(operator: dict[str, Any]) -> None:
             f"{groups['with_data']} of {operator['operator-max-parallelism']} key groups have data;"
             f" skew {groups['skew']}; heaviest: {heavy}"
         )
+        key = groups.get("heaviest_key")
+        if key is not None:
+            tell(
+                f"heaviest key of key group {key['key_group']}: {_short(json_text(key['key']))},"
+                f" {key['entries']:,} entries, {bytes_text(key['bytes'])}"
+            )
         for when, plan in operator["subtasks"].items():
             sizes = [subtask["state_bytes"] for subtask in plan["subtasks"]]
             tell(

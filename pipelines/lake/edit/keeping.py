@@ -1,38 +1,34 @@
 """Keep only the keys of a list, in all keyed states and timers of an operator.
 
-The list is a file with one key a line, as JSON in the form in which `statelake dump` prints keys. A
-key that is text may also stand there as it is, unless it begins with a quote. Keys are compared by
-their bytes. If the Java hash of the keys can be derived, the files of key groups that hold none of
-them are not read.
+The list is a file with one key a line, as `pipelines.keys.key_from_text` reads it: written as
+`statelake dump` prints keys, or text as it is. Keys are compared by their bytes. If the Java hash
+of the keys can be derived, the files of key groups that hold none of them are not read.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.keys import key_from_text
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import Transform, kept_rows
 from pipelines.lake.tables.records import OperatorRecord
 from pipelines.lake.tables.table_rows import table_rows
 from pipelines.lake.tables.units import Unit
-from pipelines.shown import from_plain
 from state_core.errors import EncodeError, NoMatchError, NotFoundError, StateError, UnknownHashError
-from state_core.formats.rewriting.key_bytes import encode_keys, key_bytes
+from state_core.formats.layout.keys import encode_keys
+from state_core.formats.rewriting.key_bytes import key_bytes
 from state_core.formats.writing.rehash import check_key_groups
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.key_groups import key_groups_of_hashes
 from state_core.serializers.framework.base import TypeSerializer
 
 __all__ = ["KeptKeys", "read_kept_keys", "refuse_no_match"]
-
-SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
     table = operator.keyed_tables[0]
     rows = table_rows(lake, operator, table, {state.name: 0 for state in operator.states})
     key = rows.parse(rows.states[0][1])[1].key
-    listed = [(place, _parse(line, key, place)) for place, line in _lines(path)]
+    listed = [(place, key_from_text(line, key, place)) for place, line in _lines(path)]
     column = pa.array([value for _, value in listed], key.arrow_type)
     keys = _encode(key, column, [place for place, _ in listed])
     try:
@@ -127,28 +123,6 @@ def _lines(path: str) -> list[tuple[str, str]]:
     if not lines:
         raise EncodeError("it lists no key", place=path, remedy="write one key a line")
     return lines
-
-
-def _parse(line: str, key: TypeSerializer, place: str) -> Any:
-    """The key that a line says, as Arrow takes it from Python."""
-    is_text = pa.types.is_string(key.arrow_type)
-    try:
-        value = line if is_text and not line.startswith('"') else json.loads(line)
-        made = from_plain(value, key.arrow_type)
-    except (ValueError, RecursionError) as error:
-        raise _no_key(line, key, place, str(error)) from error
-    if made is None:
-        raise _no_key(line, key, place, "a key is never null in Flink")
-    return made
-
-
-def _no_key(line: str, key: TypeSerializer, place: str, why: str) -> EncodeError:
-    shown = line if len(line) <= SHOWN else f"{line[:SHOWN]}..."
-    return EncodeError(
-        f"{shown} is no key of type {key.name} ({why})",
-        place=place,
-        remedy="write keys as `statelake dump` prints them, one a line",
-    )
 
 
 def _encode(key: TypeSerializer, column: pa.Array, places: list[str]) -> pa.LargeBinaryArray:

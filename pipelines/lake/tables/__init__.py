@@ -7,7 +7,7 @@
 `delta_commit`        a new version of a table to which others commit as well
 `units`               how key groups are spread over files
 `unit_writer`         rows into files
-`table_rows`          files into rows
+`table_rows`          files into rows; `key_rows`, those of one key
 `operator_tables`     tables of operator state
 ====================  ===============================================================
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +22,16 @@ from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import KeyedState, StateKind
 
-__all__ = ["TableRows", "chunks_of", "parse_recorded", "read_unit", "table_rows"]
+__all__ = [
+    "TableRows",
+    "chunks_of",
+    "open_unit",
+    "parse_recorded",
+    "read_unit",
+    "rows_of_queue",
+    "table_rows",
+    "typed_rows",
+]
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,7 @@ class TableRows:
         rows = _of_groups(rows, key_groups)
         found = []
         for index, state, layout in parsed:
-            mine = _of_queue(rows, state).select(layout.schema.names).combine_chunks()
+            mine = rows_of_queue(rows, state).select(layout.schema.names).combine_chunks()
             found += [
                 StateRows(index, state.name, layout, batch)
                 for batch in mine.to_batches()
@@ -90,26 +100,58 @@ def read_unit(
     Raises:
         LakeError: The file is missing, or its columns are not the state's.
     """
-    directory = table_directory(lake, path)
     names = partitioning.file_schema(columns).names
+    with open_unit(lake, path, unit) as file:
+        table = file.read(columns=names)
+    place = table_directory(lake, path).full(unit.path)
+    return typed_rows(table, unit, columns, partitioning, place)
+
+
+@contextmanager
+def open_unit(lake: str, path: str, unit: UnitRecord) -> Iterator[pq.ParquetFile]:
+    """One file of a table, for as long as it is read.
+
+    Raises:
+        LakeError: It is missing, can't be read, or has not the rows that the catalog says.
+    """
+    directory = table_directory(lake, path)
     try:
-        with directory.open_input(unit.path) as file:
-            table = pq.ParquetFile(file).read(columns=names)
+        with directory.open_input(unit.path) as source:
+            file = pq.ParquetFile(source)
+            if unit.rows not in (-1, file.metadata.num_rows):
+                raise LakeError(
+                    f"{file.metadata.num_rows} rows, and the catalog says {unit.rows}",
+                    place=directory.full(unit.path),
+                    remedy="restore the file from a backup of the lake",
+                )
+            yield file
     except (MissingFileError, OSError, pa.ArrowException) as error:
         raise LakeError(
             f"a file of the table can't be read ({error})",
             place=directory.full(unit.path),
             remedy="only `statelake drop` may remove files: restore it from a backup of the lake",
         ) from error
-    if unit.rows not in (-1, len(table)):
-        raise LakeError(
-            f"{len(table)} rows, and the catalog says {unit.rows}",
-            place=directory.full(unit.path),
-            remedy="restore the file from a backup of the lake",
-        )
+
+
+def typed_rows(
+    table: pa.Table, unit: UnitRecord, columns: pa.Schema, partitioning: Partitioning, place: str
+) -> pa.Table:
+    """Rows of a file with the columns and types that the state has.
+
+    Args:
+        table: The rows as read.
+        unit: The file.
+        columns: Of the table, all or some of them, the key group among them.
+        partitioning: How the table is partitioned.
+        place: The file's path, for messages.
+
+    Raises:
+        LakeError: The columns are not the state's.
+    """
+    names = partitioning.file_schema(columns).names
     missing = set(names) - set(table.schema.names)
     if missing:
-        raise LakeError(f"column {min(missing)!r} is missing", place=directory.full(unit.path))
+        raise LakeError(f"column {min(missing)!r} is missing", place=place)
     if KEY_GROUP not in names:
         groups = pa.repeat(pa.scalar(unit.partition, pa.int32()), len(table))
         table = table.append_column(KEY_GROUP, groups)
@@ -118,7 +160,7 @@ def read_unit(
     except pa.ArrowException as error:
         raise LakeError(
             f"its columns are not those of the state ({' '.join(str(error).split())})",
-            place=directory.full(unit.path),
+            place=place,
             remedy="if it was imported with decoders of yours, name them: --plugins, or"
             " STATELAKE_PLUGINS",
         ) from error
@@ -136,7 +178,7 @@ def _of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
     return rows
 
 
-def _of_queue(rows: pa.Table, state: KeyedState) -> pa.Table:
+def rows_of_queue(rows: pa.Table, state: KeyedState) -> pa.Table:
     """Of a table of timers, the rows of one queue."""
     if state.kind is not StateKind.TIMERS:
         return rows

@@ -20,6 +20,7 @@ from state_core.files.wire import DataInput, DataOutput
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.row_writer import trailer_sizes
 from state_core.model.handles import KeyGroupRange
+from state_core.model.key_groups import key_group_of
 from state_core.model.snapshot import Entries
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import Cursor, I64Array
@@ -27,30 +28,13 @@ from state_core.serializers.framework.columns import Cursor, I64Array
 __all__ = [
     "KeyContext",
     "composite_key",
-    "key_group_of",
     "key_parts",
     "namespace_ends",
     "runs_of_groups",
     "split_key",
 ]
 
-MASK = 0xFFFFFFFF
 LOCATED_KEYS = 1 << 14  # whose bytes are remembered: keys come again
-
-
-def key_group_of(code: int, max_parallelism: int) -> int:
-    """Return the key group of one Java hash code (`computeKeyGroupForKeyHash`)."""
-    code = code * 0xCC9E2D51 & MASK
-    code = (code << 15 | code >> 17) * 0x1B873593 & MASK
-    code = (code << 13 | code >> 19) & MASK
-    code = code * 5 + 0xE6546B64 & MASK
-    code ^= 4
-    code = (code ^ code >> 16) * 0x85EBCA6B & MASK
-    code = (code ^ code >> 13) * 0xC2B2AE35 & MASK
-    code ^= code >> 16
-    if code >> 31:
-        code = -code & MASK  # the least number stays what it is, and is none of a group's
-    return (0 if code >> 31 else code) % max_parallelism
 
 
 class KeyContext:

@@ -159,7 +159,7 @@ def open_timers(
     Raises:
         SnapshotError: It can't be read.
     """
-    opened = open_raw_timers(handle, files)
+    opened = open_raw_timers(handle, files, max_parallelism)
     if not isinstance(opened, RawTimersKeyedFile):
         return None
     within = opened.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))

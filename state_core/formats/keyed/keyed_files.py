@@ -17,7 +17,8 @@ Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,6 +40,7 @@ from state_core.formats.keyed.rocksdb_native import RocksDBFiles
 from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.keyed_states import describe_state, layout_of
+from state_core.formats.layout.keys import encode_key, rows_of_key
 from state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import (
@@ -49,8 +51,9 @@ from state_core.model.handles import (
     KeyGroupsHandle,
     KeyGroupsKind,
 )
-from state_core.model.key_groups import prefix_bytes
-from state_core.model.snapshot import Entries, KeyedFile, KeyedState
+from state_core.model.key_groups import EncodedKey, prefix_bytes
+from state_core.model.snapshot import Entries, KeyedFile, KeyedState, StateKind
+from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.restored import count_columns, restore_bounded
 
 __all__ = [
@@ -72,11 +75,10 @@ def open_keyed(handle: KeyedHandle, files: StateFiles, max_parallelism: int) -> 
     Raises:
         SnapshotError: It can't be read.
     """
-    prefix = prefix_bytes(max_parallelism)
     if isinstance(handle, KeyGroupsHandle):
-        return _open_key_groups(handle, files, prefix)
+        return _open_key_groups(handle, files, max_parallelism)
     if isinstance(handle, IncrementalHandle):
-        return _open_rocksdb(handle, files, prefix)
+        return _open_rocksdb(handle, files, max_parallelism)
     wrapped = without_changelog(handle)
     if wrapped is not None:
         return open_keyed(wrapped, files, max_parallelism)
@@ -95,7 +97,9 @@ def is_timers(handle: KeyedHandle | None, files: StateFiles) -> bool:
     return _raw_timers(handle, files) is not None
 
 
-def open_raw_timers(handle: KeyedHandle | None, files: StateFiles) -> KeyedFile | None:
+def open_raw_timers(
+    handle: KeyedHandle | None, files: StateFiles, max_parallelism: int
+) -> KeyedFile | None:
     """Open raw keyed state that is timers; None if it is none, or the operator sets no timers.
 
     Raises:
@@ -109,7 +113,8 @@ def open_raw_timers(handle: KeyedHandle | None, files: StateFiles) -> KeyedFile 
     if header is None:
         return None
     timers = RawTimersFile(source, header, spans)
-    return RawTimersKeyedFile(source.name, Head(header), handle.key_groups, timers)
+    head = Head(header)
+    return RawTimersKeyedFile(source.name, head, handle.key_groups, max_parallelism, timers)
 
 
 def _raw_timers(
@@ -132,7 +137,9 @@ def without_changelog(handle: KeyedHandle) -> KeyedHandle | None:
     return wrapped if wrapped is not None and wrapped.key_groups == handle.key_groups else None
 
 
-def _open_key_groups(handle: KeyGroupsHandle, files: StateFiles, prefix: int) -> KeyedFile | None:
+def _open_key_groups(
+    handle: KeyGroupsHandle, files: StateFiles, max_parallelism: int
+) -> KeyedFile | None:
     if handle.stream is None:
         return None
     source = files.open(handle.stream)
@@ -146,10 +153,9 @@ def _open_key_groups(handle: KeyGroupsHandle, files: StateFiles, prefix: int) ->
             f"key group {first.group} at offset {first.start}, inside the header"
         )
     if handle.kind is not KeyGroupsKind.SAVEPOINT and is_heap(source, handle, spans):
-        return HeapKeyedFile(source.name, head, handle.key_groups, source, spans)
-    return UnifiedKeyedFile(
-        source.name, head, handle.key_groups, UnifiedFile(source, header, spans, prefix)
-    )
+        return HeapKeyedFile(source.name, head, handle.key_groups, max_parallelism, source, spans)
+    unified = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
+    return UnifiedKeyedFile(source.name, head, handle.key_groups, max_parallelism, unified)
 
 
 def is_heap(
@@ -183,7 +189,9 @@ def is_heap(
     return numbered == len(spans)
 
 
-def _open_rocksdb(handle: IncrementalHandle, files: StateFiles, prefix: int) -> KeyedFile | None:
+def _open_rocksdb(
+    handle: IncrementalHandle, files: StateFiles, max_parallelism: int
+) -> KeyedFile | None:
     if handle.meta is None:
         return None
     meta = files.open(handle.meta)
@@ -191,8 +199,9 @@ def _open_rocksdb(handle: IncrementalHandle, files: StateFiles, prefix: int) -> 
     listed = (*handle.shared, *handle.private)
     held = tuple((name, files.open(stream)) for name, stream in listed if stream is not None)
     name = f"{meta.name} (RocksDB, {len(held)} files)"
+    prefix = prefix_bytes(max_parallelism)
     database = RocksDBFiles(name, head.header, held, handle.key_groups, prefix)
-    return RocksDBKeyedFile(name, head, handle.key_groups, database)
+    return RocksDBKeyedFile(name, head, handle.key_groups, max_parallelism, database)
 
 
 @dataclass(frozen=True)
@@ -208,12 +217,16 @@ class Head:
     budget: Budget | None = None
 
     @cached_property
+    def key(self) -> TypeSerializer:
+        """The serializer of the keys."""
+        return restore_bounded(self.header.key_serializer.snapshot)
+
+    @cached_property
     def layouts(self) -> tuple[KeyedLayout, ...]:
         """How each state's entries are laid out."""
-        key = restore_bounded(self.header.key_serializer.snapshot)
         layouts = []
         for state in self.header.states:
-            layouts.append(layout_of(state, key))
+            layouts.append(layout_of(state, self.key))
             if self.budget is not None:
                 columns = count_columns(layouts[-1].schema)
                 self.budget.spend(COLUMNS_IN_ALL, columns, f"state {state.name!r}")
@@ -231,18 +244,20 @@ def _read_head(source: DataInput) -> Head:
 
 
 @dataclass(frozen=True)
-class _HeadedFile:
+class _HeadedFile(ABC):
     """What all forms share: a head that says what the states are.
 
     Attributes:
         name: The file's path.
         head: What it begins with.
         key_groups: The key groups that its handle claims.
+        max_parallelism: How many the operator has.
     """
 
     name: str
     head: Head
     key_groups: KeyGroupRange
+    max_parallelism: int
 
     @property
     def header(self) -> KeyedHeader:
@@ -280,6 +295,31 @@ class _HeadedFile:
             return self.layouts[state].decode(entries, columns)
         except StateError as error:
             raise error.within(f"state {self.states[state].name!r}") from error
+
+    def encode_key(self, key: object) -> EncodedKey:
+        """A key as its serializer writes it, and its key group."""
+        return encode_key(self.head.key, key, self.max_parallelism)
+
+    @abstractmethod
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups."""
+
+    def entries_of_key(
+        self, key: EncodedKey, states: Collection[int] | None = None
+    ) -> Iterator[Entries]:
+        """The entries of one key, of all states or of some; those of one state at a time."""
+        return self._of_key(self.entries(key.key_groups), key, states)
+
+    def _of_key(
+        self, batches: Iterator[Entries], key: EncodedKey, states: Collection[int] | None
+    ) -> Iterator[Entries]:
+        for entries in batches:
+            for state in np.unique(entries.state_of).tolist():
+                if states is None or state in states:
+                    of_state = entries.of_state(state)
+                    rows = rows_of_key(self.layouts[state], of_state, key)
+                    if rows.size:
+                        yield of_state.take(rows)
 
 
 @dataclass(frozen=True)
@@ -343,3 +383,19 @@ class RocksDBKeyedFile(_HeadedFile):
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups."""
         return self.database.entries(key_groups)
+
+    def entries_of_key(
+        self, key: EncodedKey, states: Collection[int] | None = None
+    ) -> Iterator[Entries]:
+        """The entries of one key: RocksDB finds them by the indexes of its tables.
+
+        A timer's key stands behind its timestamp, so all timers of the key group are read.
+        """
+        if key.key_group is None:
+            yield from super().entries_of_key(key, states)
+            return
+        for state in range(len(self.states)) if states is None else states:
+            timers = self.layouts[state].kind is StateKind.TIMERS
+            begins = b"" if timers else key.encoded
+            batches = self.database.entries_from(state, key.key_group, begins)
+            yield from self._of_key(batches, key, (state,))

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 from rocksdict import ReadOptions
 
 from state_core.errors import CorruptSnapshotError
-from state_core.model.handles import KeyGroupRange
 
-__all__ = ["BATCH_ROWS", "IteratedFamily", "Pairs"]
+__all__ = ["BATCH_ROWS", "IteratedFamily", "Pairs", "behind_all"]
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -19,12 +18,13 @@ BATCH_ROWS = 1 << 16
 
 
 class IteratedFamily:
-    """One column family, read from front to back.
+    """One column family, or a part of it, read from front to back.
 
     Args:
         family: As rocksdict has it.
         state: Whose it is.
-        wanted: Only these key groups.
+        first: Where to begin, key group and all; RocksDB goes there by its index.
+        behind: What comes behind the last entry that is wanted; None to read to the end.
         prefix: Bytes of the key group in front of a key.
         fault: Makes our error of RocksDB's.
     """
@@ -33,7 +33,8 @@ class IteratedFamily:
         self,
         family: Any,
         state: int,
-        wanted: KeyGroupRange,
+        first: bytes,
+        behind: bytes | None,
         prefix: int,
         fault: Callable[[object], CorruptSnapshotError],
     ) -> None:
@@ -41,18 +42,22 @@ class IteratedFamily:
         self.state = state
         self.prefix = prefix
         self.fault = fault
-        self.last = wanted.first.to_bytes(self.prefix, "big")
-        self.behind = (wanted.last + 1).to_bytes(self.prefix + 1, "big")
+        self.last, self.behind = first, behind
         # kept as long as the iterator, which points into it
         self.options = options = ReadOptions()
-        if self.behind[0] == 0:  # else the range ends where all key groups end
-            options.set_iterate_upper_bound(self.behind[1:])
+        if behind is not None:
+            options.set_iterate_upper_bound(behind)
         try:
             self.items: Any = self.family.items(from_key=self.last, read_opt=options)
         except Exception as error:
             raise self.fault(error) from error
         self.held: Pairs = []
         self.error: Exception | None = None
+
+    def batches(self) -> Iterator[Pairs]:
+        """All entries that are wanted, in batches."""
+        while pairs := self._next():
+            yield pairs
 
     def of_group(self, group: int) -> Iterator[Pairs]:
         """The entries of one key group, in batches."""
@@ -101,8 +106,14 @@ class IteratedFamily:
         if again.valid() and again.key() == self.last:
             again.next()
         again.status()
-        if again.valid() and (self.behind[0] != 0 or again.key() < self.behind[1:]):
+        if again.valid() and (self.behind is None or again.key() < self.behind):
             raise CorruptSnapshotError("reading ended before the last entry")
+
+
+def behind_all(prefix: bytes) -> bytes | None:
+    """What comes behind all keys that begin so; None if nothing does."""
+    head = prefix.rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
 def _first_from(rows: Pairs, key: bytes) -> int:

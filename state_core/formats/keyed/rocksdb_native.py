@@ -32,7 +32,7 @@ from rocksdict import AccessType, Options, Rdict
 
 from state_core.errors import CorruptSnapshotError, StateError, UnsafePathError
 from state_core.files.filesystem import ByteSource, Directory, FileSource
-from state_core.formats.keyed.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs
+from state_core.formats.keyed.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs, behind_all
 from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch, Runs, open_tables
 from state_core.formats.layout.meta_info import KeyedHeader
 from state_core.model.handles import KeyGroupRange
@@ -222,12 +222,36 @@ class RocksDBFiles:
         if broken is not None:
             raise broken
 
+    def entries_from(self, state: int, key_group: int, begins: bytes) -> Iterator[Entries]:
+        """The entries of one state whose keys begin with some bytes.
+
+        RocksDB finds them by the indexes of its tables, and reads no block before them.
+
+        Args:
+            state: Its id.
+            key_group: The key group of the keys.
+            begins: What they begin with, behind the key group.
+
+        Raises:
+            CorruptSnapshotError: RocksDB can't read its files.
+        """
+        if key_group not in self.key_groups or not self.files:
+            return
+        first = key_group.to_bytes(self.prefix, "big") + begins
+        for pairs in self._iterate(state, first, behind_all(first)).batches():
+            yield self._entries([(state, pairs)])
+
+    def _iterate(self, state: int, first: bytes, behind: bytes | None) -> IteratedFamily:
+        return IteratedFamily(self.family(state), state, first, behind, self.prefix, self._fault)
+
     def _reader(self, state: int, wanted: KeyGroupRange) -> FamilyTables | IteratedFamily:
         name = self._family_name(state)
         with self._lock:
             runs = None if self.by_rocksdb else self._tables.get(name)
         if runs is None:
-            return IteratedFamily(self.family(state), state, wanted, self.prefix, self._fault)
+            first = wanted.first.to_bytes(self.prefix, "big")
+            behind = behind_all(wanted.last.to_bytes(self.prefix, "big"))
+            return self._iterate(state, first, behind)
         return FamilyTables(runs, state, wanted, self.prefix)
 
     @cached_property

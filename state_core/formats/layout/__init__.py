@@ -6,6 +6,7 @@
 `keyed_layout`            entries to typed columns and back
 `keyed_states`            from meta info to layout
 `row_writer`              rows into the bytes of entries
+`keys`                    keys as bytes, and the entries that have one
 `conforming`              a column of someone's as the type that a state has
 `state_compatibility`     what a new serializer makes of a state
 ========================  ===========================================================

@@ -10,19 +10,9 @@ from state_core.formats.layout.keyed_layout import KEY, RAW_KEY, KeyedLayout
 from state_core.formats.layout.row_writer import Part, RowWriter
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.snapshot import StateKind
-from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import ALL_PRESENT
 
-__all__ = ["encode_keys", "key_bytes"]
-
-
-def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:
-    """A column of keys as their serializer writes them.
-
-    Raises:
-        EncodeError: A value is no such key.
-    """
-    return RowWriter([Part(key, column)], len(column), ALL_PRESENT, None).to_binary()
+__all__ = ["key_bytes"]
 
 
 def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:

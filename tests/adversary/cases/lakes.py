@@ -59,6 +59,11 @@ LOOK = {
     "compatibility": "check compatibility --lake {lake} --job orders --snapshot bad"
     " --against {seed}/savepoint",
 }
+KEYS = {
+    "get": "get --lake {lake} --job orders --snapshot bad --key key-3",
+    "history": "history --lake {lake} --job orders --key key-3",
+    "top": "top --lake {lake} --job orders --snapshot bad",
+}
 RUN = {"run": "run {here}/orders_job.py:JOB --lake {lake} --engine local --restore bad"}
 BOOTSTRAP = {"bootstrap": "bootstrap {work}/from_lake.json --to {out} --engine local"}
 LIST = {"snapshots": "snapshots --lake {lake}"}
@@ -272,7 +277,7 @@ NOT_OURS = "statelake did not write that note: remove the file"
 
 LAKE_CASES: list[Case] = [
     # what is not hostile goes on as ever, or nothing below would be worth anything
-    *over(EVERY, "honest", lake_of, 0),
+    *over(EVERY | KEYS, "honest", lake_of, 0),
     *(
         case
         for name, path in TABLES.items()
@@ -282,14 +287,14 @@ LAKE_CASES: list[Case] = [
         case
         for name in SOME
         for case in over(
-            COMMIT | EDIT | MERGE | MIGRATE | LOOK, f"row/table/{name}", table_at(TABLES[name])
+            COMMIT | EDIT | MERGE | MIGRATE | LOOK | KEYS, f"row/table/{name}", table_at(TABLES[name])
         )
     ),
     *(
         case
         for name, path in FILES.items()
         for case in over(
-            EXPORT | {"integrity": LOOK["integrity"]},
+            EXPORT | KEYS | {"integrity": LOOK["integrity"]},
             f"row/file/{name}",
             put("operators/0/tables/0/units/0/path", path),
         )
@@ -333,6 +338,12 @@ LAKE_CASES: list[Case] = [
             link(path, to), LINK_CODES.get(name, {}), honest=False, changes=True,
         )
     ),
+    *(
+        case
+        for name in ("catalog", "job", "table", "data")
+        for case in over(KEYS, f"link/{name}", link(*LINKS[name]), honest=False)
+    ),
+    Case("link/file/top", link(*LINKS["file"]), KEYS["top"], honest=False),
     *(
         case
         for name, (path, to) in STRAY_LINKS.items()

@@ -30,12 +30,14 @@ READING = IMPORT | {
     " --against {savepoint}",
     "legality": "check legality {seed}/job.json --savepoint {savepoint}",
 }
+KEYS = {"get": "get {savepoint} --key key-3", "top": "top {savepoint}"}
 CHECK = {"integrity": "check integrity {savepoint}"}
 SALVAGE = {"salvage": "check integrity {savepoint} --salvage {out}"}
 OF_CHECKPOINT = {
     "import": "import {checkpoint} --lake {lake} --job j --snapshot s",
     "inspect": "inspect {checkpoint}",
     "dump": "dump {checkpoint} --state name",
+    "get": "get {checkpoint} --key key-3",
 }
 FAULTY = 1
 
@@ -138,7 +140,7 @@ SAVEPOINT_CASES: list[Case] = [
         for name, path in RELATIVE.items()
         if name in ("parent", "absolute", "through")
         for case in over(
-            COMPRESS | {verb: READING[verb] for verb in ("dump", "compatibility")},
+            COMPRESS | KEYS | {verb: READING[verb] for verb in ("dump", "compatibility")},
             f"handle/relative/{name}", handle(path),
         )
     ),
@@ -209,6 +211,6 @@ SAVEPOINT_CASES: list[Case] = [
     ),
     *over(OF_CHECKPOINT, "link/whole", checkpoint_link("chk-7/keyed-1", "{victim}/checkpoints/chk-7/keyed-1")),
     # what is not hostile goes on as ever
-    *over(IMPORT | INSPECT | COMPRESS | CHECK | READING, "honest/savepoint", Scene.with_savepoint, code=0),
+    *over(IMPORT | INSPECT | COMPRESS | CHECK | READING | KEYS, "honest/savepoint", Scene.with_savepoint, code=0),
     *over(OF_CHECKPOINT, "honest/checkpoint", Scene.with_checkpoint, code=0),
 ]  # fmt: skip

@@ -20,7 +20,6 @@ from state_core.backends import (
     TimeToLive,
 )
 from state_core.backends.restoring import restore_backend
-from state_core.backends.states.keys import key_group_of
 from state_core.backends.states.operator_state import OperatorStateBackend
 from state_core.files.filesystem import Directory
 from state_core.formats.metadata.checkpoint_metadata import (
@@ -30,7 +29,7 @@ from state_core.formats.metadata.checkpoint_metadata import (
 )
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.formats.writing.writer import SavepointDirectory
-from state_core.model.key_groups import subtask_of
+from state_core.model.key_groups import key_group_of, subtask_of
 from state_core.model.operator_ids import operator_id_of_uid
 from state_core.model.snapshot import StateKind
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines

@@ -10,7 +10,6 @@ import pytest
 
 from state_core.backends import BackendConfiguration, KeyedStateBackend, StateDescriptor
 from state_core.backends.states import keys as keys_module
-from state_core.backends.states.keys import key_group_of
 from state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -19,7 +18,7 @@ from state_core.errors import (
     NotFoundError,
 )
 from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import key_groups_of_hashes
+from state_core.model.key_groups import key_group_of, key_groups_of_hashes
 from state_core.model.snapshot import StateKind
 from tests.support.jobs.backend_cases import MakeBackend, descriptor
 

@@ -8,7 +8,8 @@ import pytest
 
 from state_core.errors import EncodeError, KeyGroupError, UnknownHashError
 from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.rewriting.key_bytes import encode_keys, key_bytes
+from state_core.formats.layout.keys import encode_keys
+from state_core.formats.rewriting.key_bytes import key_bytes
 from state_core.formats.writing.rehash import assign_key_groups
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.snapshot import Entries, StateKind

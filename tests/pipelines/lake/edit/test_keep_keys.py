@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 from pipelines.shown import plain
-from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
+from state_core import open_snapshot
 from state_core.errors import EncodeError, NoMatchError, NotFoundError
 from state_core.model.key_groups import key_groups_of_hashes
 from state_core.model.snapshot import StateKind
 from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.type_spec import parse_type
 from tests.support.lakes import (
     KINDS,
     LOCAL,
@@ -38,6 +37,7 @@ from tests.support.lakes import (
     raw_savepoint,
     unit_paths,
 )
+from tests.support.savepoints.keyed_types import KEYS, keyed_savepoint
 from tests.support.serializers.serializer_columns import write
 
 OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
@@ -177,39 +177,11 @@ def test_a_list_of_all_keys_changes_no_file(lake: Lake) -> None:
 
 # --------------------------------------------------------------------- how keys are written down
 
-POJO = {"pojo": "acme.Id", "fields": {"name": "String", "number": "int"}}
-KEYS: dict[str, tuple[Any, list[Any]]] = {
-    "text": ("String", ["a b", "", '"quoted"', "ü😀", "42", "null"]),
-    "numbers": ("Long", [0, -1, 2**63 - 1]),
-    "small numbers": ("Byte", [0, -128, 127]),
-    "truths": ("Boolean", [True, False]),
-    "fractions": ("Double", [0.5, -3.0, float("inf")]),
-    "days": ("LocalDate", [date(2026, 11, 22), date(1969, 12, 31)]),
-    "tuples": (
-        "Tuple2<String, Long>",
-        [{"f0": "a", "f1": 1}, {"f0": "a", "f1": 2}, {"f0": "", "f1": 1}],
-    ),
-    "POJOs": (POJO, [{"name": "a", "number": 1}, {"name": None, "number": 2}]),
-    "rows": ("Row<String, Integer>", [{"f0": "a", "f1": 1}, {"f0": None, "f1": 1}]),
-}
-
 
 def keyed(lake: Lake, spec: Any, keys: Sequence[Any]) -> pa.DataType:
     """Import a snapshot `s` whose operator `op` has a value, a map and a timer of each key."""
-    kind = parse_type(spec).restore_serializer().arrow_type
-    rows = {"key": pa.array(keys, kind)}
-    if spec is POJO:  # whose class alone knows its hash
-        rows["key_group"] = pa.array([index * 40 for index in range(len(keys))], pa.int32())
-    numbers = pa.array(range(len(keys)), pa.int64())
-    states = (
-        NewKeyedState("count", pa.table(rows | {"value": numbers}), value="Long"),
-        NewKeyedState(
-            "of", pa.table(rows | {"user_key": numbers, "value": numbers}), "map", "Long", "Long"
-        ),
-        NewKeyedState.timers("event", pa.table(rows | {"timestamp": numbers})),
-    )
     path = Path(lake.location).with_name("made")
-    write_snapshot(path, [NewOperator("op", spec, states)], metadata_version=6)
+    kind = keyed_savepoint(path, spec, keys)
     import_as(lake, path, "s")
     return kind
 

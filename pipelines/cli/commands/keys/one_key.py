@@ -1,0 +1,296 @@
+"""`statelake get` and `history`: all that is held for one key, and what changed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeVar
+
+import click
+
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import as_json, json_option, json_text, print_table, tell
+from pipelines.keys import KeyRows, rows_in_savepoint
+from pipelines.shown import plain_rows, state_head
+from state_core.formats import open_snapshot
+
+__all__ = ["check_source", "get", "history", "operator_option", "source_options", "state_option"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+NO = 1
+SHOWN_ROWS = 1000  # of a table for people; --json has all
+LONGEST_CELL = 2000
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+TO_YEAR_9999 = 253_402_300_799_999
+
+key_option = click.option(
+    "--key",
+    "text",
+    required=True,
+    metavar="KEY",
+    help="As `dump` prints keys: JSON, or text as it is.",
+)
+_SOURCE_OPTIONS = (
+    click.argument("savepoint", required=False),
+    click.option("--lake", help="Look into a lake instead: a directory or URI."),
+    click.option("--job", help="The job's name in the lake."),
+    click.option("--snapshot", "snapshot_id", help="One of its snapshots; by default the newest."),
+    click.option(
+        "--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0)."
+    ),
+    click.option(
+        "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
+    ),
+)
+operator_option = click.option("--operator", help="Only this operator: its uid, name or id.")
+state_option = click.option("--state", help="Only this state.")
+
+
+def source_options(command: _Command) -> _Command:
+    """Where to look: a savepoint or checkpoint, or a snapshot of a lake."""
+    for option in reversed(_SOURCE_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_source(
+    savepoint: str | None,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    uids: tuple[str, ...],
+    allow_external: tuple[str, ...],
+) -> None:
+    """Refuse options that name neither a savepoint nor a lake, or a bit of both.
+
+    Raises:
+        UsageError: They do.
+    """
+    if (savepoint is None) == (lake is None) or (lake is None) != (job is None):
+        raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
+    if lake is None and snapshot_id is not None:
+        raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
+    if lake is not None and (uids or allow_external):
+        raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
+
+
+@click.command()
+@key_option
+@source_options
+@operator_option
+@state_option
+@plugins_option
+@json_option
+@click.pass_context
+def get(
+    context: click.Context,
+    savepoint: str | None,
+    text: str,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    operator: str | None,
+    state: str | None,
+    uids: tuple[str, ...],
+    allow_external: tuple[str, ...],
+    as_json_: bool,
+) -> None:
+    """Show all that is held for one key in a savepoint, a checkpoint or a snapshot of a lake.
+
+    Of all operators that are keyed by a type that the key can be: all states, timers and
+    namespaces. The key is hashed as Flink hashes it, and only its key group is read; where the hash
+    can't be derived, all are, and a note says so. With --json the rows are those of `dump`, as one
+    array.
+
+    Exits with 1 if nothing is held for the key.
+
+    \b
+    Examples:
+      statelake get savepoint-5f1e2c-0a1b2c3d4e5f --key customer-4711
+      statelake get savepoint-5f1e2c-0a1b2c3d4e5f --key '{"f0": "eu", "f1": 4711}' --operator orders
+      statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
+    """
+    check_source(savepoint, lake, job, snapshot_id, uids, allow_external)
+    if lake is None or job is None:
+        snapshot = open_snapshot(str(savepoint), allow_external=allow_external, uids=uids)
+        found = rows_in_savepoint(snapshot, text, operator=operator, state=state)
+    else:
+        found = _in_lake(lake, job, snapshot_id, text, operator, state)
+    for rows in found:
+        if rows.key_group is None:
+            click.echo(
+                f"note: the hash of keys of type {rows.key_type} is known to the job alone:"
+                f" all key groups of {rows.operator} are read",
+                err=True,
+            )
+    entries = _print_json(found) if as_json_ else _print_tables(found)
+    if not entries:
+        if not as_json_:
+            tell(f"nothing is held for key {text}")
+        context.exit(NO)
+
+
+def _in_lake(
+    lake: str, job: str, snapshot_id: str | None, text: str, operator: str | None, state: str | None
+) -> list[KeyRows]:
+    from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - a savepoint needs no Delta
+    from pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake  # noqa: PLC0415 - the same
+
+    opened = Lake(lake)
+    record = newest_snapshot(opened, job, snapshot_id)
+    return rows_in_lake(opened, record, text, operator=operator, state=state)
+
+
+def _rows(found: KeyRows) -> Iterator[dict[str, Any]]:
+    for state, batch in found.batches:
+        yield from plain_rows(state_head(found.operator, state), batch)
+
+
+def _print_json(found: list[KeyRows]) -> int:
+    """An array with a row a line, as the rows come; how many there are."""
+    entries = 0
+    for rows in found:
+        for row in _rows(rows):
+            click.echo(f"{',' if entries else '['}\n  {json_text(row)}", nl=False)
+            entries += 1
+    click.echo("\n]" if entries else "[]")
+    return entries
+
+
+def _print_tables(found: list[KeyRows]) -> int:
+    """A table for each operator that holds something; how many entries there are."""
+    entries = 0
+    for rows in found:
+        shown: list[dict[str, Any]] = []
+        count = 0
+        for row in _rows(rows):
+            count += 1
+            if count <= SHOWN_ROWS:
+                shown.append(row)
+        if not count:
+            continue
+        group = "" if rows.key_group is None else f", key group {rows.key_group}"
+        title = f"{rows.operator}, keyed by {rows.key_type}: {json_text(rows.key)}{group}"
+        columns = [name for name in ("namespace", "user_key", "timestamp", "value", "ttl")
+                   if any(row.get(name) is not None for row in shown)]  # fmt: skip
+        names = {"timestamp": "fires", "ttl": "last access", "user_key": "user key"}
+        print_table(
+            title,
+            ["<state", "<kind", *(f"<{names.get(name, name)}" for name in columns)],
+            [
+                [row["state"], row["kind"], *(_cell(name, row.get(name)) for name in columns)]
+                for row in shown
+            ],
+        )
+        if count > SHOWN_ROWS:
+            tell(f"... and {count - SHOWN_ROWS:,} more entries: --json has all")
+        entries += count
+    return entries
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if name in ("timestamp", "ttl") and isinstance(value, int):
+        return _instant(value)
+    text = value if isinstance(value, str) and name != "value" else json_text(value)
+    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}..."
+
+
+def _instant(millis: int) -> str:
+    """Milliseconds since 1970 as people read them, unless they are no time of any calendar."""
+    if not 0 <= millis <= TO_YEAR_9999:
+        return str(millis)
+    at = EPOCH + timedelta(milliseconds=millis)
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
+
+
+@click.command()
+@click.option("--lake", required=True, help="The lake: a directory or URI.")
+@click.option("--job", required=True, help="The job's name in the lake.")
+@key_option
+@operator_option
+@state_option
+@plugins_option
+@json_option
+@click.pass_context
+def history(
+    context: click.Context,
+    lake: str,
+    job: str,
+    text: str,
+    operator: str | None,
+    state: str | None,
+    as_json_: bool,
+) -> None:
+    """Show what changed of one key from each snapshot of a job to the next.
+
+    What the oldest snapshot holds for the key is added there. Of each snapshot only the files are
+    read that may hold the key, and files that snapshots share only once.
+
+    Exits with 1 if no snapshot holds anything for the key.
+
+    \b
+    Examples:
+      statelake history --lake lake --job orders --key customer-4711
+      statelake history --lake lake --job orders --key 4711 --operator counter --state count --json
+    """
+    from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - `get` needs no Delta
+    from pipelines.lake.keys.key_history import key_history  # noqa: PLC0415 - the same
+
+    found = key_history(Lake(lake), job, text, operator=operator, state=state)
+    if as_json_:
+        as_json([
+            {
+                "snapshot": each.snapshot_id,
+                "taken": each.taken_at,
+                "entries": each.entries,
+                "changes": [
+                    {"change": change.change} | change.entry
+                    | {"before": change.before, "after": change.after}
+                    for change in each.changes
+                ],
+            }
+            for each in found.snapshots
+        ])  # fmt: skip
+    else:
+        _print_history(found, text)
+    if not any(each.entries for each in found.snapshots):
+        context.exit(NO)
+
+
+def _print_history(found: Any, text: str) -> None:
+    rows = []
+    for each in found.snapshots:
+        taken = f"{each.taken_at:%Y-%m-%d %H:%M}"
+        for change in each.changes:
+            entry = change.entry
+            where = [
+                json_text(entry[name])
+                for name in ("namespace", "user_key")
+                if entry.get(name) is not None
+            ]
+            if "timestamp" in entry:
+                where.append(f"fires {_instant(entry['timestamp'])}")
+            rows.append(
+                (each.snapshot_id, taken, f"{entry['operator']}/{entry['state']}",
+                 " ".join(where), change.change, _values(change.before, change.after))
+            )  # fmt: skip
+    if not any(each.entries for each in found.snapshots):
+        tell(f"no snapshot holds anything for key {text}")
+        return
+    columns = ("<snapshot", "<taken", "<state", "<entry", "<change", "<value")
+    print_table(f"{text} in {len(found.snapshots)} snapshots", columns, rows[:SHOWN_ROWS])
+    if len(rows) > SHOWN_ROWS:
+        tell(f"... and {len(rows) - SHOWN_ROWS:,} more changes: --json has all")
+
+
+def _values(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
+    """The value, or what it was and what it became; of equal ones the times of last access."""
+    name = "value"
+    if before and after and before.get("value") == after.get("value"):
+        name = "ttl"
+    shown = [_cell(name, values[name]) for values in (before, after) if values and name in values]
+    text = " → ".join(shown)
+    return f"last access {text}" if text and name == "ttl" else text

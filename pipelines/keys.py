@@ -1,0 +1,222 @@
+"""Keys as people write them, and what a savepoint holds for one.
+
+A key is written as `statelake dump` prints it; every command that takes keys takes them so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from pipelines.shown import from_plain, json_text, plain
+from state_core.errors import EncodeError, NotFoundError
+from state_core.formats.layout.keys import key_serializer_of
+from state_core.model.key_groups import EncodedKey
+from state_core.model.snapshot import KeyedState, Operator, Snapshot
+from state_core.serializers.framework.base import TypeSerializer
+
+__all__ = ["KeyRows", "check_states", "key_from_text", "keys_from_text", "rows_in_savepoint"]
+
+_Owner = TypeVar("_Owner")
+
+SHOWN_KEY = 60
+SHOWN_TYPES = 5
+# how a key of such a type is written, for messages
+_EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
+    (pa.types.is_boolean, True),
+    (pa.types.is_integer, 42),
+    (pa.types.is_floating, 1.5),
+    (pa.types.is_decimal, "12.50"),
+    (pa.types.is_date, "2026-11-21"),
+    (pa.types.is_timestamp, "2026-11-21T13:03:00"),
+    (pa.types.is_time, "13:03:00"),
+    (pa.types.is_binary, "AAEC"),
+)
+
+
+@dataclass(frozen=True)
+class KeyRows:
+    """What one operator holds for a key.
+
+    Attributes:
+        operator: Its uid or id.
+        key_type: The Java type of its keys.
+        key: The key, as JSON has it.
+        key_group: The key group of the key; None if its hash can't be derived, so that all key
+            groups are read.
+        batches: The rows, a state after the other; read when they are taken.
+    """
+
+    operator: str
+    key_type: str
+    key: Any
+    key_group: int | None
+    batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
+
+
+def key_from_text(text: str, key: TypeSerializer, place: str = "") -> Any:
+    """A key that someone wrote, as Arrow takes it from Python.
+
+    It is JSON in the form in which `statelake dump` prints keys. What is text there (also bytes,
+    decimals, dates and times) may stand without quotes, unless it begins with one.
+
+    Args:
+        text: What was written.
+        key: The serializer of the keys that it is to be one of.
+        place: Where it was written, for messages.
+
+    Raises:
+        EncodeError: It is no key of that type.
+    """
+    try:
+        return _read_key(text, key.arrow_type)
+    except (ValueError, RecursionError) as error:
+        raise EncodeError(
+            f"{_short(text)} is no key of type {key.name} ({error})",
+            place=place,
+            remedy=f"write keys as `statelake dump` prints them, such as {_example_text(key)}",
+        ) from error
+
+
+def _read_key(text: str, kind: pa.DataType) -> Any:
+    try:
+        value = text if _is_text(kind) and not text.startswith('"') else json.loads(text)
+    except json.JSONDecodeError:
+        raise ValueError("it is no JSON") from None
+    key = from_plain(value, kind)
+    if key is None:
+        raise ValueError("a key is never null in Flink")
+    return key
+
+
+def keys_from_text(
+    text: str, owners: Sequence[tuple[_Owner, TypeSerializer]]
+) -> list[tuple[_Owner, Any]]:
+    """What a text says as a key of each of several operators, of those whose key it can be.
+
+    Args:
+        text: What was written.
+        owners: The operators, each with the serializer of its keys.
+
+    Raises:
+        EncodeError: It can be a key of none of them.
+        NotFoundError: There is no operator with keys.
+    """
+    if not owners:
+        raise NotFoundError("there is no keyed state", remedy="name a snapshot that has some")
+    types = {serializer.name: serializer for _, serializer in owners}
+    keys: list[tuple[_Owner, Any]] = []
+    for owner, serializer in owners:
+        with suppress(EncodeError):
+            keys.append((owner, key_from_text(text, serializer)))
+    if not keys:
+        if len(types) == 1:
+            key_from_text(text, owners[0][1])  # which says what is wrong with it
+        shown = [f"{name} (such as {_example_text(key)})" for name, key in types.items()]
+        more = f" and {len(shown) - SHOWN_TYPES} more" if len(shown) > SHOWN_TYPES else ""
+        raise EncodeError(
+            f"{_short(text)} is no key of any operator",
+            remedy=f"keys are of type {', '.join(shown[:SHOWN_TYPES])}{more}; write them as"
+            " `statelake dump` prints them",
+        )
+    return keys
+
+
+def rows_in_savepoint(
+    snapshot: Snapshot, text: str, *, operator: str | None = None, state: str | None = None
+) -> list[KeyRows]:
+    """All that a savepoint or checkpoint holds for a key.
+
+    Args:
+        snapshot: The snapshot.
+        text: The key, as `key_from_text` reads it.
+        operator: Only of this operator: its uid, name or id.
+        state: Only of the state of that name.
+
+    Returns:
+        One for each operator with keys that it can be one of.
+
+    Raises:
+        EncodeError: It is no key of any of them.
+        NotFoundError: There is no such operator or state, or no keyed state at all.
+    """
+    operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
+    check_states(state, [one_state.name for each in operators for one_state in each.keyed_states])
+    owners = [
+        (each, key_serializer_of(each.keyed_files[0].key_serializer))
+        for each in operators
+        if each.keyed_files and state in (None, *(keyed.name for keyed in each.keyed_states))
+    ]
+    rows = []
+    for owner, value in keys_from_text(text, owners):
+        file = owner.keyed_files[0]
+        encoded = file.encode_key(value)
+        rows.append(
+            KeyRows(
+                owner.label,
+                owner.keyed_states[0].key_type,
+                plain(value),
+                encoded.key_group,
+                _batches(owner, encoded, state),
+            )
+        )
+    return rows
+
+
+def check_states(state: str | None, names: Collection[str]) -> None:
+    """Refuse the name of a state that there is not.
+
+    Raises:
+        NotFoundError: None of the names is that of the state.
+    """
+    if state is not None and state not in names:
+        known = ", ".join(sorted(set(names))) or "none"
+        raise NotFoundError(
+            f"no operator has a keyed state {state!r}", remedy=f"there are: {known}"
+        )
+
+
+def _batches(
+    operator: Operator, key: EncodedKey, state: str | None
+) -> Iterator[tuple[KeyedState, pa.RecordBatch]]:
+    """The rows of a key, of all states of an operator or of one; each file is read once."""
+    states = {keyed.name: keyed for keyed in operator.keyed_states}
+    for file in operator.keyed_files:
+        wanted = [index for index, keyed in enumerate(file.states) if state in (None, keyed.name)]
+        for entries in file.entries_of_key(key, wanted):
+            index = int(entries.state_of[0])
+            yield states[file.states[index].name], file.decode(index, entries)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}..."
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Whether `plain` makes text of values of that type."""
+    others = (
+        pa.types.is_nested, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean,
+        pa.types.is_null,
+    )  # fmt: skip
+    return not any(is_kind(kind) for is_kind in others)
+
+
+def _example_text(key: TypeSerializer) -> str:
+    return json_text(_example(key.arrow_type))
+
+
+def _example(kind: pa.DataType) -> Any:
+    """A value of that type, as `plain` would have it."""
+    if pa.types.is_struct(kind):
+        return {field.name: _example(field.type) for field in kind}
+    if pa.types.is_map(kind):
+        key, item = _example(kind.key_type), _example(kind.item_type)
+        return {key: item} if _is_text(kind.key_type) else [[key, item]]
+    if pa.types.is_nested(kind):
+        return [_example(kind.value_type)]
+    return next((example for is_kind, example in _EXAMPLES if is_kind(kind)), "text")

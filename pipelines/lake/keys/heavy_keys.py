@@ -1,0 +1,67 @@
+"""Which keys of a snapshot of the lake are heavy, in the bytes that Flink would write of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipelines.engine import Progress
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.tables.key_rows import tables_of_operator
+from pipelines.lake.tables.records import OperatorRecord
+from pipelines.lake.tables.table_rows import chunks_of
+from state_core.formats.key_weights import Expiry, StateWeights
+from state_core.formats.writing.unified_encode import encode_rows
+from state_core.model.handles import KeyGroupRange
+from state_core.model.key_groups import prefix_bytes
+
+__all__ = ["weigh_recorded"]
+
+CHUNK_BYTES = 64 << 20
+
+
+def weigh_recorded(
+    lake: Lake,
+    operator: OperatorRecord,
+    most: int,
+    *,
+    state: str | None = None,
+    until: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> dict[str, StateWeights]:
+    """What is heavy in each keyed state of an operator of a snapshot, timers included.
+
+    Files are read some key groups at a time, and rows are encoded as Flink has them: what is found
+    is what `weigh_operator` finds in a savepoint that they are exported to.
+
+    Args:
+        lake: The lake.
+        operator: The operator.
+        most: How many keys, and how many lists or maps, are kept of each state.
+        state: Only the state of that name.
+        until: Times in milliseconds since 1970, for `StateWeights.expiries`.
+        progress: Called with (done, total) after each table.
+
+    Raises:
+        LakeError: A file can't be read.
+    """
+    groups = KeyGroupRange(0, operator.max_parallelism - 1)
+    prefix = prefix_bytes(operator.max_parallelism)
+    found: dict[str, StateWeights] = {}
+    tables = tables_of_operator(lake.location, operator)
+    for number, table in enumerate(tables, 1):
+        states = [keyed for keyed in operator.states if keyed.table == table.path]
+        wanted = {keyed.name for keyed in states if state in (None, keyed.name)}
+        for _, meta_info in table.states:
+            described, layout = table.parse(meta_info)
+            if described.name in wanted:
+                times = [Expiry(time) for time in until]
+                found[described.name] = StateWeights(layout, most, times)
+        for chunk in chunks_of(states, groups, CHUNK_BYTES) if wanted else ():
+            for rows in table.read(chunk):
+                if rows.name in wanted:
+                    found[rows.name].add(encode_rows(rows, prefix))
+        for name in wanted:
+            found[name].close()
+        if progress is not None:
+            progress(number, len(tables))
+    return {keyed.name: found[keyed.name] for keyed in operator.states if keyed.name in found}

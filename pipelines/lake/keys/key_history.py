@@ -1,0 +1,192 @@
+"""What changed of one key from snapshot to snapshot of a job.
+
+Snapshots share the files of key groups that did not change between them; each file is read once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.keys.one_key import KeyTables, key_tables
+from pipelines.lake.tables.key_rows import read_key
+from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from pipelines.lake.tables.table_rows import TableRows
+from pipelines.shown import plain_rows, state_head
+from state_core.errors import EncodeError, NotFoundError, StateError
+
+__all__ = ["Change", "KeyHistory", "KeySnapshot", "key_history"]
+
+# what is held at one place, each as `statelake dump` prints its value and its time of last access
+_Held: TypeAlias = "dict[str, list[dict[str, Any]]]"
+
+_VALUES = ("value", "ttl")
+_ELSEWHERE = ("key_group",)  # changes with the max parallelism, and nothing is said by that
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one entry of a key since the snapshot before.
+
+    Attributes:
+        change: `added`, `changed` or `gone`.
+        entry: Where it is: operator, state, kind, namespace, key and user key; of a timer the
+            timestamp.
+        before: Its value (and `ttl`, the time of its last access) in the snapshot before; of a
+            timer nothing.
+        after: The same in this one.
+    """
+
+    change: str
+    entry: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class KeySnapshot:
+    """A snapshot in a key's history.
+
+    Attributes:
+        snapshot_id: Its id.
+        taken_at: When it was taken.
+        entries: How many entries it holds for the key.
+        changes: What changed since the snapshot before.
+    """
+
+    snapshot_id: str
+    taken_at: datetime
+    entries: int
+    changes: list[Change] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class KeyHistory:
+    """A key through a job's snapshots.
+
+    Attributes:
+        snapshots: The job's snapshots, the oldest first.
+        files_read: How many files were read for all of them.
+    """
+
+    snapshots: list[KeySnapshot]
+    files_read: int
+
+
+class _Reader:
+    """Reads the rows of keys, those of each file once."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str, bytes], list[dict[str, Any]]] = {}
+
+    def read(self, places: KeyTables) -> Iterator[dict[str, Any]]:
+        """The rows that a snapshot's tables hold for a key, as they are printed."""
+        for table in places.tables:
+            for unit in table.units:
+                for row in self._of_file(table, unit, places):
+                    yield row | {"operator": places.operator.label}
+
+    def _of_file(
+        self, table: TableRows, unit: UnitRecord, places: KeyTables
+    ) -> list[dict[str, Any]]:
+        name = (table.path, unit.path, places.key.encoded.encoded)
+        if name not in self.rows:
+            self.rows[name] = [
+                row
+                for state, rows in read_key(table, unit, places.key)
+                for row in plain_rows(state_head("", state), rows)
+            ]
+        return self.rows[name]
+
+
+def key_history(
+    lake: Lake,
+    job: str,
+    text: str,
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+) -> KeyHistory:
+    """What changed of a key from each snapshot of a job to the next.
+
+    All that the oldest snapshot holds for it counts as added there. An operator or a state that a
+    snapshot lacks holds nothing there.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        text: The key, as `pipelines.keys.key_from_text` reads it.
+        operator: Only of this operator: its uid, name or id.
+        state: Only of the state of that name.
+
+    Raises:
+        EncodeError: It is no key of any operator of any snapshot.
+        LakeError: A file can't be read.
+        NotFoundError: There is no such job, or no snapshot has such an operator or state.
+        DamagedLakeError: The row of a snapshot can't be believed.
+    """
+    records, bad = lake.records(job)
+    if bad:
+        raise bad[0].error
+    if not records:
+        lake.snapshot(job, "")  # which says what there is
+    reader = _Reader()
+    history: list[KeySnapshot] = []
+    before: _Held = {}
+    refused: StateError | None = None
+    asked = False
+    for record in records:
+        try:
+            places = key_tables(lake, record, text, operator=operator, state=state)
+            asked = True
+        except (EncodeError, NotFoundError) as error:
+            refused, places = error, []
+        rows = [row for each in places for row in reader.read(each)]
+        after = _by_place(rows)
+        history.append(_snapshot(record, before, after, len(rows)))
+        before = after
+    if refused is not None and not asked:
+        raise refused
+    return KeyHistory(history, len({name[:2] for name in reader.rows}))
+
+
+def _by_place(rows: Iterable[Mapping[str, Any]]) -> _Held:
+    places: _Held = defaultdict(list)
+    for row in rows:
+        entry = {
+            name: value
+            for name, value in row.items()
+            if name not in _VALUES and name not in _ELSEWHERE
+        }
+        values = {name: row[name] for name in _VALUES if name in row}
+        places[json.dumps(entry)].append(values)
+    return places
+
+
+def _snapshot(record: SnapshotRecord, before: _Held, after: _Held, entries: int) -> KeySnapshot:
+    changes = [
+        change
+        for place in dict.fromkeys([*before, *after])
+        for change in _changes(json.loads(place), before.get(place, []), after.get(place, []))
+    ]
+    return KeySnapshot(record.snapshot_id, record.taken_at, entries, changes)
+
+
+def _changes(
+    entry: dict[str, Any], before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]
+) -> Iterator[Change]:
+    """What changed at one place, at which there is one entry: more only in a damaged table."""
+    for index in range(max(len(before), len(after))):
+        old = before[index] if index < len(before) else None
+        new = after[index] if index < len(after) else None
+        if old is None:
+            yield Change("added", entry, None, new)
+        elif new is None:
+            yield Change("gone", entry, old, None)
+        elif old != new:
+            yield Change("changed", entry, old, new)

@@ -1,0 +1,169 @@
+"""All that a snapshot of the lake holds for one key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pipelines.keys import KeyRows, check_states, keys_from_text
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.tables.key_rows import (
+    SoughtKey,
+    key_serializer,
+    read_key,
+    sought_key,
+    tables_of_operator,
+)
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from pipelines.lake.tables.table_rows import TableRows
+from pipelines.shown import plain
+from state_core.errors import NotFoundError
+from state_core.model.snapshot import KeyedState
+
+__all__ = ["KeyTables", "key_tables", "newest_snapshot", "operators_with", "rows_in_lake"]
+
+SHORTEST_ID = 4
+
+
+@dataclass(frozen=True)
+class KeyTables:
+    """Where one operator may hold a key.
+
+    Attributes:
+        operator: The operator.
+        key: The key.
+        tables: Its tables, with only those files and states that matter.
+    """
+
+    operator: OperatorRecord
+    key: SoughtKey
+    tables: tuple[TableRows, ...]
+
+
+def newest_snapshot(lake: Lake, job: str, snapshot_id: str | None = None) -> SnapshotRecord:
+    """A snapshot of a job by its id, or else the newest.
+
+    Raises:
+        NotFoundError: There is no such job or snapshot.
+    """
+    if snapshot_id is not None:
+        return lake.snapshot(job, snapshot_id)
+    latest = lake.latest(job)
+    return lake.snapshot(job, "") if latest is None else latest
+
+
+def rows_in_lake(
+    lake: Lake,
+    record: SnapshotRecord,
+    text: str,
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+) -> list[KeyRows]:
+    """All that a snapshot holds for a key.
+
+    Args:
+        lake: The lake.
+        record: The snapshot.
+        text: The key, as `pipelines.keys.key_from_text` reads it.
+        operator: Only of this operator: its uid, name or id.
+        state: Only of the state of that name.
+
+    Returns:
+        One for each operator with keys that it can be one of.
+
+    Raises:
+        EncodeError: It is no key of any of them.
+        LakeError: A file can't be read; raised where the rows are taken.
+        NotFoundError: There is no such operator or state, or no keyed state at all.
+    """
+    return [
+        KeyRows(
+            places.operator.label,
+            places.operator.key_type,
+            plain(places.key.value),
+            places.key.encoded.key_group,
+            _batches(places),
+        )
+        for places in key_tables(lake, record, text, operator=operator, state=state)
+    ]
+
+
+def key_tables(
+    lake: Lake,
+    record: SnapshotRecord,
+    text: str,
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+) -> list[KeyTables]:
+    """Where a snapshot may hold a key; arguments and errors as of `rows_in_lake`."""
+    operators = operators_with(record, operator, state)
+    owners = [
+        ((each, tables), key_serializer(tables[0]))
+        for each in operators
+        if (tables := _tables(lake, each, state))
+    ]
+    places = []
+    for (owner, tables), value in keys_from_text(text, owners):
+        key = sought_key(tables[0], value)
+        narrowed = (
+            replace(table, units=tuple(unit for unit in table.units if key.may_be_in(unit)))
+            for table in tables
+        )
+        places.append(KeyTables(owner, key, tuple(narrowed)))
+    return places
+
+
+def _tables(lake: Lake, operator: OperatorRecord, state: str | None) -> list[TableRows]:
+    """The tables of an operator, or of one of its states."""
+    if state is not None:
+        states = [keyed for keyed in operator.states if keyed.name == state]
+        operator = replace(operator, states=states)
+    return tables_of_operator(lake.location, operator)
+
+
+def operators_with(
+    record: SnapshotRecord, operator: str | None, state: str | None
+) -> list[OperatorRecord]:
+    """All operators of a snapshot, or the one that is named.
+
+    Args:
+        record: The snapshot.
+        operator: The operator's uid, name or id.
+        state: A keyed state that one of them must have.
+
+    Raises:
+        NotFoundError: There is no such operator or state.
+    """
+    operators = record.operators if operator is None else [_operator(record, operator)]
+    check_states(state, [keyed.name for each in operators for keyed in each.states])
+    return operators
+
+
+def _operator(record: SnapshotRecord, wanted: str) -> OperatorRecord:
+    """The operator of that uid, name or id; an id may be shortened.
+
+    Raises:
+        NotFoundError: There is none, or more than one.
+    """
+    for field in ("uid", "name", "operator_id"):
+        matches = [each for each in record.operators if getattr(each, field) == wanted]
+        if len(matches) == 1:
+            return matches[0]
+    matches = [each for each in record.operators if each.operator_id.startswith(wanted)]
+    if len(matches) == 1 and len(wanted) >= SHORTEST_ID:
+        return matches[0]
+    known: Sequence[str] = [each.label for each in record.operators]
+    raise NotFoundError(
+        f"no operator {wanted!r} in snapshot {record.snapshot_id}",
+        remedy=f"it has: {', '.join(known) or 'none'}",
+    )
+
+
+def _batches(places: KeyTables) -> Iterator[tuple[KeyedState, pa.Table]]:
+    for table in places.tables:
+        for unit in table.units:
+            yield from read_key(table, unit, places.key)

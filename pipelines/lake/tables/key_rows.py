@@ -1,0 +1,158 @@
+"""The rows of one key, out of the files that may hold it.
+
+Of a file only row groups are read whose statistics let the key be in them; of these first the
+columns that make up the key, and the others only where the key is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.lake.tables.records import OperatorRecord, UnitRecord
+from pipelines.lake.tables.table_rows import (
+    TableRows,
+    open_unit,
+    rows_of_queue,
+    table_rows,
+    typed_rows,
+)
+from pipelines.lake.tables.tables import table_directory
+from pipelines.lake.tables.unit_writer import table_columns
+from pipelines.lake.tables.units import KEY_GROUP, Partitioning
+from state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, RAW_KEY, KeyedLayout
+from state_core.formats.layout.keys import encode_key
+from state_core.formats.rewriting.key_bytes import key_bytes
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.key_groups import EncodedKey
+from state_core.model.snapshot import KeyedState
+from state_core.serializers.framework.base import TypeSerializer
+
+__all__ = ["SoughtKey", "key_serializer", "read_key", "sought_key", "tables_of_operator"]
+
+QUEUE_COLUMNS = ("service", "domain")
+
+
+@dataclass(frozen=True)
+class SoughtKey:
+    """A key that is looked for in the tables of an operator.
+
+    Attributes:
+        value: The key, as Arrow gives it to Python.
+        encoded: Its bytes and its key group.
+    """
+
+    value: Any
+    encoded: EncodedKey
+
+    def may_be_in(self, unit: UnitRecord) -> bool:
+        """Whether a file may hold it, by its key groups."""
+        group = self.encoded.key_group
+        return group is None or unit.first <= group <= unit.last
+
+
+def tables_of_operator(lake: str, operator: OperatorRecord) -> list[TableRows]:
+    """What reads each table of an operator's keyed state."""
+    ids = {state.name: index for index, state in enumerate(operator.states)}
+    return [table_rows(lake, operator, table, ids) for table in operator.keyed_tables]
+
+
+def key_serializer(table: TableRows) -> TypeSerializer:
+    """The serializer of the keys of an operator, of which this is a table."""
+    return table.parse(table.states[0][1])[1].key
+
+
+def sought_key(table: TableRows, value: Any) -> SoughtKey:
+    """A key that is to be looked for in a table, and its likes of the same operator.
+
+    Raises:
+        EncodeError: It is no key of the operator's type.
+    """
+    return SoughtKey(value, encode_key(key_serializer(table), value, table.max_parallelism))
+
+
+def read_key(
+    table: TableRows, unit: UnitRecord, key: SoughtKey
+) -> Iterator[tuple[KeyedState, pa.Table]]:
+    """The rows of one key in one file of a table, a state at a time.
+
+    Raises:
+        LakeError: The file is missing, or its columns are not the state's.
+    """
+    parsed = [table.parse(meta_info) for _, meta_info in table.states]
+    columns = table_columns(parsed[0][0])
+    of_key = pa.schema(
+        [field for field in columns if field.name in (KEY_GROUP, *QUEUE_COLUMNS, *KEY_COLUMNS)]
+    )
+    partitioning = Partitioning(table.max_parallelism)
+    place = table_directory(table.lake, table.path).full(unit.path)
+    with open_unit(table.lake, table.path, unit) as file:
+        for index in range(file.num_row_groups):
+            if not _may_hold(file.metadata.row_group(index), key):
+                continue
+            names = partitioning.file_schema(of_key).names
+            keys = typed_rows(
+                file.read_row_group(index, columns=names), unit, of_key, partitioning, place
+            )
+            rows = _rows_of_key(keys, parsed, key)
+            if not rows.size:
+                continue
+            names = partitioning.file_schema(columns).names
+            whole = file.read_row_group(index, columns=names).take(pa.array(rows))
+            typed = typed_rows(whole, unit, columns, partitioning, place)
+            for state, layout in parsed:
+                of_state = rows_of_queue(typed, state).select(layout.schema.names)
+                if len(of_state):
+                    yield state, of_state
+
+
+def _rows_of_key(
+    keys: pa.Table, parsed: list[tuple[KeyedState, KeyedLayout]], key: SoughtKey
+) -> Any:
+    """Which rows have the key, of a row group's columns that make up keys."""
+    numbered = keys.append_column("row", pa.array(np.arange(len(keys))))
+    found = [np.zeros(0, np.int64)]
+    for state, layout in parsed:
+        of_state = rows_of_queue(numbered, state).combine_chunks()
+        for batch in of_state.to_batches():
+            rows = StateRows(0, state.name, layout, batch)
+            found.append(batch.column("row").filter(_has_key(rows, key)).to_numpy())
+    return np.sort(np.concatenate(found))
+
+
+def _has_key(rows: StateRows, key: SoughtKey) -> pa.BooleanArray:
+    """Whether each row has the key, by the bytes of its own."""
+    column, raw = rows.batch.column(KEY), rows.batch.column(RAW_KEY)
+    if rows.layout.opaque_key:
+        stored = column.cast(pa.large_binary())
+    elif type(key.value) in (int, str) and raw.null_count == len(raw):
+        # of whole numbers and text equal values are equal bytes, and no kernel has to be loaded
+        return pc.fill_null(pc.equal(column, pa.scalar(key.value, column.type)), False)
+    else:
+        stored = key_bytes(rows)
+    return pc.equal(stored, pa.scalar(key.encoded.encoded, pa.large_binary()))
+
+
+def _may_hold(row_group: pq.RowGroupMetaData, key: SoughtKey) -> bool:
+    """Whether a row group may have the key, by the smallest and the largest of its columns."""
+    wanted: dict[str, Any] = {KEY_GROUP: key.encoded.key_group, KEY: key.value}
+    for index in range(row_group.num_columns):
+        column = row_group.column(index)
+        value = wanted.get(column.path_in_schema)
+        # floats have several zeros and no place for NaN, and bytes may be cut off
+        if type(value) not in (int, str) or not column.is_stats_set:
+            continue
+        statistics = column.statistics
+        if statistics.has_min_max and _outside(value, statistics.min, statistics.max):
+            return False
+    return True
+
+
+def _outside(value: Any, least: Any, most: Any) -> bool:
+    return type(least) is type(most) is type(value) and not least <= value <= most

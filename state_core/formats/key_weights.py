@@ -1,0 +1,384 @@
+"""Which keys are heavy: exact, in memory that follows the keys of one key group.
+
+All that is held for a key lies in one key group. So keys are summed up key group by key group, and
+of each only the heaviest are kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.formats.layout.keyed_layout import TTL, VALUE, KeyedLayout
+from state_core.formats.layout.keys import decode_keys, keys_of, namespaced_keys_of
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries, KeyedFile, Operator, StateKind, plan_slices
+
+__all__ = [
+    "Expiry",
+    "HeavyKey",
+    "LongCollection",
+    "StateWeights",
+    "heaviest_key",
+    "weigh_operator",
+]
+
+GROUP, KEY, ENTRIES, SIZE = "key_group", "key", "entries", "size"
+MANY_ROWS = 1 << 20  # of sums of windows, which are put together before there are more
+COLLECTIONS = (StateKind.LIST, StateKind.MAP)
+
+
+@dataclass(frozen=True)
+class HeavyKey:
+    """A key and what one state, or all of them, hold for it.
+
+    Attributes:
+        key: The key, as Arrow gives it to Python.
+        key_group: Its key group.
+        entries: Its entries: of a map each of its own.
+        size: The bytes of their keys and values.
+    """
+
+    key: Any
+    key_group: int
+    entries: int
+    size: int
+
+
+@dataclass(frozen=True)
+class LongCollection:
+    """A list or a map of one key and namespace.
+
+    Attributes:
+        key: The key.
+        namespace: The namespace.
+        key_group: Their key group.
+        length: Elements of the list, entries of the map.
+        size: Its bytes, those of the key with it.
+    """
+
+    key: Any
+    namespace: Any
+    key_group: int
+    length: int
+    size: int
+
+
+@dataclass
+class Expiry:
+    """What of a state was last accessed at a time or before.
+
+    Attributes:
+        until: The time, in milliseconds since 1970.
+        entries: Entries, of a list its elements.
+        size: Bytes of keys and values; of lists only where all elements are of that time.
+    """
+
+    until: int
+    entries: int = 0
+    size: int = 0
+
+
+@dataclass
+class StateWeights:
+    """What is heavy in one state: entries are added in order of key group.
+
+    Attributes:
+        layout: How the state's entries are laid out.
+        most: How many keys, and how many lists or maps, are kept.
+        expiries: Of a state with TTL, what expired, for each time that is asked for.
+        keys: How many keys there are.
+        entries: How many entries.
+        size: The bytes of their keys and values.
+        elements: How many elements its lists have.
+    """
+
+    layout: KeyedLayout
+    most: int
+    expiries: list[Expiry] = field(default_factory=list)
+    keys: int = 0
+    entries: int = 0
+    size: int = 0
+    elements: int = 0
+    _keys: _Sums = field(init=False, repr=False)
+    _collections: _Sums = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._keys = _Sums((SIZE, ENTRIES), self.most)
+        self._collections = _Sums((ENTRIES,), self.most)
+        if not self.layout.with_ttl or TTL not in self.layout.schema.names:
+            self.expiries = []
+
+    def add(self, entries: Entries) -> None:
+        """Take more entries of the state."""
+        sizes = entries.payload_bytes()
+        self.entries += len(entries)
+        self.size += int(sizes.sum())
+        ones = np.ones(len(entries), np.int64)
+        self._keys.add(entries, keys_of(self.layout, entries), ones, sizes)
+        if self.layout.kind in COLLECTIONS and not self.layout.opaque_key:
+            self._add_collections(entries, ones, sizes)
+        if self.expiries:
+            self._add_times(entries, sizes)
+
+    def _add_collections(self, entries: Entries, lengths: Any, sizes: Any) -> None:
+        if self.layout.kind is StateKind.LIST:
+            lists = self.layout.decode(entries, [VALUE]).column(0)
+            if not pa.types.is_list(lists.type):
+                return  # elements whose end only the job knows
+            lengths = pc.fill_null(lists.value_lengths(), 0).to_numpy().astype(np.int64)
+            self.elements += int(lengths.sum())
+        self._collections.add(entries, namespaced_keys_of(self.layout, entries), lengths, sizes)
+
+    def _add_times(self, entries: Entries, sizes: Any) -> None:
+        times = self.layout.decode(entries, [TTL]).column(0)
+        owners, spans = np.arange(len(times)), np.ones(len(times), np.int64)
+        if pa.types.is_list(times.type):
+            spans = pc.fill_null(times.value_lengths(), 0).to_numpy().astype(np.int64)
+            owners, times = np.repeat(owners, spans), times.flatten()
+        for expiry in self.expiries:
+            gone = pc.fill_null(pc.less_equal(times.cast(pa.int64()), expiry.until), False)
+            counts = np.bincount(owners[gone.to_numpy(zero_copy_only=False)], minlength=len(spans))
+            expiry.entries += int(counts.sum())
+            expiry.size += int(sizes[(counts == spans) & (spans > 0)].sum())
+
+    def close(self) -> None:
+        """Take the last key group's keys into account, once all its entries are added."""
+        self._keys.close()
+        self._collections.close()
+        self.keys = self._keys.rows
+
+    def merge(self, other: StateWeights) -> None:
+        """Take in what another found in other key groups; both are closed."""
+        self.keys += other.keys
+        self.entries += other.entries
+        self.size += other.size
+        self.elements += other.elements
+        self._keys.merge(other._keys)
+        self._collections.merge(other._collections)
+        for expiry, more in zip(self.expiries, other.expiries, strict=True):
+            expiry.entries += more.entries
+            expiry.size += more.size
+
+    def heaviest(self) -> list[HeavyKey]:
+        """The keys with the most bytes, the heaviest first."""
+        return _heavy_keys(self.layout, self._keys.best[SIZE])
+
+    def busiest(self) -> list[HeavyKey]:
+        """The keys with the most entries, the one with the most first."""
+        return _heavy_keys(self.layout, self._keys.best[ENTRIES])
+
+    def longest(self) -> list[LongCollection]:
+        """The longest lists or maps, the longest first; none of other kinds of state."""
+        best = self._collections.best[ENTRIES]
+        if not len(best):
+            return []
+        keys, namespaces = self._decode(best.column(KEY))
+        rows = zip(keys, namespaces, *_numbers(best), strict=True)
+        return [LongCollection(*row) for row in rows]
+
+    def _decode(self, keys: pa.ChunkedArray) -> tuple[list[Any], list[Any]]:
+        """Keys and namespaces of key bytes without user keys."""
+        stored = _one_chunk(keys)
+        bounds = np.frombuffer(stored.buffers()[1], np.int64)[: len(stored) + 1]
+        data = np.frombuffer(stored.buffers()[2] or b"", np.uint8)
+        none = np.zeros(len(stored), np.int64)
+        entries = Entries(
+            data, none.astype(np.int16), none, bounds[:-1].copy(), bounds[1:].copy(), none, none,
+            lambda at: f"byte {at} of keys",
+        )  # fmt: skip
+        layout = replace(self.layout, kind=StateKind.VALUE, user_key=None)
+        rows = layout.decode(entries, [KEY, "namespace"])
+        return rows.column(0).to_pylist(), rows.column(1).to_pylist()
+
+
+class _Sums:
+    """Sums by key, and the rows with the largest of them.
+
+    Args:
+        ranked: The sums of which the largest are kept.
+        most: How many.
+    """
+
+    def __init__(self, ranked: Sequence[str], most: int) -> None:
+        self.most = most
+        self.rows = 0
+        empty = pa.table(
+            {
+                GROUP: pa.array(np.zeros(0, np.int32)),
+                KEY: pa.array([], pa.binary()),
+                ENTRIES: pa.array(np.zeros(0, np.int64)),
+                SIZE: pa.array(np.zeros(0, np.int64)),
+            }
+        )
+        self.best = dict.fromkeys(ranked, empty)
+        self.pending: list[pa.Table] = []
+        self.open = -1  # the key group of which more may come
+
+    def add(self, entries: Entries, keys: pa.LargeBinaryArray, counts: Any, sizes: Any) -> None:
+        """Take more rows, of key groups that are not closed."""
+        if not len(entries):
+            return
+        columns = {
+            GROUP: entries.group_of.astype(np.int32), KEY: keys.cast(pa.binary()),
+            ENTRIES: counts, SIZE: sizes,
+        }  # fmt: skip
+        self.pending.append(_summed(pa.table(columns)))
+        last = int(entries.group_of[-1])
+        if last == self.open or (self.open < 0 and int(entries.group_of[0]) == last):
+            self.open = last
+            held = sum(map(len, self.pending))
+            if held > max(MANY_ROWS, 2 * len(self.pending[0])):
+                self.pending = [_summed(pa.concat_tables(self.pending))]
+            return
+        self.open = last
+        summed = _summed(pa.concat_tables(self.pending))
+        whole = pc.less(summed.column(GROUP), last)
+        self._rank(summed.filter(whole))
+        self.pending = [summed.filter(pc.invert(whole))]
+
+    def close(self) -> None:
+        """Rank what is left."""
+        if self.pending:
+            self._rank(_summed(pa.concat_tables(self.pending)))
+        self.pending = []
+
+    def merge(self, other: _Sums) -> None:
+        """Take in the best of other key groups."""
+        self.rows += other.rows
+        for name, best in other.best.items():
+            self.best[name] = self._largest(pa.concat_tables([self.best[name], best]), name)
+
+    def _rank(self, summed: pa.Table) -> None:
+        self.rows += len(summed)
+        for name, best in self.best.items():
+            rows = summed
+            if len(best) == self.most:  # of equals the first key group's stay
+                rows = rows.filter(pc.greater(rows.column(name), best.column(name)[-1]))
+            if len(rows):
+                self.best[name] = self._largest(pa.concat_tables([best, rows]), name)
+
+    def _largest(self, rows: pa.Table, name: str) -> pa.Table:
+        order = [(name, "descending"), (GROUP, "ascending"), (KEY, "ascending")]
+        chosen = pc.select_k_unstable(rows, min(self.most, len(rows)), sort_keys=order)
+        return rows.take(chosen)
+
+
+def _summed(rows: pa.Table) -> pa.Table:
+    """One row for each key."""
+    grouped = rows.group_by([GROUP, KEY], use_threads=False)
+    return grouped.aggregate([(ENTRIES, "sum"), (SIZE, "sum")]).rename_columns(
+        [GROUP, KEY, ENTRIES, SIZE]
+    )
+
+
+def _one_chunk(keys: pa.ChunkedArray) -> pa.LargeBinaryArray:
+    return pa.concat_arrays([pa.array([], pa.large_binary()), *keys.cast(pa.large_binary()).chunks])
+
+
+def _heavy_keys(layout: KeyedLayout, best: pa.Table) -> list[HeavyKey]:
+    if not len(best):
+        return []
+    keys = decode_keys(layout, _one_chunk(best.column(KEY))).to_pylist()
+    return [HeavyKey(*row) for row in zip(keys, *_numbers(best), strict=True)]
+
+
+def _numbers(best: pa.Table) -> list[list[int]]:
+    return [best.column(name).to_pylist() for name in (GROUP, ENTRIES, SIZE)]
+
+
+def weigh_operator(
+    operator: Operator,
+    most: int,
+    *,
+    states: Iterable[str] | None = None,
+    until: Sequence[int] = (),
+    key_groups: KeyGroupRange | None = None,
+    threads: int | None = None,
+) -> dict[str, StateWeights]:
+    """What is heavy in each keyed state of an operator, timers included.
+
+    All entries are read, a window at a time; of keys only the heaviest are decoded, of values only
+    the lists' and, where times are asked for, those with TTL.
+
+    Args:
+        operator: The operator.
+        most: How many keys, and how many lists or maps, are kept of each state.
+        states: The names of the states; all by default.
+        until: Times in milliseconds since 1970, for `StateWeights.expiries`.
+        key_groups: Only these; all by default.
+        threads: How many; as many as there are cores by default.
+
+    Raises:
+        CorruptSnapshotError: The bytes are not entries.
+    """
+    chosen = {state.name for state in operator.keyed_states} if states is None else set(states)
+    jobs = []
+    for piece in plan_slices(operator.keyed_files):
+        within = piece.key_groups
+        if key_groups is not None:
+            within = within.intersection(key_groups)
+        if len(within):
+            jobs.append((operator.keyed_files[piece.file], within))
+
+    def weigh(job: tuple[KeyedFile, KeyGroupRange]) -> dict[str, StateWeights]:
+        return _weigh_slice(*job, most, chosen, until)
+
+    found: dict[str, StateWeights] = {}
+    workers = min(len(jobs), threads or os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+        for weighed in map(weigh, jobs) if pool is None else pool.map(weigh, jobs):
+            for name, weights in weighed.items():
+                if name in found:
+                    found[name].merge(weights)
+                else:
+                    found[name] = weights
+    return {state.name: found[state.name] for state in operator.keyed_states if state.name in found}
+
+
+def _weigh_slice(
+    file: KeyedFile, key_groups: KeyGroupRange, most: int, states: set[str], until: Sequence[int]
+) -> dict[str, StateWeights]:
+    weights = {
+        index: StateWeights(file.layouts[index], most, [Expiry(time) for time in until])
+        for index, state in enumerate(file.states)
+        if state.name in states
+    }
+    for entries in file.entries(key_groups):
+        for index in np.unique(entries.state_of).tolist():
+            if index in weights:
+                weights[index].add(entries.of_state(index))
+    for of_state in weights.values():
+        of_state.close()
+    return {file.states[index].name: of_state for index, of_state in weights.items()}
+
+
+def heaviest_key(operator: Operator, key_group: int) -> HeavyKey | None:
+    """The key of one key group for which all states together hold the most bytes.
+
+    None if the key group has no entries, or only keys that can't be told from what follows them.
+
+    Raises:
+        CorruptSnapshotError: The bytes are not entries.
+    """
+    sums = _Sums((SIZE,), 1)
+    layout: KeyedLayout | None = None
+    for file in operator.keyed_files:
+        for entries in file.entries(KeyGroupRange(key_group, key_group)):
+            for index in np.unique(entries.state_of).tolist():
+                if file.layouts[index].opaque_key:
+                    continue
+                layout = file.layouts[index]
+                of_state = entries.of_state(index)
+                sizes, ones = of_state.payload_bytes(), np.ones(len(of_state), np.int64)
+                sums.add(of_state, keys_of(layout, of_state), ones, sizes)
+    sums.close()
+    return _heavy_keys(layout, sums.best[SIZE])[0] if layout is not None else None

@@ -1,0 +1,234 @@
+"""Keys as bytes: one that is looked for, and those that entries begin with.
+
+The key bytes of an entry begin with its key (of a timer: behind the timestamp), and a namespace and
+a map's user key follow. A serializer that knows where a value ends never writes one key as the
+beginning of another, so that an entry is a key's if it begins with the key's bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    UnknownHashError,
+    UnsupportedFormatError,
+)
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.meta_info import parse_key_serializer
+from state_core.formats.layout.row_writer import Part, RowWriter, trailer_sizes
+from state_core.kernels.encode import copy_ranges
+from state_core.kernels.skip import UNKNOWN, locate_counted
+from state_core.model.key_groups import EncodedKey, key_group_of
+from state_core.model.snapshot import Entries, StateKind
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import ALL_PRESENT, MAX_COLUMN_BYTES, Cursor, I64Array
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from state_core.serializers.framework.restored import restore_bounded
+
+__all__ = [
+    "decode_keys",
+    "encode_key",
+    "encode_keys",
+    "key_serializer_of",
+    "keys_of",
+    "namespaced_keys_of",
+    "rows_of_key",
+]
+
+TIMESTAMP_BYTES = 8
+COMPARED_BYTES = 32  # of a key, at once for all entries; the rest is compared where these are equal
+SHOWN = 200
+
+
+def key_serializer_of(snapshot: bytes) -> TypeSerializer:
+    """The serializer of an operator's keys, of the bytes of its snapshot."""
+    return restore_bounded(parse_key_serializer(snapshot).snapshot)
+
+
+def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:
+    """A column of keys as their serializer writes them.
+
+    Raises:
+        EncodeError: A value is no such key.
+    """
+    return RowWriter([Part(key, column)], len(column), ALL_PRESENT, None).to_binary()
+
+
+def encode_key(key: TypeSerializer, value: object, max_parallelism: int) -> EncodedKey:
+    """A key as its serializer writes it, with the key group in which Flink looks for it.
+
+    Args:
+        key: The serializer of the operator's keys.
+        value: The key, as Arrow's `to_pylist` gives it, or an Arrow scalar.
+        max_parallelism: The operator's.
+
+    Raises:
+        EncodeError: The value is no such key.
+    """
+    stored = _stored(key, value.as_py() if isinstance(value, pa.Scalar) else value)
+    encoded = DataOutput()
+    key.write(stored, encoded)  # without kernels: for one key they would take longer to load
+    try:
+        group = key_group_of(key.hash_code(stored), max_parallelism)
+    except UnknownHashError:
+        return EncodedKey(encoded.to_bytes(), None)
+    return EncodedKey(encoded.to_bytes(), group)
+
+
+def _stored(key: TypeSerializer, value: object) -> Any:
+    """A key as a column of keys has it.
+
+    Raises:
+        EncodeError: The value is no such key.
+    """
+    try:
+        stored = pa.scalar(value, key.arrow_type).as_py()
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise _no_key(key, value, str(error)) from error
+    if stored is None:
+        raise _no_key(key, value, "no key of Flink's is null")
+    if stored != value and repr(stored) != repr(value):  # NaN is none of itself
+        raise _no_key(key, value, f"it would be {stored!r:.{SHOWN}}")
+    return stored
+
+
+def _no_key(key: TypeSerializer, value: object, why: str) -> EncodeError:
+    return EncodeError(
+        f"{value!r:.{SHOWN}} is no key of type {key.name} ({why})",
+        remedy=f"give it as a column of Arrow's {key.arrow_type} has it in Python",
+    )
+
+
+def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.NDArray[np.intp]:
+    """The rows of entries of one state that have a key.
+
+    Where the key can't be told from what follows it, those whose key bytes are the key as a whole.
+    """
+    wanted = np.frombuffer(key.encoded, np.uint8)
+    starts = _key_starts(layout, entries)
+    sizes = entries.key_end - starts
+    if layout.opaque_key:
+        rows = np.flatnonzero(sizes == wanted.size)
+    elif layout.key.self_delimiting:
+        rows = np.flatnonzero(sizes >= wanted.size)
+    else:
+        rows = np.flatnonzero(sizes == wanted.size + layout.namespace.wire_length)
+    # from behind: keys have more in common where they begin
+    last = max(wanted.size - COMPARED_BYTES, 0)
+    for offset in range(wanted.size - 1, last - 1, -1):
+        if not rows.size:
+            return rows
+        rows = rows[entries.data[starts[rows] + offset] == wanted[offset]]
+    if not last:
+        return rows
+    data, head = entries.data, key.encoded[:last]
+    equal = [data[start : start + last].tobytes() == head for start in starts[rows].tolist()]
+    chosen: npt.NDArray[np.intp] = rows[np.array(equal, bool)]
+    return chosen
+
+
+def keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
+    """The key of each entry of one state, as its serializer wrote it.
+
+    Where the key can't be told from what follows it, all of the key bytes.
+
+    Raises:
+        CorruptSnapshotError: A key does not fit into its bytes.
+        UnsupportedFormatError: There are more bytes than a column holds.
+    """
+    starts = _key_starts(layout, entries)
+    return _pieces(entries, starts, _key_ends(layout, entries, starts))
+
+
+def namespaced_keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
+    """The key bytes of each entry of one map without the user key: its key and its namespace.
+
+    Raises:
+        CorruptSnapshotError: A key or namespace does not fit into its bytes.
+    """
+    starts = _key_starts(layout, entries)
+    ends = _key_ends(layout, entries, starts)
+    for part in (None, layout.namespace):
+        begins = starts if part is None else ends
+        if part is not None:
+            ends = _behind(part, entries, begins)
+        if layout.ambiguous:
+            ends = ends + trailer_sizes(ends - begins)
+    return _pieces(entries, starts, np.minimum(ends, entries.key_end))
+
+
+def decode_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> pa.Array:
+    """Keys that `keys_of` gave, as a typed column."""
+    bounds = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + len(keys) + 1]
+    data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
+    starts, ends = bounds[:-1].copy(), bounds[1:].copy()
+    serializer = OpaqueSerializer() if layout.opaque_key else layout.key
+    return serializer.decode(Cursor(data, starts, ends, lambda at: f"byte {at} of keys"))
+
+
+def _key_starts(layout: KeyedLayout, entries: Entries) -> I64Array:
+    """Where the key of each entry begins."""
+    timers = layout.kind is StateKind.TIMERS and not layout.opaque_key
+    return entries.key_start + TIMESTAMP_BYTES if timers else entries.key_start
+
+
+def _key_ends(layout: KeyedLayout, entries: Entries, starts: I64Array) -> I64Array:
+    """Where the key of each entry ends, which begins at `starts`."""
+    if layout.opaque_key:
+        return entries.key_end
+    if not layout.key.self_delimiting:
+        return entries.key_end - layout.namespace.wire_length
+    return _behind(layout.key, entries, starts)
+
+
+def _behind(part: TypeSerializer, entries: Entries, starts: I64Array) -> I64Array:
+    """Where a part of each entry's key bytes ends, which begins at `starts`."""
+    rows = len(starts)
+    ends: I64Array
+    if part.wire_length >= 0:
+        ends = starts + part.wire_length
+    else:
+        program = part.skip_program()
+        ends = np.full(rows, UNKNOWN, np.int64)
+        if program is not None:
+            ones, first = np.ones(rows, np.int64), np.arange(rows, dtype=np.int64)
+            position, words = starts.copy(), np.array(program, np.int32)
+            locate_counted(
+                entries.data, position, entries.key_end, ones, first, words,
+                np.empty(rows, np.int64), ends,
+            )  # fmt: skip
+        for row in np.flatnonzero(ends < starts).tolist():  # what only its serializer can walk
+            start, end = int(starts[row]), int(entries.key_end[row])
+            source = DataInput(entries.data.data[max(start, 0) : end], entries.place(start))
+            part.skip(source)
+            ends[row] = start + source.position
+    wrong = np.flatnonzero(ends > entries.key_end)
+    if wrong.size:
+        raise CorruptSnapshotError(
+            f"what should be {part.name} does not fit in its bytes",
+            place=entries.place(int(entries.key_start[wrong[0]])),
+            remedy="the snapshot is damaged, or its serializer is not the one it names",
+        )
+    return ends
+
+
+def _pieces(entries: Entries, starts: I64Array, ends: I64Array) -> pa.LargeBinaryArray:
+    """A binary column of a piece of each entry."""
+    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
+    if bounds[-1] > MAX_COLUMN_BYTES:
+        raise UnsupportedFormatError(
+            f"{bounds[-1]} bytes of keys in one batch, and a column holds 2 GiB",
+            place=entries.place(int(entries.key_start[0])),
+            remedy="a single key this large can't be looked at; drop the state first",
+        )
+    out = np.empty(int(bounds[-1]), np.uint8)
+    copy_ranges(entries.data, np.ascontiguousarray(starts), np.ascontiguousarray(ends), out, bounds)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.large_binary(), len(starts), buffers)
