@@ -27,6 +27,7 @@ from pipelines.cli.commands.terminal import (
     tell,
 )
 from pipelines.cli.commands.times import Durations, Instant
+from pipelines.cli.options import snapshot_named
 from pipelines.engine import Progress
 from pipelines.keys import check_states
 from pipelines.shown import plain
@@ -67,7 +68,9 @@ class _Weighed:
 @click.option("--at", type=Instant(), help="When it would; by default when the snapshot was taken.")
 @plugins_option
 @json_option
+@click.pass_context
 def top(
+    context: click.Context,
     savepoint: str | None,
     lake: str | None,
     job: str | None,
@@ -96,7 +99,7 @@ def top(
       statelake top savepoint-5f1e2c-0a1b2c3d4e5f --operator sessions --ttl 1d,7d
       statelake top --lake lake --job orders --snapshot tuesday --limit 3 --json
     """
-    check_source(savepoint, lake, job, snapshot_id, uids, allow_external)
+    lake, job = check_source(context, savepoint, lake, job, snapshot_id, uids, allow_external)
     lives = ttl or {}
     weigh = _Weighing(limit, operator, state, at, lives)
     with progress_bar("weighing", quiet=as_json_) as progress:
@@ -166,7 +169,8 @@ class _Weighing:
         from pipelines.lake.keys.one_key import newest_snapshot, operators_with  # noqa: PLC0415
 
         lake = Lake(location)
-        record = newest_snapshot(lake, job, snapshot_id)
+        named = None if snapshot_id is None else snapshot_named(lake, job, snapshot_id)
+        record = newest_snapshot(lake, job, named)
         operators = operators_with(record, self.operator, self.state)
         self._check([keyed.name for each in operators for keyed in each.states])
         taken = self.at or record.taken_at

@@ -10,6 +10,14 @@ import click
 
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, json_text, print_table, tell
+from pipelines.cli.options import (
+    configured_option,
+    job_option,
+    lake_is_meant,
+    lake_option,
+    snapshot_named,
+    snapshot_option,
+)
 from pipelines.keys import KeyRows, rows_in_savepoint
 from pipelines.shown import plain_rows, state_head
 from state_core.formats import open_snapshot
@@ -33,9 +41,11 @@ key_option = click.option(
 )
 _SOURCE_OPTIONS = (
     click.argument("savepoint", required=False),
-    click.option("--lake", help="Look into a lake instead: a directory or URI."),
-    click.option("--job", help="The job's name in the lake."),
-    click.option("--snapshot", "snapshot_id", help="One of its snapshots; by default the newest."),
+    configured_option("lake", "Look into a lake instead: a directory or URI."),
+    configured_option("job", "The job's name in the lake."),
+    snapshot_option(
+        "--snapshot", "snapshot_id", help="One of its snapshots; by default the newest."
+    ),
     click.option(
         "--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0)."
     ),
@@ -55,24 +65,31 @@ def source_options(command: _Command) -> _Command:
 
 
 def check_source(
+    context: click.Context,
     savepoint: str | None,
     lake: str | None,
     job: str | None,
     snapshot_id: str | None,
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
-) -> None:
+) -> tuple[str | None, str | None]:
     """Refuse options that name neither a savepoint nor a lake, or a bit of both.
+
+    Returns:
+        The lake and the job, unless they are only configured, and a savepoint is named.
 
     Raises:
         UsageError: They do.
     """
+    if savepoint is not None and not lake_is_meant(context):
+        lake = job = None
     if (savepoint is None) == (lake is None) or (lake is None) != (job is None):
         raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
     if lake is None and snapshot_id is not None:
         raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
     if lake is not None and (uids or allow_external):
         raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
+    return lake, job
 
 
 @click.command()
@@ -111,7 +128,7 @@ def get(
       statelake get savepoint-5f1e2c-0a1b2c3d4e5f --key '{"f0": "eu", "f1": 4711}' --operator orders
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
     """
-    check_source(savepoint, lake, job, snapshot_id, uids, allow_external)
+    lake, job = check_source(context, savepoint, lake, job, snapshot_id, uids, allow_external)
     if lake is None or job is None:
         snapshot = open_snapshot(str(savepoint), allow_external=allow_external, uids=uids)
         found = rows_in_savepoint(snapshot, text, operator=operator, state=state)
@@ -138,7 +155,8 @@ def _in_lake(
     from pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake  # noqa: PLC0415 - the same
 
     opened = Lake(lake)
-    record = newest_snapshot(opened, job, snapshot_id)
+    named = None if snapshot_id is None else snapshot_named(opened, job, snapshot_id)
+    record = newest_snapshot(opened, job, named)
     return rows_in_lake(opened, record, text, operator=operator, state=state)
 
 
@@ -207,8 +225,8 @@ def _instant(millis: int) -> str:
 
 
 @click.command()
-@click.option("--lake", required=True, help="The lake: a directory or URI.")
-@click.option("--job", required=True, help="The job's name in the lake.")
+@lake_option
+@job_option
 @key_option
 @operator_option
 @state_option
