@@ -11,7 +11,7 @@ export STATELAKE_CACHE ?= $(CURDIR)/.cache
 export DAGSTER_HOME    ?= $(CURDIR)/.dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test test-full lint bench clean java
+.PHONY: help setup demo ui test test-full docs lint bench clean java
 
 help:  ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ test: $(READY) lint  ## Lint and all tests but the longest; under ten minutes
 test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more
 	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m full
 
+docs: $(READY)  ## The documentation as a site, in site/; fails on a link that leads nowhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html"
+
 lint: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
@@ -48,7 +52,7 @@ bench: $(READY)  ## Benchmarks against Flink's State Processor API, as ratios of
 	$(BIN)/python -m benchmarks
 
 clean:  ## Remove what the other targets made, but not downloaded JARs
-	rm -rf $(VENV) .dagster demo .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .dagster demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
 java:
 	@command -v java >/dev/null || { [ -n "$$JAVA_HOME" ] && [ -x "$$JAVA_HOME/bin/java" ]; } || \
