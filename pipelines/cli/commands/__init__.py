@@ -6,7 +6,7 @@
 `check`              `check compatibility`; `check_integrity`, `check_legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `compare`            `diff`, `rescale`
-`sql`, `shell`       SQL over a lake's tables; `query_output`, how rows are given out
+`queries`            `sql` and `shell`
 `export`             savepoints made of a lake's tables
 `edit`, `migrate`    a snapshot made of another
 `bootstrap`          a savepoint made of tables

@@ -16,7 +16,7 @@ from pipelines.cli.commands.compare import diff, rescale
 from pipelines.cli.commands.export import export
 from pipelines.cli.commands.inspect import inspect
 from pipelines.cli.commands.lake import snapshots
-from pipelines.cli.commands.sql import sql
+from pipelines.cli.commands.queries.sql import sql
 from pipelines.orchestration.definitions import definitions
 from pipelines.orchestration.partitions import snapshot_partitions
 

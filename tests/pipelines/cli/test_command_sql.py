@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.cli.commands import query_output
-from pipelines.cli.commands.shell import Shell
+from pipelines.cli.commands.queries import query_output
+from pipelines.cli.commands.queries.shell import Shell
 from pipelines.lake.catalog.catalog import Lake
 from state_core.errors import StateError
 from tests.support.command import run

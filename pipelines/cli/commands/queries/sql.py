@@ -10,7 +10,7 @@ from functools import partial
 import click
 import pyarrow as pa
 
-from pipelines.cli.commands.query_output import (
+from pipelines.cli.commands.queries.query_output import (
     FILE_KINDS,
     limited,
     print_csv,

@@ -13,8 +13,8 @@ from types import ModuleType
 
 import click
 
-from pipelines.cli.commands.query_output import limited, print_rows
-from pipelines.cli.commands.sql import ROWS, job_of, on_duckdb
+from pipelines.cli.commands.queries.query_output import limited, print_rows
+from pipelines.cli.commands.queries.sql import ROWS, job_of, on_duckdb
 from pipelines.cli.commands.terminal import tell
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES
