@@ -78,6 +78,7 @@ LAYERS = (
     ("pipelines",),
     ("pipelines.lake.tables",),
     ("pipelines.lake.catalog",),
+    ("pipelines.lake.query",),
     (
         "pipelines.lake.commits",
         "pipelines.lake.edit",
@@ -155,7 +156,9 @@ PATHS_BY_HAND = {
     ),
     "pipelines.cli.commands.check_legality": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.demo": ({"pathlib"}, USERS_OWN),
+    "pipelines.cli.commands.queries.query_output": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.run": ({"pathlib"}, USERS_OWN),
+    "pipelines.cli.commands.queries.shell": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.cli.demo.run": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
     "pipelines.lake.bootstrap.bootstrap_spec": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.edit.changes": ({"pathlib", ".read_text"}, USERS_OWN),
@@ -170,6 +173,9 @@ PATHS_BY_HAND = {
     "pipelines.lake.bootstrap.spec_lines": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.tables.delta_commit": ({"create_table_with_add_actions"}, OF_TABLES),
     "pipelines.lake.tables.tables": ({"DeltaTable"}, OF_TABLES),
+    "pipelines.lake.query.table_datasets": (
+        {".filesystem"}, "an object store's, for keys that were checked; of none on a disk",
+    ),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),
     "pipelines.spark.frames": ({"Directory"}, USERS_OWN),

@@ -3,6 +3,7 @@
 ==============  =====================================================================
 `tables/`       one table: names, records, files, rows
 `catalog/`      which snapshots there are; work in progress; what is deleted
+`query/`        SQL over tables, on DuckDB
 `ingest/`       a snapshot into tables
 `export/`       tables into a savepoint, at any parallelism
 `edit/`         snapshots made of others: committed, edited, purged, merged, migrated

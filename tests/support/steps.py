@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
 
-__all__ = ["Step", "do_at"]
+from pipelines.lake.catalog.attempts import Attempt
+
+__all__ = ["EndError", "Step", "do_at", "end", "stop"]
 
 Step: TypeAlias = "tuple[Any, str, str, int]"
 
@@ -38,3 +42,25 @@ def do_at(patch: pytest.MonkeyPatch, step: Step, action: Callable[[], object]) -
         return result
 
     patch.setattr(owner, name, watched)
+
+
+class EndError(Exception):
+    """Where a run is made to end."""
+
+
+def stop() -> None:
+    """End the run."""
+    raise EndError
+
+
+def end(work: Callable[[], object], step: Step, way: str) -> None:
+    """Run something that ends at a step, by an error or by death."""
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, step, stop)
+        if way == "death":
+            gone = subprocess.Popen([sys.executable, "-c", ""])
+            gone.wait()
+            patch.setattr("pipelines.lake.catalog.attempts.os.getpid", lambda: gone.pid)
+            patch.setattr(Attempt, "__exit__", lambda *_: None)
+        with pytest.raises(EndError):
+            work()

@@ -6,7 +6,8 @@
 `check`              `check compatibility`; `check_integrity`, `check_legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `compare`            `diff`, `rescale`
-`sql`, `export`      a lake's tables, and savepoints made of them
+`queries`            `sql` and `shell`
+`export`             savepoints made of a lake's tables
 `edit`, `migrate`    a snapshot made of another
 `bootstrap`          a savepoint made of tables
 `compress`           a savepoint with another compression

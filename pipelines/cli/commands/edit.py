@@ -29,7 +29,7 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 from pipelines.lake.edit.purging import Staging
 
-__all__ = ["edit"]
+__all__ = ["edit", "print_edit", "report_edit"]
 
 
 @click.command()
@@ -136,9 +136,9 @@ def edit(
             engine=engine, progress=progress,
         )  # fmt: skip
     if as_json_:
-        as_json(_report(done) | ({"expired_at": at or done.record.taken_at} if expire else {}))
+        as_json(report_edit(done) | ({"expired_at": at or done.record.taken_at} if expire else {}))
     else:
-        _print(done, parent)
+        print_edit(done, parent)
     if expire and at is None:
         click.echo(
             f"warning: what had expired by {done.record.taken_at:%Y-%m-%d %H:%M} UTC is gone, which"
@@ -164,7 +164,8 @@ def _staging(lake: Lake, wanted: SnapshotEdit) -> Staging | None:
     return predicate_staging(open_session(), lake)
 
 
-def _report(done: EditResult) -> dict[str, Any]:
+def report_edit(done: EditResult) -> dict[str, Any]:
+    """What an edit did, for scripts."""
     record = done.record
     return {
         "snapshot_id": record.snapshot_id,
@@ -180,7 +181,8 @@ def _report(done: EditResult) -> dict[str, Any]:
     }
 
 
-def _print(done: EditResult, parent: str) -> None:
+def print_edit(done: EditResult, parent: str) -> None:
+    """Print what an edit did."""
     record = done.record
     saved = sum(change.state_bytes[0] - change.state_bytes[1] for change in done.changes)
     tell(

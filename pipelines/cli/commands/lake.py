@@ -158,7 +158,8 @@ def commit(
     """Register edited tables as a new snapshot, which exports as changed.
 
     What was edited is checked first: columns and types as before, no key twice, every key in its
-    key group. Nothing is registered that could not be written back to Flink.
+    key group, and nothing that another snapshot has and the parent has not. Nothing is registered
+    that could not be written back to Flink. `statelake sql --edit` edits a snapshot in one step.
 
     \b
     Example, erasing a person:

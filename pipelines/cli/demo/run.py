@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -16,13 +15,10 @@ from rich.rule import Rule
 from pipelines.cli.commands.compare import diff, rescale
 from pipelines.cli.commands.export import export
 from pipelines.cli.commands.inspect import inspect
-from pipelines.cli.commands.lake import commit, snapshots
-from pipelines.cli.commands.sql import sql
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.cli.commands.lake import snapshots
+from pipelines.cli.commands.queries.sql import sql
 from pipelines.orchestration.definitions import definitions
 from pipelines.orchestration.partitions import snapshot_partitions
-from pipelines.spark.session import open_session
-from pipelines.spark.sql import resolve_names, table_names
 
 __all__ = ["run_demo"]
 
@@ -30,11 +26,12 @@ SAVEPOINTS = Path(__file__).parent / "savepoints"
 JOB = "demo"
 ERASED = -820795872871
 QUERY = """
-SELECT n.key, n.value AS name, t.value AS total, collect_list(s.user_key) AS scores
+SELECT n.key, n.value AS name, t.value AS total, list(s.user_key ORDER BY s.user_key) AS scores
 FROM kinds.name n JOIN kinds.total t USING (key) LEFT JOIN kinds.scores s USING (key)
 GROUP BY ALL ORDER BY total DESC LIMIT 5
 """
-ERASURE = "DELETE FROM demo.kinds.{state} WHERE key = {key}"
+EDITED_STATES = ("name", "items", "scores", "total", "avg", "triple", "row", "session", "timers")
+ERASURE = [f"DELETE FROM kinds.{state} WHERE key = {ERASED}" for state in EDITED_STATES]  # noqa: S608
 SHOWN_METADATA = {
     "savepoint": ("kind", "size (bytes)"),
     "state_tables": (
@@ -44,7 +41,6 @@ SHOWN_METADATA = {
     "exported_savepoint": ("savepoint",),
 }  # fmt: skip
 DAGSTER_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
-EDITED_STATES = ("name", "items", "scores", "total", "avg", "triple", "row", "session", "timers")
 
 
 def run_demo(directory: Path, home: Path) -> None:
@@ -76,10 +72,9 @@ def run_demo(directory: Path, home: Path) -> None:
     show.command("Its state is SQL", sql, "--lake", lake, "--job", JOB, "--as-of", "monday", QUERY)
     show.command("What changed from Monday to Tuesday?", diff, "--lake", lake, "--job", JOB,
                  "monday", "tuesday", "--examples", "1")  # fmt: skip
-    show.title(f"Erase one person, key {ERASED}, from every state, and register that as a snapshot")
-    _erase(out, lake)
-    show.command("", commit, "--lake", lake, "--job", JOB, "--parent", "tuesday", "--snapshot",
-                 "tuesday-erased", "--note", f"erased {ERASED}")  # fmt: skip
+    show.command(f"Erase one person, key {ERASED}, from every state: a new snapshot", sql,
+                 "--lake", lake, "--job", JOB, "--edit", "tuesday", "--as", "tuesday-erased",
+                 "--note", f"erased {ERASED}", *ERASURE)  # fmt: skip
     show.command("Rescale it to 5 subtasks and 256 key groups: the plan", rescale, "--lake", lake,
                  "--job", JOB, "--snapshot", "tuesday-erased", "--parallelism", "5",
                  "--max-parallelism", "256")  # fmt: skip
@@ -117,20 +112,6 @@ class _Steps:
     def times(self) -> str:
         """Where the time of the commands went."""
         return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds)
-
-
-def _erase(out: Console, lake: str) -> None:
-    """Delete the key's rows from every table, all tables at once."""
-    session, opened = open_session(), Lake(lake)
-    names = table_names(opened)
-    queries = [ERASURE.format(state=state, key=ERASED) for state in EDITED_STATES]
-    out.print(
-        f'$ statelake sql --lake {lake} "{queries[0]}"  # and so on', style="dim", soft_wrap=True
-    )
-    with ThreadPoolExecutor(len(queries)) as pool:
-        done = pool.map(lambda one: session.sql(resolve_names(one, names)).toArrow(), queries)
-        gone = sum(int(one["num_affected_rows"][0].as_py()) for one in done)
-    out.print(f"{gone} rows deleted from {len(queries)} tables")
 
 
 def _archive(out: Console, home: Path, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Register edited tables as a new snapshot: how a user changes state with Spark SQL.
+"""Register edited tables as a new snapshot: how a user changes state with other tools.
 
 The tables' current versions are compared with the parent's. Partitions whose files are not the
 parent's any more are read, checked (types, nulls, duplicates, every key in its key group), written
@@ -8,6 +8,7 @@ all of it can be exported.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -74,7 +75,7 @@ def commit_snapshot(
     with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:
         record = lake.snapshot(job, parent)
         rewriter = TableRewriter(lake, attempt.token, chosen, progress)
-        work = _Commit(lake, rewriter)
+        work = _Commit(lake, rewriter, record, lake.records(job)[0])
         operators = [work.operator(one) for one in record.operators]
         made = record.followed_by(snapshot_id, "commit", operators, rewriter.written, note)
         lake.append(made)
@@ -82,9 +83,21 @@ def commit_snapshot(
 
 
 class _Commit:
-    def __init__(self, lake: Lake, rewriter: TableRewriter) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        rewriter: TableRewriter,
+        parent: SnapshotRecord,
+        snapshots: Sequence[SnapshotRecord],
+    ) -> None:
         self.lake = lake
         self.rewriter = rewriter
+        self.parent = parent.snapshot_id
+        self.owners: dict[tuple[str, int], list[str]] = {}  # snapshots by table and version
+        for record in snapshots:
+            for table in (table for operator in record.operators for table in operator.tables):
+                owners = self.owners.setdefault((table.path, table.version), [])
+                owners.append(record.snapshot_id)
         self.changed: dict[str, tuple[int, int]] = {}
 
     def operator(self, operator: OperatorRecord) -> OperatorRecord:
@@ -103,26 +116,37 @@ class _Commit:
         return operator
 
     def _files_now(self, table: TableRecord) -> dict[str, TableFile]:
-        """The files of the table's latest version, which must go back to the parent's."""
+        """The files of the table's latest version, which must be made of the parent's alone.
+
+        Raises:
+            ConflictError: A version in between is another snapshot's, or statelake's own work.
+        """
         state_table = self.lake.table(table.path)
         latest = state_table.require()
         undone: set[str] = set()
+        foreign: list[str] = []
         for version in range(latest.version(), table.version, -1):
             entry = state_table.commit_info(version)
             restored = entry.get("operationParameters", {}).get("version")
             if entry.get("operation") == "RESTORE" and str(restored) == str(table.version):
                 break
+            owners = self.owners.get((table.path, version), [])
             maker = state_table.maker(version)
             if maker.startswith(UNDO):
                 undone.add(maker.removeprefix(UNDO))
+            elif owners:
+                foreign.append(f"{version} (of snapshot {', '.join(map(repr, owners))})")
             elif maker and maker not in undone:
-                raise ConflictError(
-                    f"statelake itself wrote version {version} after the parent's"
-                    f" version {table.version}, so the edits are of another snapshot",
-                    place=state_table.uri,
-                    remedy=f"name that one as parent, or RESTORE TABLE ... TO VERSION AS OF"
-                    f" {table.version} and edit again",
-                )
+                foreign.append(f"{version} (made by statelake)")
+        if foreign:
+            raise ConflictError(
+                f"what is there now is not made of {self.parent} alone: behind its version"
+                f" {table.version} there is {', '.join(reversed(foreign))}",
+                place=state_table.uri,
+                remedy=f"edit the parent itself with `statelake sql --edit {self.parent} --as ...`;"
+                f" or name the snapshot that was edited as parent; or RESTORE TABLE ... TO VERSION"
+                f" AS OF {table.version} and edit again",
+            )
         return {file.path: file for file in state_table.files(latest.version())}
 
     def _check_columns(self, table: TableRecord, wanted: pa.Schema) -> None:

@@ -34,7 +34,7 @@ from state_core.errors import ConflictError, NotFoundError
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
 from state_core.model.operator_ids import operator_id_of_uid
 
-__all__ = ["EditResult", "SnapshotEdit", "StateChange", "edit_snapshot"]
+__all__ = ["EditResult", "SnapshotEdit", "StateChange", "changed_states", "edit_snapshot"]
 
 Operator = TypeVar("Operator", OperatorRecord, OperatorState)
 
@@ -318,6 +318,27 @@ def _with_uid(operators: Sequence[Operator], operator_id: str, uid: str) -> list
         else operator
         for operator in operators
     ]
+
+
+def changed_states(
+    before: Sequence[OperatorRecord], after: Sequence[OperatorRecord]
+) -> list[StateChange]:
+    """The states whose files are not those of before; operators and states are the same."""
+    units = {table.path: table.units for operator in before for table in operator.tables}
+    sizes, now = _sizes(before), _sizes(after)
+    changes = []
+    for operator in after:
+        edited = {table.path for table in operator.tables if table.units != units[table.path]}
+        states = [(state.name, state.table) for state in operator.states]
+        states += [(other.name, other.table) for other in operator.operator_states]
+        for state, path in states:
+            if path in edited:
+                key = operator.operator_id, state
+                (entries, held), (entries_now, held_now) = sizes[key], now[key]
+                changes.append(
+                    StateChange(operator.label, state, (entries, entries_now), (held, held_now))
+                )
+    return changes
 
 
 def _sizes(operators: Sequence[OperatorRecord]) -> dict[tuple[str, str], tuple[int, int]]:

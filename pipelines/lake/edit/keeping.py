@@ -41,7 +41,7 @@ class KeptKeys(Transform):
         max_parallelism: The operator's.
     """
 
-    only_drops = True
+    keeps_unchanged = True
 
     keys: pa.LargeBinaryArray
     key_groups: frozenset[int] | None

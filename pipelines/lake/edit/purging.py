@@ -34,7 +34,7 @@ class Purged(Transform):
             that the operator no longer has.
     """
 
-    only_drops = True
+    keeps_unchanged = True
 
     predicate: str = ""
 
@@ -96,7 +96,7 @@ class Expired(Transform):
         until: The time, in milliseconds since 1970.
     """
 
-    only_drops = True
+    keeps_unchanged = True
 
     until: int
 

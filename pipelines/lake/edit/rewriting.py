@@ -57,13 +57,15 @@ class Transform:
     change their values, but must leave their order, and their key group or subtask.
 
     Attributes:
-        only_drops: Whether it does no more than drop rows, or elements of lists. Then a file that
-            loses none remains as it is.
+        keeps_unchanged: Whether a file stays as it is where `apply` gives back the very rows that
+            it got.
+        validates: Whether what it has changed is checked as what a user has edited.
         keeps_count: Whether it must not drop a row.
         compares: Whether `compare` is to be called.
     """
 
-    only_drops: ClassVar[bool] = False
+    keeps_unchanged: ClassVar[bool] = False
+    validates: ClassVar[bool] = False
     keeps_count: ClassVar[bool] = False
     compares: ClassVar[bool] = False
 
@@ -282,8 +284,11 @@ def _rewrite_piece(task: _Task, piece: Piece) -> Rewritten:
         if count != piece.rows and any(transform.keeps_count for transform in transforms):
             raise ConflictError(f"{piece.rows} rows became {count}")
         same = count == piece.rows and all(map(is_, after, before))
-        if same and not piece.edited and all(transform.only_drops for transform in transforms):
+        if same and not piece.edited and all(transform.keeps_unchanged for transform in transforms):
             return Rewritten(piece.files)
+        if any(transform.validates for transform in transforms):
+            for rows in after:
+                layout.validate(rows)
         return layout.write(after, piece.unit, task.prefix)
     except StateError as error:
         raise error.within(layout.place(piece.unit)) from error

@@ -36,6 +36,7 @@ __all__ = [
     "files_of",
     "log_path",
     "open_table",
+    "plain_files",
     "table_directory",
 ]
 
@@ -131,16 +132,7 @@ class StateTable:
             UnreadableTableError: The files alone are not the table's content: it uses deletion
                 vectors, column mapping, or another feature that files can't show.
         """
-        table = self.require(version)
-        features = set(table.protocol().reader_features or ()) - READABLE_FEATURES
-        if features or table.protocol().min_reader_version == 2:
-            names = ", ".join(sorted(features)) or "columnMapping"
-            raise UnreadableTableError(
-                f"the table uses {names}, so its files alone do not tell its content",
-                place=self.uri,
-                remedy="ALTER TABLE ... DROP FEATURE it, or REORG TABLE ... APPLY (PURGE)",
-            )
-        return files_of(table)
+        return plain_files(self.require(version))
 
     def commit_info(self, version: int) -> dict[str, Any]:
         """What the log says of how a version came to be; nothing if it is forgotten.
@@ -323,6 +315,25 @@ def create_table(
         if "exists" not in str(error) and not isinstance(error, CommitFailedError):
             raise
         return DeltaTable(directory.uri, storage_options=options)
+
+
+def plain_files(table: DeltaTable) -> list[TableFile]:
+    """The files of an opened version, which alone must be its content.
+
+    Raises:
+        UnreadableTableError: It uses deletion vectors, column mapping, or another feature that
+            files can't show.
+        DamagedLakeError: The log says something of them that can't be.
+    """
+    features = set(table.protocol().reader_features or ()) - READABLE_FEATURES
+    if features or table.protocol().min_reader_version == 2:
+        names = ", ".join(sorted(features)) or "columnMapping"
+        raise UnreadableTableError(
+            f"the table uses {names}, so its files alone do not tell its content",
+            place=table.table_uri,
+            remedy="ALTER TABLE ... DROP FEATURE it, or REORG TABLE ... APPLY (PURGE)",
+        )
+    return files_of(table)
 
 
 def files_of(table: DeltaTable) -> list[TableFile]:

@@ -17,7 +17,7 @@ from tests.support.command import Ran, run
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SPARK = {"sql", "migrate"}  # what starts it has tests of its own
+SPARK = {"migrate"}  # what starts it has tests of its own
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 

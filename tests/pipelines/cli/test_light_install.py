@@ -19,7 +19,7 @@ from pipelines.cli.main import main
 main()
 """
 NEEDY = [
-    (("sql", "--lake", "lake", "SELECT 1"), "PySpark", "spark"),
+    (("sql", "--engine", "spark", "--lake", "lake", "SELECT 1"), "PySpark", "spark"),
     (("import", DEMO, "--lake", "lake", "--job", "j", "--engine", "spark"), "PySpark", "spark"),
     (("checkpoints", "list", "--log", "kafka://localhost:9/t"), "confluent-kafka", "kafka"),
     (("demo",), "Dagster and PySpark", "dagster,spark"),
@@ -78,8 +78,10 @@ def test_a_new_environment_has_all_that_reading_needs(tmp_path: Path) -> None:
     assert "sound" in statelake("check", "integrity", "out")
     assert sorted(statelake("dump", "out").splitlines()) == sorted(entries.splitlines())
     assert len(json.loads(held)["operators"]) == 3
-    refused = run(bin_directory / "statelake", "sql", "--lake", "lake", "SHOW TABLES",
-                  directory=tmp_path)  # fmt: skip
+    query = "SELECT count(*) AS n FROM demo.kinds.total"
+    assert json.loads(statelake("sql", "--lake", "lake", "--json", query)) == {"n": 120}
+    refused = run(bin_directory / "statelake", "sql", "--lake", "lake", "--engine", "spark",
+                  query, directory=tmp_path)  # fmt: skip
     assert refused.returncode == 3
     assert "pip install 'statelake[spark]'" in refused.stderr
     packages = (bin_directory.parent / "lib").glob("python*/site-packages")

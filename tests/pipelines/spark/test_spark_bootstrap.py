@@ -71,11 +71,11 @@ def test_delta_tables_and_queries_give_the_same(
     table = f"delta.`{path}`"
     properties = "SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
     spark.sql(f"ALTER TABLE {table} {properties}")
-    spark.sql(f"DELETE FROM {table} WHERE id = 7")  # noqa: S608 - our own table
+    spark.sql(f"DELETE FROM {table} WHERE id = 7")
     with pytest.raises(UnreadableTableError, match=r"deletionVectors.*--engine spark"):
         bootstrap(None, spec(path), tmp_path / "no", engine="local")
     bootstrap(spark, spec(path), tmp_path / "without")
-    query = f"SELECT * FROM {table}"  # noqa: S608 - our own table
+    query = f"SELECT * FROM {table}"
     bootstrap(spark, spec({"sql": query}), tmp_path / "query")
     bootstrap(spark, spec({"path": path, "version": 0}), tmp_path / "version")
     held = rows(tmp_path / "without", "value")

@@ -15,7 +15,8 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.spark.sql import resolve_names, run_sql
+from pipelines.lake.query.table_names import find_folded, resolve_names
+from pipelines.spark.sql import run_sql
 from state_core import open_snapshot
 from state_core.errors import KeyGroupError
 from tests.support.savepoints.golden_cases import golden_cases
@@ -43,7 +44,9 @@ def sql(
 
     def run(query: str, *options: str) -> list[dict[str, Any]]:
         with pytest.raises(SystemExit) as left:
-            main(["sql", "--lake", archive.location, query, "--json", *options])
+            main(
+                ["sql", "--engine", "spark", "--lake", archive.location, query, "--json", *options]
+            )
         said = capfd.readouterr()
         assert (left.value.code, said.err) == (0, "")
         return [json.loads(line) for line in said.out.splitlines()]
@@ -88,7 +91,7 @@ class TestNames:
     )
     def test_of_tables(self, query: str, expected: str | None) -> None:
         """Quotes, comments, unknown names and paths are left as they are."""
-        assert resolve_names(query, NAMES) == (expected or query)
+        assert resolve_names(query, lambda parts: find_folded(NAMES, parts)) == (expected or query)
 
     def test_of_a_state(self, sql: Sql, counts: Path) -> None:
         """The table's rows are the savepoint's."""
@@ -170,7 +173,7 @@ class TestErrors:
     ) -> None:
         """The line says what is wrong, without a trace; nothing goes to standard output."""
         with pytest.raises(SystemExit) as left:
-            main(["sql", "--lake", archive.location, query, *options])
+            main(["sql", "--engine", "spark", "--lake", archive.location, query, *options])
         out, err = capfd.readouterr()
         assert (left.value.code, out) == (code, "")
         assert said in err
@@ -183,7 +186,7 @@ class TestErrors:
     ) -> None:
         """A directory that is no lake is told before anything else."""
         with pytest.raises(SystemExit) as left:
-            main(["sql", "--lake", str(tmp_path), "SELECT 1"])
+            main(["sql", "--engine", "spark", "--lake", str(tmp_path), "SELECT 1"])
         assert left.value.code == 3
         assert "this is no lake" in capfd.readouterr().err
 
@@ -228,7 +231,7 @@ class TestEdits:
         (row,) = sql("SELECT key_group, value FROM orders.counter.count WHERE key = 'word-142'")
         sql("DELETE FROM orders.counter.count WHERE key = 'word-142'")
         sql(
-            "INSERT INTO orders.counter.count (key_group, key, value)"  # noqa: S608 - our own
+            "INSERT INTO orders.counter.count (key_group, key, value)"
             f" VALUES ({row['key_group']}, '{ERASED}', 7)"
         )
         commit_snapshot(archive, "orders", "again", "monday", engine="local")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ from tests.support.lakes import (
     files_of,
     import_as,
 )
-from tests.support.steps import Step, do_at
+from tests.support.steps import Step, end
 
 NOTE: Step = (importing._Import, "_map", "before", 1)
 FIRST_FILE: Step = (UnitWriter, "_create", "before", 1)
@@ -47,28 +46,6 @@ ALL_VERSIONS: Step = (importing, "carry_state", "before", 1)
 CARRIED: Step = (importing, "carry_state", "after", 1)
 NO_ROW: Step = (Lake, "append", "before", 1)
 ROW: Step = (Lake, "append", "after", 1)
-
-
-class EndError(Exception):
-    """Where a run is made to end."""
-
-
-def stop() -> None:
-    """End the run."""
-    raise EndError
-
-
-def end(work: Callable[[], object], step: Step, way: str) -> None:
-    """Run something that ends at a step, by an error or by death."""
-    with pytest.MonkeyPatch.context() as patch:
-        do_at(patch, step, stop)
-        if way == "death":
-            gone = subprocess.Popen([sys.executable, "-c", ""])
-            gone.wait()
-            patch.setattr("pipelines.lake.catalog.attempts.os.getpid", lambda: gone.pid)
-            patch.setattr(Attempt, "__exit__", lambda *_: None)
-        with pytest.raises(EndError):
-            work()
 
 
 @pytest.fixture(scope="module")

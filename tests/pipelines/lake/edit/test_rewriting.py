@@ -106,7 +106,7 @@ def _rewritten(
 class Every(Transform):
     """Every second row goes, of some states; all states if none is named."""
 
-    only_drops = True
+    keeps_unchanged = True
 
     states: tuple[str, ...] = ()
     step: int = 2
@@ -249,7 +249,7 @@ def test_no_row_moves(
 class Constant(Every):
     """Says that it keeps the count, and does not."""
 
-    only_drops = False
+    keeps_unchanged = False
     keeps_count = True
 
 

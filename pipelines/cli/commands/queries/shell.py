@@ -1,0 +1,323 @@
+"""`statelake shell`: a prompt for SQL over a lake, and for edits of a snapshot."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+from pipelines.cli.commands.queries.query_output import limited, print_rows
+from pipelines.cli.commands.queries.sql import ROWS, job_of, on_duckdb
+from pipelines.cli.commands.terminal import tell
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES
+from pipelines.lake.query.table_names import TableNames
+from state_core.errors import StateError
+from state_core.printable import printable
+
+__all__ = ["Shell", "shell"]
+
+HISTORY = "STATELAKE_HISTORY"  # the variable that names the file of lines before
+HISTORY_LINES = 1000
+KEYWORDS = (
+    "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "COUNT", "SUM",
+    "DELETE FROM", "UPDATE", "SET", "INSERT INTO", "VALUES", "DESCRIBE", "key_group(",
+)  # fmt: skip
+HELP = """\
+SQL ends with a semicolon, and may go over several lines.
+.tables            the tables there are
+.as-of SNAPSHOT    read tables as they were in a snapshot; without one as they are now
+.job JOB           leave this job out of names; without one name it each time
+.edit SNAPSHOT     keep what follows of DELETE, UPDATE and INSERT, for a snapshot made of this one
+.commit SNAPSHOT   make it, under this name
+.abandon           forget what was kept
+.help              this
+.quit              leave; so does the end of the input"""
+
+
+@click.command()
+@click.option("--lake", required=True, help="The lake: a directory or URI.")
+@click.option("--job", help="A job whose name may be left out of table names.")
+@click.option("--as-of", help="A snapshot's id: tables are read as they were in it.")
+@click.option("--edit", "parent", metavar="SNAPSHOT", help="Begin with `.edit SNAPSHOT`.")
+def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> None:
+    """Ask SQL at a prompt, with completion of tables and columns, and history.
+
+    Lines that are not typed at a terminal are run as they come, up to the first error. The history
+    is kept in ~/.local/state/statelake/history, or in the file that STATELAKE_HISTORY names.
+
+    \b
+    Examples:
+      statelake shell --lake lake --job orders
+      statelake shell --lake lake --job orders --edit monday
+      echo "SELECT count(*) FROM orders.counter.count;" | statelake shell --lake lake
+    """
+    if as_of is not None and parent is not None:
+        raise click.UsageError("give --as-of or --edit: an edit reads the snapshot that it is of")
+    opened = Shell(Lake(lake), job, as_of)
+    TableNames(opened.lake, as_of=as_of, job=job)  # a wrong name is told at once
+    if parent is not None:
+        opened.run(f".edit {parent}")
+    with suppress(EOFError):
+        if sys.stdin.isatty():
+            _at_a_terminal(opened)
+        else:
+            for line in sys.stdin:
+                opened.run(line)
+            opened.finish()
+
+
+@dataclass
+class Shell:
+    """What a prompt is at: which tables names stand for, and what is typed and kept so far.
+
+    Attributes:
+        lake: The lake.
+        job: The job that may be left out of names.
+        as_of: The snapshot that is read.
+        editing: The snapshot that is edited.
+        kept: The statements of the edit.
+        typed: The lines of a query that has not ended.
+    """
+
+    lake: Lake
+    job: str | None = None
+    as_of: str | None = None
+    editing: str | None = None
+    kept: list[str] = field(default_factory=list)
+    typed: list[str] = field(default_factory=list)
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the next line."""
+        if self.typed:
+            return "   ...> "
+        if self.editing is not None:
+            return f"edit {printable(self.editing)} ({len(self.kept)})> "
+        return f"{printable(self.as_of or 'statelake')}> "
+
+    @property
+    def names(self) -> TableNames:
+        """What names stand for."""
+        return TableNames(self.lake, as_of=self.editing or self.as_of, job=self.job)
+
+    def run(self, line: str) -> None:
+        """Take one line: an order, or a line of SQL, which runs when it has ended.
+
+        Raises:
+            EOFError: It was `.quit`.
+            StateError: What the line asks for can't be.
+        """
+        text = line.strip()
+        if text.startswith(".") and not self.typed:
+            name, _, given = text.partition(" ")
+            order = self._orders.get(name)
+            if order is None:
+                raise StateError(f"no order {name}", remedy=f"there are {' '.join(self._orders)}")
+            order(given.strip().rstrip(";"))
+            return
+        if text:
+            self.typed.append(line.rstrip("\n"))
+        if text.endswith(";"):
+            query, self.typed = "\n".join(self.typed), []
+            self._query(query)
+
+    def finish(self) -> None:
+        """The input is at its end: run what has no semicolon, and leave."""
+        if self.typed:
+            self.run(";")
+        self._quit("")
+
+    def _query(self, query: str) -> None:
+        from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
+        from pipelines.lake.query.statements import CHANGING  # noqa: PLC0415 - the same
+
+        if self.editing is not None:
+            with Session(self.lake, self.names) as session:
+                changes = session.kind_of(query) in CHANGING
+            if changes:
+                self._keep(query)
+                return
+        with on_duckdb(self.lake, query, self.editing or self.as_of, self.job) as (schema, rows):
+            print_rows(schema, limited(rows, ROWS), ROWS)
+
+    def _keep(self, statement: str) -> None:
+        from pipelines.lake.edit.sql_editing import check_statements  # noqa: PLC0415
+        from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
+
+        with Session(self.lake, self.names) as session:
+            check_statements(session, [*self.kept, statement])
+        self.kept.append(statement)
+        tell(f"kept: {len(self.kept)} so far; .commit SNAPSHOT makes a snapshot of them")
+
+    @property
+    def _orders(self) -> dict[str, Callable[[str], None]]:
+        return {
+            ".tables": self._tables, ".as-of": self._read, ".job": self._of_job,
+            ".edit": self._edit, ".commit": self._commit, ".abandon": self._abandon,
+            ".help": self._help,
+            ".quit": self._quit,
+        }  # fmt: skip
+
+    def _help(self, _: str) -> None:
+        for line in HELP.splitlines():
+            tell(line)
+
+    def _tables(self, _: str) -> None:
+        for table in self.names:
+            tell(table.name)
+        for name in CATALOG_TABLES:
+            tell(f"{CATALOG}.{name}")
+
+    def _read(self, snapshot: str) -> None:
+        self._refuse_edit()
+        TableNames(self.lake, as_of=snapshot or None, job=self.job)
+        self.as_of = snapshot or None
+
+    def _of_job(self, job: str) -> None:
+        self._refuse_edit()
+        TableNames(self.lake, as_of=self.as_of, job=job or None)
+        self.job = job or None
+
+    def _edit(self, snapshot: str) -> None:
+        self._refuse_edit()
+        if not snapshot:
+            raise StateError(".edit without a snapshot", remedy="see statelake.snapshots")
+        self.job = job_of(self.lake, snapshot, self.job)
+        self.lake.snapshot(self.job, snapshot)
+        self.editing, self.as_of = snapshot, None
+        tell(f"editing {snapshot}: nothing changes before .commit, and SELECT shows it as it is")
+
+    def _commit(self, snapshot_id: str) -> None:
+        from pipelines.cli.commands.edit import print_edit  # noqa: PLC0415 - only when wanted
+        from pipelines.lake.edit.sql_editing import edit_by_sql  # noqa: PLC0415 - the same
+
+        if self.editing is None or self.job is None:
+            raise StateError("there is no edit to commit", remedy="begin one: .edit SNAPSHOT")
+        if not snapshot_id:
+            raise StateError(".commit without a name", remedy="say what to call the new snapshot")
+        done = edit_by_sql(self.lake, self.job, self.editing, snapshot_id, self.kept)
+        print_edit(done, self.editing)
+        self.editing, self.kept = None, []
+
+    def _abandon(self, _: str) -> None:
+        if self.editing is None:
+            raise StateError("there is no edit to abandon", remedy="begin one: .edit SNAPSHOT")
+        tell(f"{self.editing} stays as it is; forgotten: {len(self.kept)} statements")
+        self.editing, self.kept = None, []
+
+    def _refuse_edit(self) -> None:
+        if self.editing is not None:
+            raise StateError(
+                f"{self.editing} is being edited", remedy="first .commit SNAPSHOT or .abandon"
+            )
+
+    def _quit(self, _: str) -> None:
+        if self.editing is not None:
+            self._abandon("")
+        raise EOFError
+
+    def completions(self, word: str, line: str) -> list[str]:
+        """What a word that was begun can become.
+
+        Args:
+            word: Its letters so far.
+            line: The line that it is in: columns are those of the tables named there.
+        """
+        if line.lstrip().startswith(".") and not self.typed:
+            given = line.lstrip().partition(" ")
+            if not given[1]:
+                return [order for order in self._orders if order.startswith(word)]
+            ids = [one.snapshot_id for one in self.lake.summaries(self.job)]
+            known = self.names.jobs if given[0] == ".job" else dict.fromkeys(ids)
+            return [name for name in known if name.startswith(word)]
+        words = [*self._names(), *self._columns(" ".join([*self.typed, line])), *KEYWORDS]
+        return [one for one in dict.fromkeys(words) if one.lower().startswith(word.lower())]
+
+    def _names(self) -> Iterator[str]:
+        for table in self.names:
+            parts = [table.operator, table.state]
+            parts = parts if table.job == self.job else [table.job, *parts]
+            yield ".".join(map(_written, parts))
+        yield from (f"{CATALOG}.{name}" for name in CATALOG_TABLES)
+
+    def _columns(self, line: str) -> Iterator[str]:
+        from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
+
+        with Session(self.lake, self.names) as session:
+            yield from session.columns_in(line)
+
+
+def _written(part: str) -> str:
+    """A part of a name as SQL takes it."""
+    if re.fullmatch(r"\w+", part):
+        return part
+    escaped = part.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def _at_a_terminal(shell: Shell) -> None:
+    """Prompt for lines, tell errors, and go on."""
+    with suppress(ImportError):
+        import readline  # noqa: PLC0415 - there is none on every system
+
+        _complete(readline, shell)
+    tell("SQL ends with a semicolon; .help says what else there is")
+    while _step(shell):
+        pass
+
+
+def _step(shell: Shell) -> bool:
+    """One line of a terminal; whether another is to come."""
+    try:
+        shell.run(input(shell.prompt))
+    except EOFError:
+        click.echo()
+        if shell.editing is not None:
+            with suppress(EOFError):
+                shell.run(".quit")
+        return False
+    except KeyboardInterrupt:
+        shell.typed.clear()
+        click.echo()
+    except (StateError, click.UsageError) as error:
+        text = " ".join(str(error).split())
+        click.echo(f"error: {printable(text)}", err=True)
+    return True
+
+
+def _complete(readline: ModuleType, shell: Shell) -> None:
+    """Complete words, and keep the lines that were typed for the next time."""
+    import atexit  # noqa: PLC0415 - only at a prompt
+
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    history = Path(os.environ.get(HISTORY) or home / "statelake" / "history")
+    with suppress(OSError):
+        readline.read_history_file(history)
+    readline.set_history_length(HISTORY_LINES)
+
+    def save() -> None:
+        with suppress(OSError):
+            history.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(history)
+
+    atexit.register(save)
+    found: list[str] = []
+
+    def complete(word: str, at: int) -> str | None:
+        if at == 0:
+            found.clear()
+            with suppress(StateError):
+                found.extend(shell.completions(word, readline.get_line_buffer()))
+        return found[at] if at < len(found) else None
+
+    readline.set_completer_delims(" \t\n,()=<>;")
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")

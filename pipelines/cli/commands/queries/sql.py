@@ -1,0 +1,226 @@
+"""`statelake sql`: SQL over a lake's tables on DuckDB or Spark, and edits of a snapshot by it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import click
+import pyarrow as pa
+
+from pipelines.cli.commands.queries.query_output import (
+    FILE_KINDS,
+    limited,
+    print_csv,
+    print_json,
+    print_rows,
+    write_file,
+)
+from pipelines.cli.commands.terminal import as_json, json_option, progress_bar
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.query.table_names import TableNames
+from state_core.errors import StateError
+
+__all__ = ["ROWS", "job_of", "on_duckdb", "sql"]
+
+READING = ("select", "with", "show", "describe", "desc", "explain", "values", "from", "table")
+SPARKS_ERRORS = ("pyspark.errors", "py4j.protocol")
+ROWS = 100
+
+
+@click.command()
+@click.option("--lake", required=True, help="The lake: a directory or URI.")
+@click.argument("queries", nargs=-1, required=True, metavar="QUERY...")
+@click.option("--as-of", help="A snapshot's id: tables are read as they were in it.")
+@click.option("--job", help="A job whose name may be left out of table names.")
+@click.option("--edit", "parent", metavar="SNAPSHOT", help="Change this snapshot, as a new one.")
+@click.option("--as", "snapshot_id", metavar="SNAPSHOT", help="What to call the new snapshot.")
+@click.option("--note", default="", help="Why; kept with the new snapshot.")
+@click.option(
+    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True,
+    help="What runs it: Spark SQL, or DuckDB within this process.",
+)  # fmt: skip
+@click.option(
+    "--limit", type=click.IntRange(min=1), help=f"At most so many rows: {ROWS}, but all with --to."
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("--to", metavar="FILE", help="Write all rows to a new .parquet, .csv or .json file.")
+@json_option
+def sql(
+    lake: str,
+    queries: tuple[str, ...],
+    as_of: str | None,
+    job: str | None,
+    parent: str | None,
+    snapshot_id: str | None,
+    note: str,
+    engine: str,
+    limit: int | None,
+    as_csv: bool,
+    to: str | None,
+    as_json_: bool,
+) -> None:
+    """Run SQL, with tables by the name <job>.<operator>.<state>.
+
+    An operator's timers are <job>.<operator>.timers, and the rows of a state in all snapshots
+    <job>.<operator>.<state>@all. What the catalog knows is in statelake.snapshots, .operators,
+    .states, .key_groups and .tables. With --json each row is a line.
+
+    \b
+    DELETE, UPDATE and INSERT with --edit make a new snapshot of one that there is: all of them or
+    nothing, and no other snapshot changes. Without it they change the newest version of a table,
+    which `statelake commit` then registers.
+
+    \b
+    Examples:
+      statelake sql --lake lake "SELECT key, value FROM orders.counter.count ORDER BY value DESC"
+      statelake sql --lake lake --as-of sp-1 "SELECT sum(value) FROM orders.counter.count"
+      statelake sql --lake lake "SELECT snapshot, taken_at, entries FROM statelake.snapshots"
+      statelake sql --lake lake --to counts.parquet "SELECT * FROM orders.counter.count"
+      statelake sql --lake lake --job orders --edit sp-1 --as sp-1-erased \\
+          "DELETE FROM counter.count WHERE key = 'alice'" \\
+          "DELETE FROM counter.timers WHERE key = 'alice'"
+    """
+    _check_options(queries, as_of, parent, snapshot_id, engine, as_csv, to, as_json_)
+    opened = Lake(lake)
+    if parent is not None and snapshot_id is not None:
+        _edit(opened, job, parent, snapshot_id, queries, note, as_json_=as_json_)
+        return
+    shown = ROWS if limit is None else limit
+    kept = limit if to is not None else shown
+    run = on_duckdb if engine == "duckdb" else partial(_on_spark, limit=shown)
+    with run(opened, queries[0], as_of, job) as (schema, rows):
+        batches = limited(rows, kept)
+        if to is not None:
+            write_file(to, schema, batches)
+        elif as_json_:
+            print_json(batches)
+        elif as_csv:
+            print_csv(schema, batches)
+        elif schema.names:
+            print_rows(schema, batches, shown)
+
+
+def _check_options(
+    queries: tuple[str, ...],
+    as_of: str | None,
+    parent: str | None,
+    snapshot_id: str | None,
+    engine: str,
+    as_csv: bool,
+    to: str | None,
+    as_json_: bool,
+) -> None:
+    if (parent is None) != (snapshot_id is None):
+        raise click.UsageError("--edit names the snapshot to change, and --as the new one")
+    if parent is None and len(queries) > 1:
+        raise click.UsageError("one query at a time; several statements go with --edit")
+    if parent is not None and (as_of or engine == "spark" or as_csv or to):
+        raise click.UsageError("--edit goes without --as-of, --csv, --to and --engine spark")
+    if sum((as_csv, as_json_, to is not None)) > 1:
+        raise click.UsageError("give one of --json, --csv and --to")
+    if to is not None and not to.lower().endswith(tuple(FILE_KINDS)):
+        raise click.UsageError(f"--to writes {', '.join(FILE_KINDS)}: name the file so")
+    if to is not None and "://" in to:
+        raise click.UsageError("--to writes a file on this machine")
+    if to is not None and engine == "spark":
+        raise click.UsageError("--to writes what DuckDB gives; leave --engine spark out")
+
+
+def _past() -> click.UsageError:
+    """What is told whoever would change a snapshot that is there."""
+    return click.UsageError(
+        "--as-of reads a snapshot, and a snapshot can't be changed: --edit makes another of it"
+    )
+
+
+@contextmanager
+def on_duckdb(
+    lake: Lake, query: str, as_of: str | None, job: str | None
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Run a query, or change a table, on DuckDB: the columns, and the rows batch by batch."""
+    from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
+    from pipelines.lake.query.statements import CHANGING, parse_statement  # noqa: PLC0415
+    from pipelines.lake.query.table_changes import change_table  # noqa: PLC0415 - the same
+
+    with Session(lake, TableNames(lake, as_of=as_of, job=job)) as session:
+        if session.kind_of(query) in CHANGING:
+            if as_of is not None:
+                raise _past()
+            met = change_table(session, parse_statement(session, query))
+            batch = pa.RecordBatch.from_pydict({"num_affected_rows": [met]})
+            yield batch.schema, iter([batch])
+            return
+        answer = session.query(query)
+        yield answer.schema, answer.batches
+
+
+@contextmanager
+def _on_spark(
+    lake: Lake, query: str, as_of: str | None, job: str | None, *, limit: int
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    from pipelines.spark.session import open_session  # noqa: PLC0415 - a JVM only when it is needed
+    from pipelines.spark.sql import run_sql  # noqa: PLC0415 - the same
+
+    if as_of is not None and query.split(None, 1)[0].lower() not in READING:
+        raise _past()
+    names = TableNames(lake, as_of=as_of, job=job)
+    session = open_session("statelake sql")
+    try:
+        answer = run_sql(session, lake, query, as_of=as_of, job=job)
+        rows = answer.limit(limit).toArrow() if answer.columns else pa.table({})
+    except Exception as error:
+        if not type(error).__module__.startswith(SPARKS_ERRORS):
+            raise
+        text = str(error).partition("JVM stacktrace")[0].partition("== SQL")[0]
+        _, named, said = text.partition("[DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH]")
+        if named:  # what delta-rs writes of times without a zone, and Delta on Spark does not read
+            raise StateError(
+                f"Spark refused the query: {said.partition(chr(10))[0].strip()}",
+                remedy="leave --engine spark out: DuckDB reads that table",
+            ) from error
+        raise StateError(
+            f"Spark refused the query: {' '.join(text.split())}", remedy=names.remedy
+        ) from error
+    yield rows.schema, iter(rows.to_batches())
+
+
+def _edit(
+    lake: Lake,
+    job: str | None,
+    parent: str,
+    snapshot_id: str,
+    statements: tuple[str, ...],
+    note: str,
+    *,
+    as_json_: bool,
+) -> None:
+    """Make a snapshot of another by SQL, and say what has changed."""
+    from pipelines.cli.commands.edit import print_edit, report_edit  # noqa: PLC0415 - as it is slow
+    from pipelines.lake.edit.sql_editing import edit_by_sql  # noqa: PLC0415 - only when wanted
+
+    job = job_of(lake, parent, job)
+    with progress_bar("editing", quiet=as_json_) as progress:
+        done = edit_by_sql(lake, job, parent, snapshot_id, statements, note=note, progress=progress)
+    if as_json_:
+        as_json(report_edit(done))
+    else:
+        print_edit(done, parent)
+
+
+def job_of(lake: Lake, snapshot_id: str, job: str | None) -> str:
+    """The job whose snapshot is meant, where a user may have named none.
+
+    Raises:
+        NotFoundError: No job has that snapshot.
+        UsageError: Several have one of that name.
+    """
+    if job is not None:
+        return job
+    found, *others = TableNames(lake, as_of=snapshot_id).jobs
+    if others:
+        raise click.UsageError(f"several jobs have a snapshot {snapshot_id}: give --job")
+    return found

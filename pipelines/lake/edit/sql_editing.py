@@ -1,0 +1,265 @@
+"""A snapshot made of another by SQL: DELETE, UPDATE and INSERT, all of them or nothing.
+
+Each statement is carried out by DuckDB over the rows of one file after the other, as the parent has
+them; a file without a row that is met stays as it is, and is shared. What the tables' newest
+versions hold plays no part, and no other snapshot changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.engine import LocalEngine, Progress
+from pipelines.lake.catalog.attempts import Attempt
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.editing import EditResult, changed_states
+from pipelines.lake.edit.pieces import Piece, Rows
+from pipelines.lake.edit.rewriting import (
+    STAGED,
+    TableLayout,
+    TableRewriter,
+    Transform,
+    layout_of,
+    pieces_of,
+    prepare_snapshot,
+)
+from pipelines.lake.query.session import QueryError, Session
+from pipelines.lake.query.statements import PreparedStatement, Statement, parse_statement
+from pipelines.lake.query.table_datasets import OpenedTable
+from pipelines.lake.query.table_names import TableNames
+from pipelines.lake.tables.names import check_names
+from pipelines.lake.tables.operator_tables import write_operator_unit
+from pipelines.lake.tables.records import OperatorRecord, TableRecord
+from pipelines.lake.tables.table_rows import parse_recorded
+from pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
+from state_core.errors import NoMatchError
+from state_core.model.snapshot import StateKind
+
+__all__ = ["check_statements", "edit_by_sql"]
+
+
+def edit_by_sql(
+    lake: Lake,
+    job: str,
+    parent: str,
+    snapshot_id: str,
+    statements: Sequence[str],
+    *,
+    note: str = "",
+    progress: Progress | None = None,
+) -> EditResult:
+    """Register what SQL makes of a snapshot: any snapshot of the job, not only the newest.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        parent: The snapshot to edit.
+        snapshot_id: What the new one is to be called.
+        statements: DELETE, UPDATE and INSERT, in their order.
+        note: Kept with it, before the statements.
+        progress: Called with (done, total) after each task of a table.
+
+    Raises:
+        QueryError: A statement can't be understood, or carried out.
+        NotFoundError: There is no such snapshot or table.
+        NoMatchError: No statement meets a row: there would be nothing new.
+        ConflictError: The id is taken.
+        KeyGroupError: A key is not in its key group.
+        EncodeError: A row can't be written back to Flink.
+    """
+    check_names(job, snapshot_id)
+    with _session(lake, job, parent) as session:
+        parsed = check_statements(session, statements)
+        prepare_snapshot(lake, job, snapshot_id)
+        record = lake.snapshot(job, parent)
+        paths = [table.path for operator in record.operators for table in operator.tables]
+        lake.check_tables(paths)
+        with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:
+            record = lake.snapshot(job, parent)
+            rewriter = TableRewriter(lake, attempt.token, LocalEngine(), progress)
+            work = _SqlEdit(session, rewriter, parsed)
+            operators = [work.operator(operator) for operator in record.operators]
+            if not work.met:
+                raise NoMatchError(
+                    f"no row of {parent} is met: {_joined(parsed)}",
+                    remedy="no snapshot was made; SELECT with the same WHERE shows what is there",
+                )
+            said = f"{note}: {_joined(parsed)}" if note else _joined(parsed)
+            made = record.followed_by(snapshot_id, "edit", operators, rewriter.written, said)
+            lake.append(made)
+    return EditResult(made, changed_states(record.operators, made.operators))
+
+
+def check_statements(session: Session, statements: Sequence[str]) -> list[Statement]:
+    """Parse statements, and refuse some that would not see what the ones before them did.
+
+    Raises:
+        QueryError: One can't be understood, is of another job, or leans on one before.
+    """
+    parsed: list[Statement] = []
+    for number, text in enumerate(statements, 1):
+        statement = parse_statement(session, text)
+        if statement.table.job != session.names.job:
+            raise QueryError(
+                f"{statement.table.name} is not of job {session.names.job!r}",
+                remedy="an edit is of one job's snapshot",
+            )
+        changed = {one.table.path: at for at, one in enumerate(parsed, 1)}
+        leans = statement.reads & changed.keys()
+        if statement.kind == "INSERT":
+            leans |= {statement.table.path} & changed.keys()
+        if leans:
+            raise QueryError(
+                f"statement {number} leans on what statement {changed[min(leans)]} makes of"
+                f" {min(leans)}: {statement.text}",
+                remedy="make it an edit of its own, of the snapshot that the first one gives",
+            )
+        _try(session, statement)
+        parsed.append(statement)
+    if not parsed:
+        raise QueryError("an edit without a statement", remedy="give at least one")
+    return parsed
+
+
+def _try(session: Session, statement: Statement) -> None:
+    """Carry a statement out over no row: what it calls by wrong names is told at once."""
+    table = OpenedTable(session.lake.table(statement.table.path), statement.table.version)
+    prepared = PreparedStatement(session, statement)
+    if statement.kind == "INSERT":
+        prepared.inserted(table.schema)
+    else:
+        prepared.change(pa.RecordBatch.from_pylist([], table.schema))
+
+
+def _session(lake: Lake, job: str, parent: str) -> Session:
+    return Session(lake, TableNames(lake, as_of=parent, job=job))
+
+
+def _joined(statements: Sequence[Statement]) -> str:
+    return "; ".join(statement.text for statement in statements)
+
+
+@dataclass(frozen=True, eq=False)
+class _Changed(Transform):
+    """Rows changed by a DELETE or an UPDATE, in this process.
+
+    Attributes:
+        prepared: The statement.
+        queues: By the name of a queue of timers: what its rows have in columns of the table that
+            say which queue they are of.
+        met: How many rows were met, a number for each time.
+    """
+
+    keeps_unchanged = True
+    validates = True
+
+    prepared: PreparedStatement
+    queues: Mapping[str, Mapping[str, str]]
+    met: list[int]
+
+    def apply(self, rows: Rows) -> Rows:
+        """Carry the statement out over some rows."""
+        constant = self.queues.get(rows.name, {})
+        batch = rows.batch
+        for name, value in constant.items():
+            batch = batch.append_column(name, pa.repeat(pa.scalar(value), len(batch)))
+        after, met = self.prepared.change(batch)
+        if not met:
+            return rows
+        self.met.append(met)
+        for name, value in constant.items():
+            if after.column(name).unique().to_pylist() not in ([], [value]):
+                raise QueryError(
+                    f"timers with another {name} than they had",
+                    remedy="a timer stays in its queue: DELETE it, and INSERT another",
+                )
+        return replace(rows, batch=after.select(rows.batch.schema.names))
+
+
+class _SqlEdit:
+    """What is done to the tables of a snapshot."""
+
+    def __init__(
+        self, session: Session, rewriter: TableRewriter, statements: Sequence[Statement]
+    ) -> None:
+        self.session = session
+        self.rewriter = rewriter
+        self.statements = statements
+        self._met: list[int] = []
+
+    @property
+    def met(self) -> int:
+        """How many rows the statements met so far."""
+        return sum(self._met)
+
+    def operator(self, operator: OperatorRecord) -> OperatorRecord:
+        """The operator as the statements leave it."""
+        for table in operator.tables:
+            statements = [one for one in self.statements if one.table.path == table.path]
+            if statements:
+                operator = self._rewritten(operator, table, statements)
+        return operator
+
+    def _rewritten(
+        self, operator: OperatorRecord, table: TableRecord, statements: Sequence[Statement]
+    ) -> OperatorRecord:
+        layout = layout_of(self.rewriter.lake, operator, table)
+        pieces = pieces_of(self.rewriter.lake, table)
+        prepared = [PreparedStatement(self.session, statement) for statement in statements]
+        inserting = [one for one in prepared if one.statement.kind == "INSERT"]
+        if inserting:
+            pieces = self._with_inserted(inserting, table, layout, pieces)
+        queues = {
+            state.name: dict(zip(("domain", "service"), parsed.timer_service, strict=True))
+            for state in operator.states
+            if state.table == table.path
+            and (parsed := parse_recorded(operator, state)).kind is StateKind.TIMERS
+        }
+        transforms = [_Changed(one, queues, self._met) for one in prepared if one not in inserting]
+        rewritten = self.rewriter.rewrite_table(operator, table, layout, pieces, transforms)
+        if inserting:
+            self.rewriter.lake.table(table.path).directory.delete_tree(self._staged)
+        return rewritten
+
+    @property
+    def _staged(self) -> str:
+        return f"{DATA_DIRECTORY}/{self.rewriter.token}/{STAGED}"
+
+    def _with_inserted(
+        self,
+        inserting: Sequence[PreparedStatement],
+        table: TableRecord,
+        layout: TableLayout,
+        pieces: Sequence[Piece],
+    ) -> list[Piece]:
+        """The pieces, those that get rows with a file of them more."""
+        directory = self.rewriter.lake.table(table.path).directory
+        files = [TableFile(one.path, one.size, one.rows, one.partition) for one in table.units]
+        for number, prepared in enumerate(inserting):
+            rows = prepared.inserted(layout.schema)
+            self._met.append(len(rows))
+            name = table.partition_by
+            partitions = rows.column(name).unique().to_pylist() if name else [-1]
+            for partition in partitions if len(rows) else ():
+                if partition is None:
+                    raise QueryError(
+                        f"a row without {name}: {prepared.statement.text}",
+                        remedy="give each its own: key_group(key, max_parallelism) computes it",
+                    )
+                of_partition = rows
+                if name:
+                    at = pc.equal(rows.column(name), partition)
+                    of_partition = rows.filter(at).drop_columns([name])
+                path = f"{self.rewriter.token}/{STAGED}/{number}/{partition}"
+                path, size = write_operator_unit(
+                    directory, path, of_partition.schema, of_partition.to_batches()
+                )
+                files.append(TableFile(path, size, len(of_partition), partition))
+        edited = layout.edited_pieces(table.units, files)
+        replaced = {file.path for piece in edited for file in piece.files}
+        left = [p for p in pieces if not any(file.path in replaced for file in p.files)]
+        return [*left, *edited]

@@ -1,0 +1,148 @@
+"""What the catalog knows, as tables: `statelake.snapshots`, `statelake.states` and their likes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.query.table_names import operator_tables_by_name
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+
+__all__ = ["CATALOG", "CATALOG_TABLES", "catalog_table"]
+
+LOG = logging.getLogger(__name__)
+CATALOG = "statelake"
+TEXT, NUMBER, FLAG, TIME = pa.string(), pa.int64(), pa.bool_(), pa.timestamp("us", "UTC")
+
+Row = dict[str, Any]
+
+
+def catalog_table(lake: Lake, name: str) -> pa.Table:
+    """A table of the catalog, with a row for each of what it is of, in all snapshots.
+
+    Rows that can't be believed are left out, and the log says why.
+
+    Args:
+        lake: The lake.
+        name: One of `CATALOG_TABLES`.
+    """
+    columns, rows = CATALOG_TABLES[name]
+    records, bad = lake.records()
+    for row in bad:
+        LOG.warning("%s.%s is without a row: %s", CATALOG, name, row.error)
+    schema = pa.schema(list(columns.items()))
+    return pa.Table.from_pylist(list(rows(records)), schema)
+
+
+def _snapshots(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+    for record in records:
+        yield {
+            "job": record.job, "snapshot": record.snapshot_id, "parent": record.parent,
+            "origin": record.origin, "kind": record.kind, "format": record.format,
+            "checkpoint_id": record.checkpoint_id, "taken_at": record.taken_at,
+            "imported_at": record.imported_at, "source": record.source, "note": record.note,
+            "entries": record.entries, "state_bytes": record.state_bytes,
+            "written_bytes": record.written_bytes,
+        }  # fmt: skip
+
+
+def _operators(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+    for operator, row in _each_operator(records):
+        yield row | {
+            "operator_id": operator.operator_id, "name": operator.name,
+            "parallelism": operator.parallelism, "max_parallelism": operator.max_parallelism,
+            "key_type": operator.key_type, "entries": operator.entries,
+            "state_bytes": operator.state_bytes,
+        }  # fmt: skip
+
+
+def _states(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+    for operator, row in _each_operator(records):
+        for state in operator.states:
+            yield row | {
+                "state": state.name, "kind": state.kind, "key_type": operator.key_type,
+                "namespace_type": state.namespace_type, "user_key_type": state.user_key_type,
+                "value_type": state.value_type, "ttl": state.ttl, "entries": state.entries,
+                "state_bytes": state.state_bytes,
+            }  # fmt: skip
+        for other in operator.operator_states:
+            yield row | {
+                "state": other.name, "kind": other.mode, "key_type": other.key_type,
+                "namespace_type": "", "user_key_type": "", "value_type": other.value_type,
+                "ttl": False, "entries": other.elements, "state_bytes": other.state_bytes,
+            }  # fmt: skip
+
+
+def _key_groups(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+    for operator, row in _each_operator(records):
+        for state in operator.states:
+            for key_group in state.key_groups:
+                yield row | {
+                    "state": state.name, "key_group": key_group.key_group,
+                    "entries": key_group.entries, "state_bytes": key_group.state_bytes,
+                }  # fmt: skip
+
+
+def _tables(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+    for operator, row in _each_operator(records):
+        recorded = {table.path: table for table in operator.tables}
+        for state, path in operator_tables_by_name(operator):
+            table = recorded[path]
+            yield row | {
+                "state": state, "path": path, "version": table.version,
+                "files": len(table.units), "file_bytes": sum(unit.size for unit in table.units),
+                "rows": sum(unit.rows for unit in table.units),
+            }  # fmt: skip
+
+
+def _each_operator(records: Iterable[SnapshotRecord]) -> Iterator[tuple[OperatorRecord, Row]]:
+    for record in records:
+        for operator in record.operators:
+            yield (
+                operator,
+                {"job": record.job, "snapshot": record.snapshot_id, "operator": operator.label},
+            )
+
+
+_OF_OPERATOR = {"job": TEXT, "snapshot": TEXT, "operator": TEXT}
+_SIZES = {"entries": NUMBER, "state_bytes": NUMBER}
+# by name: its columns, and what makes its rows
+CATALOG_TABLES: dict[
+    str,
+    tuple[dict[str, pa.DataType], Callable[[Iterable[SnapshotRecord]], Iterator[Row]]],
+] = {
+    "snapshots": (
+        {
+            "job": TEXT, "snapshot": TEXT, "parent": TEXT, "origin": TEXT, "kind": TEXT,
+            "format": TEXT, "checkpoint_id": NUMBER, "taken_at": TIME, "imported_at": TIME,
+            **_SIZES, "written_bytes": NUMBER, "note": TEXT, "source": TEXT,
+        },
+        _snapshots,
+    ),
+    "operators": (
+        {
+            **_OF_OPERATOR, "operator_id": TEXT, "name": TEXT, "parallelism": NUMBER,
+            "max_parallelism": NUMBER, "key_type": TEXT, **_SIZES,
+        },
+        _operators,
+    ),
+    "states": (
+        {
+            **_OF_OPERATOR, "state": TEXT, "kind": TEXT, "key_type": TEXT, "namespace_type": TEXT,
+            "user_key_type": TEXT, "value_type": TEXT, "ttl": FLAG, **_SIZES,
+        },
+        _states,
+    ),
+    "key_groups": ({**_OF_OPERATOR, "state": TEXT, "key_group": NUMBER, **_SIZES}, _key_groups),
+    "tables": (
+        {
+            **_OF_OPERATOR, "state": TEXT, "path": TEXT, "version": NUMBER, "files": NUMBER,
+            "file_bytes": NUMBER, "rows": NUMBER,
+        },
+        _tables,
+    ),
+}  # fmt: skip

@@ -1,0 +1,62 @@
+"""`key_group(key, max_parallelism)` in SQL: where Flink puts a key.
+
+The type of the column says which Java class the key is of, and so how it is hashed: text as
+`String`, BIGINT as `Long`, and so on. A column that several classes look like has no hash here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_core.errors import UnknownHashError
+from state_core.model.key_groups import check_parallelism, key_groups_of_hashes
+from state_core.serializers.basic.numbers import (
+    BooleanSerializer,
+    ByteSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
+from state_core.serializers.basic.text import StringSerializer
+
+__all__ = ["KEY_GROUP_FUNCTION", "key_group"]
+
+KEY_GROUP_FUNCTION = "key_group"
+_SERIALIZERS = (
+    StringSerializer, LongSerializer, IntSerializer, ShortSerializer, ByteSerializer,
+    DoubleSerializer, FloatSerializer, BooleanSerializer,
+)  # fmt: skip
+
+
+def key_group(keys: Any, max_parallelism: Any) -> pa.Array:
+    """The key group of each key.
+
+    Args:
+        keys: Keys, as DuckDB gives a column to a function; none is null.
+        max_parallelism: One for each key.
+
+    Raises:
+        UnknownHashError: The column's type is not that of one Java class.
+        KeyGroupError: There is no such max parallelism.
+    """
+    column = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    known = {serializer().arrow_type: serializer() for serializer in _SERIALIZERS}
+    serializer = known.get(column.type)
+    if serializer is None:
+        raise UnknownHashError(
+            f"key_group() knows no hash of {column.type}: several Java classes look like it",
+            remedy="give text, a number or a boolean, or read the column key_group",
+        )
+    codes = np.array(serializer.hash_codes(column), np.int32)
+    groups = np.empty(len(codes), np.int32)
+    for most in pc.unique(max_parallelism).to_pylist():
+        check_parallelism(most, 1)
+        rows = pc.equal(max_parallelism, most).to_numpy(zero_copy_only=False).astype(bool)
+        groups[rows] = key_groups_of_hashes(codes[rows], most)
+    return pa.array(groups)

@@ -1,0 +1,313 @@
+"""Queries over a lake on DuckDB, which runs within this process.
+
+DuckDB gets the tables that a query names, as datasets, and nothing else: it may not open a file or
+an address, load an extension, or look at Python's variables, and no query can allow it that.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+
+import duckdb
+import pyarrow as pa
+from duckdb.func import PythonUDFType
+from typing_extensions import Self
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES, catalog_table
+from pipelines.lake.query.key_group_function import KEY_GROUP_FUNCTION, key_group
+from pipelines.lake.query.table_datasets import OpenedTable
+from pipelines.lake.query.table_names import (
+    DUCKDB,
+    EVERY_SNAPSHOT,
+    NamedTable,
+    TableNames,
+    operator_tables_by_name,
+    resolve_names,
+)
+from state_core.errors import LakeError, StateError
+
+__all__ = ["Answer", "QueryError", "Session", "quoted"]
+
+CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
+    "allow_community_extensions": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+}
+READING = ("SELECT", "EXPLAIN")
+BATCH_ROWS = 1 << 16
+ONLY_SPARK = "write it as DuckDB does, or let Spark run it: --engine spark"
+
+
+class QueryError(StateError, ValueError):
+    """SQL that DuckDB, or this library, refuses."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query gives, read as it is taken.
+
+    Attributes:
+        schema: Its columns.
+        batches: Its rows.
+    """
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+class Session:
+    """DuckDB over the tables of a lake.
+
+    Args:
+        lake: The lake.
+        names: What names stand for.
+    """
+
+    def __init__(self, lake: Lake, names: TableNames) -> None:
+        self.lake = lake
+        self.names = names
+        self._failures: list[StateError] = []
+        self._reader: pa.RecordBatchReader | None = None
+        self.alone = threading.Lock()  # whose holder has DuckDB for itself, which uses all cores
+        self.columns: dict[str, list[str]] = {}  # of the tables of a query, for messages
+        self._spilled = tempfile.TemporaryDirectory(prefix="statelake-sql-")
+        self.connection = duckdb.connect(":memory:", config=CONFIGURATION)
+        for setting in (
+            f"temp_directory = '{self._spilled.name.replace(chr(39), chr(39) * 2)}'",
+            "TimeZone = 'UTC'",
+        ):
+            self.connection.execute(f"SET {setting}")
+        self.connection.create_function(
+            KEY_GROUP_FUNCTION, self._key_group, None, "INTEGER", type=PythonUDFType.ARROW
+        )
+        for setting in ("enable_external_access = false", "lock_configuration = true"):
+            self.connection.execute(f"SET {setting}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what is running, forget everything, and remove what was spilled to disk."""
+        self._end()
+        self.connection.close()
+        self._spilled.cleanup()
+
+    def _end(self) -> None:
+        """End the query that is running, of which nobody wants more."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _key_group(self, keys: pa.Array, max_parallelism: pa.Array) -> pa.Array:
+        try:
+            return key_group(keys, max_parallelism)
+        except StateError as error:
+            self._failures.append(error)
+            raise
+
+    def kind_of(self, query: str) -> str:
+        """What kind of statement a query is: `SELECT`, `DELETE` and so on.
+
+        Raises:
+            QueryError: It is none, or several.
+        """
+        with self.telling():
+            statements = self.connection.extract_statements(self.resolved(query, register=False))
+        if len(statements) != 1:
+            count = f"{len(statements)} statements" if statements else "no statement"
+            raise QueryError(f"{count}, and one is wanted", remedy="give one statement at a time")
+        return str(statements[0].type.name)
+
+    def query(self, query: str) -> Answer:
+        """Run a query that reads, and end the one before.
+
+        Raises:
+            QueryError: It does not read, or DuckDB refuses it.
+            StateError: A table that it names can't be read.
+        """
+        self._end()
+        kind = self.kind_of(query)
+        if kind not in READING:
+            raise QueryError(
+                f"{kind.replace('_', ' ')} is not run here, as it does not only read",
+                remedy="give SELECT, DELETE, UPDATE or INSERT; for the rest --engine spark",
+            )
+        with self.telling():
+            self.columns.clear()
+            text = self.resolved(query)
+            if kind == "EXPLAIN":
+                return _explained(self.connection.execute(text).fetchall())
+            relation = self.connection.sql(text)
+            kinds = [str(one) for one in relation.types]
+            reader = self._reader = relation.to_arrow_reader(BATCH_ROWS)
+        fields = [
+            pa.field(field.name, pa.int64()) if kind == "HUGEINT" else field
+            for field, kind in zip(reader.schema, kinds, strict=True)
+        ]  # Spark's sum of BIGINT is a BIGINT
+        schema = pa.schema(fields)
+        return Answer(schema, self._batches(reader, schema))
+
+    def _batches(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with self.telling():
+            for batch in reader:
+                if batch.schema == schema:
+                    yield batch
+                    continue
+                try:
+                    columns = [
+                        column.cast(field.type)
+                        for column, field in zip(batch.columns, schema, strict=True)
+                    ]
+                except pa.ArrowInvalid as error:
+                    raise QueryError(
+                        "a sum is beyond BIGINT", remedy="cast what is added to DOUBLE"
+                    ) from error
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def resolved(self, query: str, *, register: bool = True) -> str:
+        """A query in which the lake's tables go by what DuckDB calls them.
+
+        Args:
+            query: The query.
+            register: Whether DuckDB is given the tables.
+        """
+
+        def target(parts: tuple[str, ...]) -> str | None:
+            if len(parts) == 2 and parts[0].lower() == CATALOG:
+                name = parts[1].lower()
+                if name not in CATALOG_TABLES:
+                    known = ", ".join(f"{CATALOG}.{one}" for one in CATALOG_TABLES)
+                    raise QueryError(f"no table {'.'.join(parts)}", remedy=f"there are {known}")
+                if register:
+                    rows = catalog_table(self.lake, name)
+                    self.connection.register(f"{CATALOG}.{name}", rows)
+                return quoted(f"{CATALOG}.{name}")
+            table = self.names.find(parts)
+            if table is None:
+                return None
+            if register:
+                self.register(table)
+            return quoted(table.name)
+
+        return resolve_names(query, target, DUCKDB)
+
+    def tables_in(self, query: str) -> set[str]:
+        """The paths of the lake's tables that a piece of a query names."""
+        return set(self._tables_in(query))
+
+    def _tables_in(self, query: str) -> dict[str, NamedTable]:
+        tables: dict[str, NamedTable] = {}
+
+        def note(parts: tuple[str, ...]) -> None:
+            table = self.names.find(parts)
+            if table is not None:
+                tables[table.path] = table
+
+        resolve_names(query, note, DUCKDB)
+        return tables
+
+    def columns_in(self, query: str) -> list[str]:
+        """The columns of the lake's tables that a piece of a query names."""
+        tables = self._tables_in(query).values()
+        opened = [OpenedTable(self.lake.table(table.path), table.version) for table in tables]
+        return list(dict.fromkeys(name for one in opened for name in one.schema.names))
+
+    def register(self, table: NamedTable) -> None:
+        """Give DuckDB a table under its name.
+
+        Raises:
+            StateError: It can't be opened.
+        """
+        if table.every_snapshot:
+            self._register_every_snapshot(table)
+        else:
+            self._register(table.name, table.path, table.version)
+
+    def _register(self, name: str, path: str, version: int | None) -> None:
+        opened = OpenedTable(self.lake.table(path), version)
+        self.columns[name] = opened.schema.names
+        self.connection.register(name, opened.dataset())
+
+    def _register_every_snapshot(self, table: NamedTable) -> None:
+        state = table.state.removesuffix(EVERY_SNAPSHOT)
+        records, bad = self.lake.records(table.job)
+        if bad:
+            raise bad[0].error
+        selects = []
+        for record in records:
+            for operator in record.operators:
+                paths = dict(operator_tables_by_name(operator))
+                if operator.label != table.operator or state not in paths:
+                    continue
+                versions = {one.path: one.version for one in operator.tables}
+                name = f"{table.name} {record.snapshot_id}"
+                self._register(name, paths[state], versions[paths[state]])
+                snapshot = record.snapshot_id.replace("'", "''")
+                selects.append(f"SELECT '{snapshot}' AS snapshot, * FROM {quoted(name)}")  # noqa: S608
+        union = " UNION ALL BY NAME ".join(selects)
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(table.name)} AS {union}")
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tell DuckDB's errors as ours.
+
+        Raises:
+            QueryError: DuckDB refused something.
+            StateError: What a table or a function of ours raised within it.
+        """
+        self._failures.clear()
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if isinstance(error, StateError):
+                raise
+            for failure in self._failures:
+                raise failure from error
+            raise self._as_ours(error) from error
+
+    def _as_ours(self, error: Exception) -> StateError:
+        text = str(error).partition("\n\nLINE ")[0].partition("\nLINE ")[0]
+        problem = " ".join(text.split())
+        if isinstance(error, OSError) or "parquet" in problem.lower():
+            return LakeError(f"a file of a table can't be read ({problem})")
+        refused = f"DuckDB refused the query: {problem}"
+        if isinstance(error, duckdb.PermissionException):
+            remedy = "a query reads the lake's tables and nothing else; Spark may: --engine spark"
+        elif isinstance(error, duckdb.OutOfMemoryException):
+            remedy = "ask for less at once, or use --engine spark on a cluster"
+        elif "Function" in problem or isinstance(error, duckdb.ParserException):
+            remedy = ONLY_SPARK
+        elif isinstance(error, duckdb.CatalogException) or "Catalog" in problem:
+            remedy = self.names.remedy
+        elif isinstance(error, duckdb.BinderException) and "column" in problem:
+            columns = [f"{name} has {', '.join(self.columns[name])}" for name in self.columns]
+            remedy = "; ".join(columns)
+        else:
+            remedy = ""
+        return QueryError(refused, remedy=remedy)
+
+
+def quoted(name: str) -> str:
+    """A name as DuckDB's SQL writes it."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _explained(rows: list[tuple[str, str]]) -> Answer:
+    batch = pa.RecordBatch.from_pydict({"plan": [text for _, text in rows]})
+    return Answer(batch.schema, iter([batch]))

@@ -1,0 +1,192 @@
+"""DELETE, UPDATE and INSERT, carried out by DuckDB over some rows of their table.
+
+A statement names its table first. That name stands for the rows at hand; every other one stands for
+a whole table as it was before. So a statement over a table gives the same piece by piece.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.lake.query.session import QueryError, Session, quoted
+from pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of
+from state_core.errors import NotFoundError
+
+__all__ = ["CHANGING", "PreparedStatement", "Statement", "parse_statement"]
+
+CHANGING = ("DELETE", "UPDATE", "INSERT")
+ROW = "__row"  # the place of a row among those at hand
+TARGET, BEFORE, MET = "the rows to change", "the rows before", "the rows that were met"
+
+_SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"
+_VERB = re.compile(
+    rf"{_SPACE}*(?P<verb>DELETE{_SPACE}+FROM|UPDATE|INSERT{_SPACE}+INTO){_SPACE}+",
+    re.IGNORECASE | re.DOTALL,
+)
+_END = re.compile(rf"(?:;|{_SPACE})+$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that changes one table.
+
+    Attributes:
+        text: As its user wrote it, on one line.
+        kind: `DELETE`, `UPDATE` or `INSERT`.
+        table: The table.
+        head: The SQL up to the table's name.
+        tail: What follows, as its user wrote it.
+        reads: The other tables that it names, by path; its own if it also reads all of that.
+    """
+
+    text: str
+    kind: str
+    table: NamedTable
+    head: str
+    tail: str
+    reads: frozenset[str]
+
+
+def parse_statement(session: Session, text: str) -> Statement:
+    """Find the table that a statement changes.
+
+    Args:
+        session: Knows the names of tables.
+        text: One DELETE, UPDATE or INSERT.
+
+    Raises:
+        QueryError: It is no such statement, or names no table first.
+        NotFoundError: There is no table of that name.
+    """
+    kind = session.kind_of(text)
+    shown = " ".join(DUCKDB.token.sub(_without_comments, text).split()).rstrip("; ")
+    if kind not in CHANGING:
+        raise QueryError(
+            f"{kind.replace('_', ' ')} changes no rows here: {shown}",
+            remedy="give DELETE, UPDATE or INSERT; for the rest --engine spark",
+        )
+    verb = _VERB.match(text)
+    name = None if verb is None else DUCKDB.token.match(text, verb.end())
+    if verb is None or name is None or name["name"] is None:
+        raise QueryError(
+            f"it does not begin with the table that it changes: {shown}",
+            remedy="begin with DELETE FROM, UPDATE or INSERT INTO and <job>.<operator>.<state>,"
+            " and put what it reads into subqueries",
+        )
+    table = session.names.find(parts_of(name[0]))
+    if table is None:
+        raise NotFoundError(f"no table {name[0]}", remedy=session.names.remedy)
+    if table.every_snapshot:
+        raise QueryError(
+            f"{table.name} is of all snapshots, which are as they are",
+            remedy="name the table of the state itself",
+        )
+    tail = _END.sub("", text[name.end() :])
+    reads = session.tables_in(tail)
+    return Statement(shown, kind, table, text[: verb.end()], tail, frozenset(reads))
+
+
+def _without_comments(match: re.Match[str]) -> str:
+    return " " if match[0].startswith(("--", "/*")) else match[0]
+
+
+class PreparedStatement:
+    """A statement that DuckDB is ready for: the other tables that it reads are open.
+
+    Args:
+        session: What runs it.
+        statement: The statement.
+
+    Raises:
+        StateError: A table that it reads can't be opened.
+    """
+
+    def __init__(self, session: Session, statement: Statement) -> None:
+        self.session = session
+        self.statement = statement
+        with session.telling():
+            tail = session.resolved(statement.tail)
+        self.sql = f"{statement.head}{quoted(TARGET)} {tail}"
+
+    def change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """Carry out a DELETE or UPDATE over some rows of its table.
+
+        Returns:
+            The rows as they are now, in their order, and how many were met. The very same rows if
+            none was: what is not met is not touched.
+
+        Raises:
+            QueryError: DuckDB refuses the statement, or a value does not fit its column.
+        """
+        with self.session.alone:
+            return self._change(rows)
+
+    def _change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        connection = self.session.connection
+        indexes = pa.array(np.arange(len(rows)))
+        indexed = pa.table([*rows.columns, indexes], names=[*rows.schema.names, ROW])
+        with self.session.telling():
+            self._fill(indexed)
+            found = connection.execute(f"{self.sql}\nRETURNING {ROW}").fetchall()
+            met = np.unique(np.array(found, np.int64))
+            if not met.size:
+                return rows, 0
+            if self.statement.kind == "DELETE":
+                stays = np.ones(len(rows), bool)
+                stays[met] = False
+                return rows.filter(pa.array(stays)), met.size
+            connection.register(MET, pa.table({ROW: met}))
+            changed = connection.sql(
+                f"SELECT * FROM {quoted(TARGET)} SEMI JOIN {quoted(MET)} USING ({ROW})"  # noqa: S608
+                f" ORDER BY {ROW}"
+            ).to_arrow_table()
+        new = self._typed(changed, rows.schema)
+        order = np.arange(len(rows))
+        order[met] = len(rows) + np.arange(met.size)
+        both = pa.concat_tables([pa.Table.from_batches([rows]), new])
+        (batch,) = both.take(pa.array(order)).combine_chunks().to_batches()
+        return batch, met.size
+
+    def inserted(self, schema: pa.Schema) -> pa.Table:
+        """The rows that an INSERT adds to a table of these columns.
+
+        Raises:
+            QueryError: DuckDB refuses it, or a value does not fit its column.
+        """
+        with self.session.telling():
+            self._fill(pa.schema([pa.field(one.name, one.type) for one in schema]).empty_table())
+            self.session.connection.execute(self.sql).fetchall()
+            added = self.session.connection.sql(f"FROM {quoted(TARGET)}").to_arrow_table()
+        return self._typed(added, schema)
+
+    def _fill(self, rows: pa.Table) -> None:
+        """Make a table of DuckDB's own of the rows."""
+        connection = self.session.connection
+        names = [name for name in rows.schema.names if name != ROW]
+        self.session.columns[self.statement.table.name] = names
+        connection.register(BEFORE, rows)
+        connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {quoted(TARGET)} AS FROM {quoted(BEFORE)}"
+        ).fetchall()
+        connection.unregister(BEFORE)
+
+    def _typed(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+        """Rows as DuckDB gives them, in the types of their table."""
+        try:
+            columns = [rows.column(field.name).cast(field.type) for field in schema]
+        except pa.ArrowException as error:
+            raise QueryError(
+                f"a value does not fit its column ({' '.join(str(error).split())}):"
+                f" {self.statement.text}"
+            ) from error
+        for field, column in zip(schema, columns, strict=True):
+            if not field.nullable and column.null_count:
+                raise QueryError(
+                    f"column {field.name!r} would be null: {self.statement.text}",
+                    remedy="give it a value; key_group(key, max_parallelism) computes a key group",
+                )
+        return pa.table(columns, schema=schema)

@@ -1,0 +1,112 @@
+"""A version of a table as an Arrow dataset: its log says which files, and what partition each is.
+
+DuckDB reads such a dataset in many threads, only the columns that a query wants, and of files and
+row groups only those that its filters leave. On a local disk Arrow gets files that were opened
+through the lake's confined directory, and not their paths: no link is followed, even one that is
+put there meanwhile. Nothing in its threads calls Python, which whoever ends a query early would
+wait for.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from pipelines.lake.tables.tables import StateTable, TableFile, log_path, plain_files
+from state_core.errors import LakeError, MissingFileError, StateError
+
+__all__ = ["OpenedTable"]
+
+NOT_THERE = "only `statelake drop` may remove files: restore it from a backup of the lake"
+
+
+class OpenedTable:
+    """A version of a table, opened.
+
+    Args:
+        table: The table.
+        version: Its version; by default the newest.
+
+    Attributes:
+        log: The version's log.
+        files: What it says of the files.
+        schema: The table's columns.
+        partition: The partition column; empty if there is none.
+
+    Raises:
+        UnreadableTableError: It uses a feature of Delta that its files alone do not show.
+        DamagedLakeError: Its log can't be read.
+        UnsafePathError: It names files elsewhere, or there is a link.
+    """
+
+    def __init__(self, table: StateTable, version: int | None = None) -> None:
+        self.table = table
+        self.log: DeltaTable = table.require(version)
+        self.files = plain_files(self.log)
+        self.schema = pa.schema(self.log.schema().to_arrow())
+        self.partition: str = next(iter(self.log.metadata().partition_columns), "")
+        self._format = ds.ParquetFileFormat()
+
+    def dataset(self) -> ds.Dataset:
+        """All rows.
+
+        Raises:
+            LakeError: A file is missing, or there are more than may be open at once.
+        """
+        return self._dataset(self.files)
+
+    def rows_of(self, file: TableFile) -> pa.Table:
+        """The rows of one file.
+
+        Raises:
+            LakeError: It can't be read.
+        """
+        try:
+            return self._dataset([file]).to_table()
+        except StateError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise self._not_read(file, error) from error
+
+    def _dataset(self, files: list[TableFile]) -> ds.FileSystemDataset:
+        fragments = [self._fragment(file) for file in files]
+        return ds.FileSystemDataset(
+            fragments, self.schema, self._format, self.table.directory.filesystem
+        )
+
+    def _fragment(self, file: TableFile) -> ds.ParquetFileFragment:
+        directory, path = self.table.directory, log_path(file.path, self.table.uri)
+        partition = self._partition_of(file)
+        if not directory.local:
+            full, filesystem = directory.full(path), directory.filesystem
+            return self._format.make_fragment(full, filesystem, partition)
+        try:
+            return self._format.make_fragment(
+                directory.open_input(path), partition_expression=partition
+            )
+        except MissingFileError as error:
+            raise self._not_read(file, error) from error
+        except StateError:
+            raise
+        except OSError as error:
+            raise self._not_read(file, error) from error
+
+    def _not_read(self, file: TableFile, error: Exception) -> LakeError:
+        many = isinstance(error, OSError) and error.errno == errno.EMFILE
+        problem = error.problem if isinstance(error, StateError) else " ".join(str(error).split())
+        return LakeError(
+            f"a file of the table can't be read ({problem})",
+            place=self.table.directory.full(log_path(file.path, self.table.uri)),
+            remedy="allow more open files (ulimit -n), or ask for less" if many else NOT_THERE,
+        )
+
+    def _partition_of(self, file: TableFile) -> ds.Expression | None:
+        if not self.partition:
+            return None
+        column = ds.field(self.partition)
+        if file.partition < 0:
+            return column.is_null()
+        return column == pa.scalar(file.partition, self.schema.field(self.partition).type)

@@ -1,0 +1,238 @@
+"""What a name in a query stands for: tables go by `<job>.<operator>.<state>`, at any snapshot.
+
+One rule for every engine. A name of three parts that the catalog knows, or of two where the job may
+be left out, is replaced by what the engine calls that table. Text in quotes and comments is left
+alone; everything else is the engine's own SQL. Nothing is read of jobs that a query does not name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from state_core.errors import NotFoundError
+
+__all__ = [
+    "DUCKDB",
+    "EVERY_SNAPSHOT",
+    "SPARK",
+    "Dialect",
+    "NamedTable",
+    "TableNames",
+    "find_folded",
+    "operator_tables_by_name",
+    "resolve_names",
+]
+
+Found = TypeVar("Found")
+Parts = tuple[str, ...]
+
+TIMERS = "timers"
+BESIDE = "~operator"  # what tells an operator state from a keyed one of the same name
+EVERY_SNAPSHOT = "@all"  # behind a state's name: its rows in all snapshots
+SHOWN_NAMES = 20
+
+_COMMENT = r"--[^\n]*|/\*.*?\*/"
+_BACKTICKS = r"`(?:[^`]|``)+`"
+_PART = re.compile(r'`((?:[^`]|``)+)`|"((?:[^"]|"")+)"|(\w[\w-]*(?:@all)?)')
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an engine writes text, comments and names.
+
+    Attributes:
+        token: Finds what is skipped (`skip`), names of several parts (`name`), and single names in
+            backticks (`quoted`).
+        double_quotes: Whether double quotes are around names, and backticks unknown.
+    """
+
+    token: re.Pattern[str]
+    double_quotes: bool
+
+
+def _dialect(skipped: str, quoted: str, *, double_quotes: bool) -> Dialect:
+    name = rf"(?:{quoted}|\w+) (?: \s*\.\s* (?:{quoted}|\w[\w-]*(?:@all)?) )+"
+    pattern = rf"(?P<skip>{_COMMENT}|{skipped}) | (?P<name>{name}) | (?P<quoted>{_BACKTICKS})"
+    return Dialect(re.compile(pattern, re.VERBOSE | re.DOTALL), double_quotes)
+
+
+SPARK = _dialect(r"""'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*\"""", _BACKTICKS, double_quotes=False)
+DUCKDB = _dialect(
+    r"""\b[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$""",
+    rf"""{_BACKTICKS} | "(?:[^"]|"")+\"""",
+    double_quotes=True,
+)
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """What a name stands for.
+
+    Attributes:
+        job: The job.
+        operator: How its operator is called.
+        state: How its state is called in SQL.
+        path: The table's path below the lake.
+        version: Its version; None for the newest.
+        every_snapshot: Whether the rows of all snapshots are meant, each with a column `snapshot`.
+    """
+
+    job: str
+    operator: str
+    state: str
+    path: str
+    version: int | None
+    every_snapshot: bool = False
+
+    @property
+    def name(self) -> str:
+        """The three parts, for messages and as DuckDB calls it."""
+        return f"{self.job}.{self.operator}.{self.state}"
+
+
+class TableNames:
+    """The names that a lake's tables have in SQL.
+
+    Args:
+        lake: The lake.
+        as_of: A snapshot's id: tables are as they were in it, and not as they are now.
+        job: A job whose name may be left out.
+
+    Raises:
+        NotFoundError: No job has that snapshot, or there is no such job.
+    """
+
+    def __init__(self, lake: Lake, *, as_of: str | None = None, job: str | None = None) -> None:
+        self.lake = lake
+        self.as_of = as_of
+        self.job = job
+        summaries, bad = lake.listed()
+        self.jobs = {record.job: record.snapshot_id for record in summaries}
+        self.jobs |= {row.job: row.snapshot_id for row in bad if row.job not in self.jobs}
+        if as_of is not None:
+            self.jobs = {one.job: as_of for one in summaries if one.snapshot_id == as_of}
+            if not self.jobs:
+                raise NotFoundError(
+                    f"no job has a snapshot {as_of!r}", remedy="see `statelake snapshots`"
+                )
+        if job is not None and job not in self.jobs:
+            lake.snapshot(job, as_of or "")  # raises, and says what there is
+        self._by_job: dict[str, dict[Parts, NamedTable]] = {}
+
+    def find(self, parts: Parts) -> NamedTable | None:
+        """The table of a name; a name has no case unless two differ in it alone.
+
+        Raises:
+            DamagedLakeError: The catalog has a row of the job that can't be believed.
+        """
+        if len(parts) == 3:
+            job = find_folded({(name,): name for name in self.jobs}, parts[:1])
+            return None if job is None else find_folded(self.of_job(job), parts[1:])
+        if len(parts) == 2 and self.job is not None:
+            return find_folded(self.of_job(self.job), parts)
+        return None
+
+    def of_job(self, job: str) -> Mapping[Parts, NamedTable]:
+        """The tables of a job, by operator and state."""
+        if job not in self._by_job:
+            record = (
+                self.lake.latest(job) if self.as_of is None else self.lake.snapshot(job, self.as_of)
+            )
+            self._by_job[job] = {} if record is None else self._tables_of(record)
+        return self._by_job[job]
+
+    def _tables_of(self, record: SnapshotRecord) -> dict[Parts, NamedTable]:
+        tables: dict[Parts, NamedTable] = {}
+        for operator in record.operators:
+            versions = {table.path: table.version for table in operator.tables}
+            for state, path in operator_tables_by_name(operator):
+                version = None if self.as_of is None else versions[path]
+                named = NamedTable(record.job, operator.label, state, path, version)
+                tables[operator.label, state] = named
+                whole = f"{state}{EVERY_SNAPSHOT}"
+                tables[operator.label, whole] = NamedTable(
+                    record.job, operator.label, whole, path, None, every_snapshot=True
+                )
+        return tables
+
+    def __iter__(self) -> Iterator[NamedTable]:
+        """All tables, but for the views of all snapshots."""
+        for job in sorted(self.jobs):
+            yield from (one for one in self.of_job(job).values() if not one.every_snapshot)
+
+    @cached_property
+    def remedy(self) -> str:
+        """What tables there are, for the end of a message."""
+        names = [table.name for table in self]
+        more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+        return f"tables are: {', '.join(sorted(names)[:SHOWN_NAMES])}{more}"
+
+
+def operator_tables_by_name(operator: OperatorRecord) -> Iterator[tuple[str, str]]:
+    """The name in SQL of each state of an operator, and its table's path; timers share one."""
+    keyed = {state.name for state in operator.states}
+    timers: set[str] = set()
+    for state in operator.states:
+        if state.kind != TIMERS:
+            yield state.name, state.table
+        elif state.table not in timers:
+            timers.add(state.table)
+            yield TIMERS, state.table
+    for other in operator.operator_states:
+        yield other.name + (BESIDE if other.name in keyed else ""), other.table
+
+
+def find_folded(names: Mapping[Parts, Found], parts: Parts) -> Found | None:
+    """What has a name: exactly that one, or else one that differs in case alone."""
+    if parts in names:
+        return names[parts]
+    folded = {tuple(part.lower() for part in key): value for key, value in names.items()}
+    return folded.get(tuple(part.lower() for part in parts))
+
+
+def resolve_names(
+    query: str, target: Callable[[Parts], str | None], dialect: Dialect = SPARK
+) -> str:
+    """Replace the names of tables in a query.
+
+    Args:
+        query: SQL.
+        target: What stands for a name of several parts; None for one that is no table's.
+        dialect: The engine's.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        text = match[0]
+        if match["skip"] is not None:
+            return text
+        if match["name"] is not None:
+            resolved = target(parts_of(text))
+            if resolved is not None:
+                return resolved
+        return _BACKTICK.sub(_in_double_quotes, text) if dialect.double_quotes else text
+
+    return dialect.token.sub(replace, query)
+
+
+_BACKTICK = re.compile(r'"(?:[^"]|"")+"|`((?:[^`]|``)+)`')
+
+
+def parts_of(name: str) -> Parts:
+    """The parts of a name, without their quotes."""
+    return tuple(
+        (part[1] or "").replace("``", "`") or (part[2] or "").replace('""', '"') or part[3]
+        for part in _PART.finditer(name)
+    )
+
+
+def _in_double_quotes(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return match[0]
+    inside = match[1].replace("``", "`").replace('"', '""')
+    return f'"{inside}"'

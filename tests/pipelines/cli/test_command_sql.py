@@ -1,0 +1,300 @@
+"""`statelake sql` on DuckDB, and `statelake shell`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.cli.commands.queries import query_output
+from pipelines.cli.commands.queries.shell import Shell
+from pipelines.lake.catalog.catalog import Lake
+from state_core.errors import StateError
+from tests.support.command import run
+from tests.support.lakes import DEMO, files_of, import_as
+
+KEY = -820795872871
+COUNT = "SELECT count(*) AS n FROM kinds.total"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """The demo's savepoints as snapshots of job `demo`; nobody changes it."""
+    lake = Lake(tmp_path_factory.mktemp("sql") / "lake")
+    for name in ("monday", "tuesday"):
+        import_as(lake, DEMO / name, name, job="demo")
+    return lake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """One of its own with the first of them."""
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, DEMO / "monday", "monday", job="demo")
+    return lake
+
+
+class TestResults:
+    """The same rows in each form."""
+
+    QUERY = "SELECT key, value, value.f1 AS text FROM kinds.triple ORDER BY key"
+
+    def words(self, lake: Lake, *options: object) -> list[object]:
+        """A command."""
+        return ["sql", "--lake", lake.location, "--job", "demo", self.QUERY, *options]
+
+    def test_forms(self, shared: Lake, tmp_path: Path) -> None:
+        """JSON, CSV, and files of each kind, which have all rows and replace what was there."""
+        rows = run(*self.words(shared, "--json", "--limit", 1000)).lines
+        assert len(rows) == 128
+        printed = run(*self.words(shared, "--csv", "--limit", 1000)).out
+        for kind in ("csv", "json", "parquet"):
+            path = tmp_path / f"rows.{kind}"
+            path.write_text("what was there")
+            ran = run(*self.words(shared, "--to", path))
+            assert ran.code == 0, ran.err
+            assert "wrote 128 rows to" in ran.out
+        assert (tmp_path / "rows.csv").read_text() == printed
+        (head, *lines) = csv.reader(io.StringIO(printed))
+        assert head == ["key", "value", "text"]
+        assert [(int(key), json.loads(value), text) for key, value, text in lines] == [
+            (row["key"], row["value"], row["text"]) for row in rows
+        ]
+        as_json = (tmp_path / "rows.json").read_text().splitlines()
+        assert list(map(json.loads, as_json)) == rows
+        assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == rows
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "rows.csv", "rows.json", "rows.parquet"
+        ]  # fmt: skip
+
+    def test_the_first_rows(self, shared: Lake) -> None:
+        """A table ends where its limit is, and says so."""
+        ran = run(*self.words(shared, "--limit", 3))
+        assert len(ran.out.splitlines()) == 5
+        assert ran.out.endswith("the first 3 rows (--limit)\n")
+        assert len(run(*self.words(shared)).out.splitlines()) == 102
+
+    def test_a_file_is_whole_or_not_there(
+        self, shared: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What fails on the way leaves what was there before."""
+        path = tmp_path / "rows.csv"
+        path.write_text("before")
+        query = "SELECT CAST(value.f1 AS INTEGER) FROM demo.kinds.triple"
+        ran = run("sql", "--lake", shared.location, query, "--to", path)
+        assert (ran.code, "Could not convert" in ran.err) == (3, True)
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(query_output.csv, "writer", full)
+        ran = run(*self.words(shared, "--to", path))
+        assert (ran.code, "No space left" in ran.err) == (3, True)
+        assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {"rows.csv": "before"}
+
+    def test_memory_is_bounded(self, tmp_path: Path) -> None:
+        """Batches are written as they come: none is kept."""
+        taken: list[int] = []
+        schema = pa.schema([("n", pa.int64())])
+
+        def batches() -> object:
+            for number in range(5):
+                taken.append(number)
+                yield pa.RecordBatch.from_pydict({"n": [number]}, schema)
+
+        written = query_output.limited(batches(), 2)  # type: ignore[arg-type]
+        query_output.write_file(str(tmp_path / "n.parquet"), schema, written)
+        assert taken == [0, 1]
+        assert pq.read_table(tmp_path / "n.parquet").num_rows == 2
+
+
+class TestRefused:
+    """Wrong usage is told with 2, bad input with 3, and what is not there with 1."""
+
+    @pytest.mark.parametrize(
+        ("words", "code", "said"),
+        [
+            ((COUNT, COUNT), 2, "one query at a time"),
+            ((COUNT, "--edit", "monday"), 2, "--as the new one"),
+            ((COUNT, "--as", "x"), 2, "--edit names the snapshot"),
+            (("DELETE FROM kinds.total", "--as-of", "monday"), 2, "--edit makes another of it"),
+            ((COUNT, "--edit", "monday", "--as", "x", "--as-of", "monday"), 2, "--edit goes"),
+            ((COUNT, "--to", "x.xlsx"), 2, "--to writes .parquet, .csv, .json"),
+            ((COUNT, "--to", "s3://bucket/x.csv"), 2, "on this machine"),
+            ((COUNT, "--csv", "--json"), 2, "give one of"),
+            ((COUNT, "--as-of", "nope"), 3, "no job has a snapshot 'nope'"),
+            (("SELECT collect_list(key) FROM kinds.total",), 3, "--engine spark"),
+            (("SELECT * FROM kinds.nope",), 3, "tables are: demo.kinds.avg"),
+            (("MERGE INTO kinds.total USING kinds.name ON true WHEN MATCHED THEN DELETE",), 3,
+             "--engine spark"),
+            ((COUNT + "; " + COUNT,), 3, "2 statements"),
+            (("DELETE FROM kinds.total WHERE key = 1", "--edit", "tuesday", "--as", "x"), 1,
+             "no row of tuesday"),
+        ],
+    )  # fmt: skip
+    def test_queries(self, shared: Lake, words: tuple[str, ...], code: int, said: str) -> None:
+        """Nothing is printed but what is wrong, and nothing in the lake changes."""
+        before = files_of(Path(shared.location))
+        ran = run("sql", "--lake", shared.location, "--job", "demo", *words)
+        assert (ran.code, ran.out) == (code, "")
+        assert said in " ".join(ran.err.split())
+        assert code == 2 or ran.err.count("\n") == 1
+        assert files_of(Path(shared.location)) == before
+
+
+def test_an_edit(lake: Lake) -> None:
+    """It says what has become of each state; the job need not be named where it is clear."""
+    ran = run(
+        "sql", "--lake", lake.location, "--edit", "monday", "--as", "erased", "--json",
+        f"DELETE FROM demo.kinds.total WHERE key = {KEY}",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    (change,) = ran.json["changes"]
+    assert (change["state"], change["entries"]) == ("total", [120, 119])
+    ran = run("sql", "--lake", lake.location, "--as-of", "erased", "--job", "demo", COUNT, "--json")
+    assert ran.lines == [{"n": 119}]
+
+
+def test_the_newest_version_of_a_table(lake: Lake) -> None:
+    """Rows that were changed are counted, as Spark does, and a commit takes them."""
+    words = ["sql", "--lake", lake.location, "--job", "demo", "--json"]
+    ran = run(*words, "UPDATE kinds.total SET value = 0 WHERE key_group < 10")
+    (changed,) = ran.lines
+    assert changed["num_affected_rows"] > 0
+    assert run(*words, "SELECT count(*) AS num_affected_rows FROM kinds.total WHERE value = 0"
+               " AND key_group < 10").lines == [changed]  # fmt: skip
+    ran = run("commit", "--lake", lake.location, "--job", "demo", "--parent", "monday",
+              "--snapshot", "zeroed", "--json")  # fmt: skip
+    assert ran.code == 0, ran.err
+
+
+class TestShell:
+    """What a prompt does with its lines."""
+
+    @pytest.fixture
+    def shell(self, lake: Lake) -> Shell:
+        """A prompt over the lake."""
+        return Shell(lake, "demo")
+
+    def said(self, shell: Shell, capsys: pytest.CaptureFixture[str], *lines: str) -> str:
+        """What lines print."""
+        capsys.readouterr()
+        for line in lines:
+            shell.run(line)
+        return capsys.readouterr().out
+
+    def test_a_query_ends_with_a_semicolon(
+        self, shell: Shell, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Over as many lines as it takes."""
+        assert self.said(shell, capsys, "SELECT count(*) AS n", "FROM kinds.total") == ""
+        assert shell.prompt == "   ...> "
+        assert self.said(shell, capsys, "WHERE true;").split() == ["n", "120"]
+
+    def test_an_edit(self, shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+        """Statements are kept until they are committed, or abandoned."""
+        erase = f"DELETE FROM kinds.total WHERE key = {KEY};"
+        said = self.said(shell, capsys, ".edit monday", erase, f"{COUNT};", ".abandon")
+        assert "kept: 1 so far" in said
+        assert "120" in said
+        assert [one.snapshot_id for one in shell.lake.summaries()] == ["monday"]
+        self.said(shell, capsys, ".edit monday", erase, ".commit erased")
+        assert "119" in self.said(shell, capsys, ".as-of erased", f"{COUNT};")
+        assert "120" in self.said(shell, capsys, ".as-of monday", f"{COUNT};")
+        assert "119" in self.said(shell, capsys, ".as-of", f"{COUNT};")
+
+    @pytest.mark.parametrize(
+        ("lines", "message"),
+        [
+            ([".nope"], "no order .nope; there are .tables"),
+            ([".edit nope"], "no snapshot 'nope'"),
+            ([".commit x"], "no edit to commit"),
+            ([".abandon"], "no edit to abandon"),
+            ([".as-of nope"], "no job has a snapshot 'nope'"),
+            ([".job nope"], "no job 'nope'"),
+            ([".edit monday", ".as-of monday"], "monday is being edited"),
+            ([".edit monday", "DELETE FROM kinds.nope;"], "tables are"),
+            ([".edit monday", "DELETE FROM kinds.total WHERE nope = 1;"], "nope"),
+            ([".edit monday", "DELETE FROM kinds.total WHERE key = 1;", ".commit monday"],
+             "has a snapshot 'monday' already"),
+        ],
+    )  # fmt: skip
+    def test_wrong_lines(self, shell: Shell, lines: list[str], message: str) -> None:
+        """The prompt goes on at what it was at."""
+        *before, last = lines
+        for line in before:
+            shell.run(line)
+        state = (shell.editing, list(shell.kept), shell.as_of, shell.job)
+        with pytest.raises(StateError, match=message):
+            shell.run(last)
+        assert (shell.editing, shell.kept, shell.as_of, shell.job) == state
+
+    def test_completion(self, shell: Shell) -> None:
+        """Orders, snapshots, tables, and the columns of tables that the line names."""
+        assert shell.completions(".a", ".a") == [".as-of", ".abandon"]
+        assert shell.completions("mon", ".edit mon") == ["monday"]
+        assert shell.completions("kinds.t", "SELECT * FROM kinds.t") == [
+            "kinds.total", "kinds.triple", "kinds.timers"
+        ]  # fmt: skip
+        assert "user_key" in shell.completions("use", "SELECT key FROM kinds.scores WHERE use")
+        assert "user_key" not in shell.completions("use", "SELECT key FROM kinds.total WHERE use")
+        assert "statelake.snapshots" in shell.completions("state", "SELECT * FROM state")
+
+    def test_lines_from_elsewhere(self, lake: Lake) -> None:
+        """They run up to the first error, which is the command's; nothing else changes."""
+        lines = f"{COUNT};\n.edit monday\nDELETE FROM kinds.total;\nSELECT nope;\n.commit x\n"
+        ran = subprocess.run(
+            [sys.executable, "-m", "pipelines.cli.main", "shell", "--lake", lake.location,
+             "--job", "demo"],
+            input=lines, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 3
+        assert ran.stdout.split()[:2] == ["n", "120"]
+        assert ran.stderr.startswith("error: ")
+        assert [one.snapshot_id for one in lake.summaries()] == ["monday"]
+
+    def test_at_a_terminal(self, lake: Lake, tmp_path: Path) -> None:
+        """Errors are told and the prompt comes again; Tab completes; lines are kept for later."""
+        history = tmp_path / "state" / "history"
+        master, slave = pty.openpty()
+        environment = os.environ | {"STATELAKE_HISTORY": str(history), "TERM": "dumb"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.cli.main", "shell", "--lake", lake.location,
+             "--job", "demo"],
+            stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True,
+        )  # fmt: skip
+        os.close(slave)
+        seen = b""
+
+        def wait_for(text: bytes) -> None:
+            nonlocal seen
+            until = time.monotonic() + 30
+            while text not in seen:
+                assert time.monotonic() < until, seen
+                if select.select([master], [], [], 1)[0]:
+                    seen += os.read(master, 65536)
+            seen = seen.partition(text)[2]
+
+        wait_for(b"statelake> ")
+        os.write(master, b"SELECT nope;\n")
+        wait_for(b"error: ")
+        wait_for(b"statelake> ")
+        os.write(master, b"SELECT count(*) AS n FROM kinds.tot\t;\n")
+        wait_for(b"kinds.total")
+        wait_for(b"120")
+        wait_for(b"statelake> ")
+        os.write(master, b".quit\n")
+        assert process.wait(30) == 0
+        os.close(master)
+        assert "FROM kinds.total" in history.read_text()
