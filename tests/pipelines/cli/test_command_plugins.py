@@ -135,8 +135,8 @@ def test_a_plugin_that_is_not_there(
     assert not (tmp_path / "lake").exists()
 
 
-# what reads no value and no key, only counts of them, or bytes; `sql` is written anew elsewhere
-WITHOUT = {"snapshots", "drop", "demo", "checkpoints", "sql"}
+# what reads no value and no key, only counts of them, or bytes
+WITHOUT = {"snapshots", "drop", "demo", "checkpoints"}
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT))

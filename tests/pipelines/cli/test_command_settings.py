@@ -93,8 +93,7 @@ class TestPrecedence:
         assert (params["engine"], params["lake"]) == ("local", str(lake))
 
 
-# `sql` has options of its own until it is written anew
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "sql"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_the_same_options(name: str) -> None:
     """No command has a rule of its own for `--lake`, `--job`, `--engine`."""
     commands = [statelake.get_command(ROOT, name)]

@@ -13,9 +13,18 @@ from types import ModuleType
 
 import click
 
+from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.queries.query_output import limited, print_rows
-from pipelines.cli.commands.queries.sql import ROWS, job_of, on_duckdb
+from pipelines.cli.commands.queries.sql import (
+    ROWS,
+    as_of_option,
+    job_of,
+    left_out_job_option,
+    of_job,
+    on_duckdb,
+)
 from pipelines.cli.commands.terminal import tell
+from pipelines.cli.options import lake_option, snapshot_option
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES
 from pipelines.lake.query.table_names import TableNames
@@ -43,10 +52,11 @@ SQL ends with a semicolon, and may go over several lines.
 
 
 @click.command()
-@click.option("--lake", required=True, help="The lake: a directory or URI.")
-@click.option("--job", help="A job whose name may be left out of table names.")
-@click.option("--as-of", help="A snapshot's id: tables are read as they were in it.")
-@click.option("--edit", "parent", metavar="SNAPSHOT", help="Begin with `.edit SNAPSHOT`.")
+@lake_option
+@left_out_job_option
+@as_of_option
+@snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Begin with `.edit SNAPSHOT`.")
+@plugins_option
 def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> None:
     """Ask SQL at a prompt, with completion of tables and columns, and history.
 
@@ -61,7 +71,8 @@ def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> 
     """
     if as_of is not None and parent is not None:
         raise click.UsageError("give --as-of or --edit: an edit reads the snapshot that it is of")
-    opened = Shell(Lake(lake), job, as_of)
+    opened = Shell(Lake(lake), job)
+    opened.as_of = as_of = of_job(opened.lake, job, as_of)
     TableNames(opened.lake, as_of=as_of, job=job)  # a wrong name is told at once
     if parent is not None:
         opened.run(f".edit {parent}")
@@ -179,7 +190,7 @@ class Shell:
     def _read(self, snapshot: str) -> None:
         self._refuse_edit()
         TableNames(self.lake, as_of=snapshot or None, job=self.job)
-        self.as_of = snapshot or None
+        self.as_of = of_job(self.lake, self.job, snapshot or None)
 
     def _of_job(self, job: str) -> None:
         self._refuse_edit()
@@ -190,6 +201,7 @@ class Shell:
         self._refuse_edit()
         if not snapshot:
             raise StateError(".edit without a snapshot", remedy="see statelake.snapshots")
+        snapshot = of_job(self.lake, self.job, snapshot) or snapshot
         self.job = job_of(self.lake, snapshot, self.job)
         self.lake.snapshot(self.job, snapshot)
         self.editing, self.as_of = snapshot, None

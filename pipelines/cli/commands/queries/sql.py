@@ -10,6 +10,7 @@ from functools import partial
 import click
 import pyarrow as pa
 
+from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.queries.query_output import (
     FILE_KINDS,
     limited,
@@ -19,11 +20,17 @@ from pipelines.cli.commands.queries.query_output import (
     write_file,
 )
 from pipelines.cli.commands.terminal import as_json, json_option, progress_bar
+from pipelines.cli.options import configured_option, lake_option, snapshot_named, snapshot_option
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.query.table_names import TableNames
 from state_core.errors import StateError
 
-__all__ = ["ROWS", "job_of", "on_duckdb", "sql"]
+__all__ = [
+    "ROWS", "as_of_option", "job_of", "left_out_job_option", "of_job", "on_duckdb", "sql",
+]  # fmt: skip
+
+as_of_option = snapshot_option("--as-of", help="Tables are read as they were in this snapshot.")
+left_out_job_option = configured_option("job", "A job whose name may be left out of table names.")
 
 READING = ("select", "with", "show", "describe", "desc", "explain", "values", "from", "table")
 SPARKS_ERRORS = ("pyspark.errors", "py4j.protocol")
@@ -31,22 +38,23 @@ ROWS = 100
 
 
 @click.command()
-@click.option("--lake", required=True, help="The lake: a directory or URI.")
+@lake_option
 @click.argument("queries", nargs=-1, required=True, metavar="QUERY...")
-@click.option("--as-of", help="A snapshot's id: tables are read as they were in it.")
-@click.option("--job", help="A job whose name may be left out of table names.")
-@click.option("--edit", "parent", metavar="SNAPSHOT", help="Change this snapshot, as a new one.")
+@as_of_option
+@left_out_job_option
+@snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Change this snapshot, as a new one.")
 @click.option("--as", "snapshot_id", metavar="SNAPSHOT", help="What to call the new snapshot.")
 @click.option("--note", default="", help="Why; kept with the new snapshot.")
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True,
-    help="What runs it: Spark SQL, or DuckDB within this process.",
+    "--engine", "query_engine", type=click.Choice(["duckdb", "spark"]), default="duckdb",
+    show_default=True, help="What runs it: Spark SQL, or DuckDB within this process.",
 )  # fmt: skip
 @click.option(
     "--limit", type=click.IntRange(min=1), help=f"At most so many rows: {ROWS}, but all with --to."
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--to", metavar="FILE", help="Write all rows to a new .parquet, .csv or .json file.")
+@plugins_option
 @json_option
 def sql(
     lake: str,
@@ -56,7 +64,7 @@ def sql(
     parent: str | None,
     snapshot_id: str | None,
     note: str,
-    engine: str,
+    query_engine: str,
     limit: int | None,
     as_csv: bool,
     to: str | None,
@@ -83,14 +91,15 @@ def sql(
           "DELETE FROM counter.count WHERE key = 'alice'" \\
           "DELETE FROM counter.timers WHERE key = 'alice'"
     """
-    _check_options(queries, as_of, parent, snapshot_id, engine, as_csv, to, as_json_)
+    _check_options(queries, as_of, parent, snapshot_id, query_engine, as_csv, to, as_json_)
     opened = Lake(lake)
+    as_of, parent = of_job(opened, job, as_of), of_job(opened, job, parent)
     if parent is not None and snapshot_id is not None:
         _edit(opened, job, parent, snapshot_id, queries, note, as_json_=as_json_)
         return
     shown = ROWS if limit is None else limit
     kept = limit if to is not None else shown
-    run = on_duckdb if engine == "duckdb" else partial(_on_spark, limit=shown)
+    run = on_duckdb if query_engine == "duckdb" else partial(_on_spark, limit=shown)
     with run(opened, queries[0], as_of, job) as (schema, rows):
         batches = limited(rows, kept)
         if to is not None:
@@ -209,6 +218,11 @@ def _edit(
         as_json(report_edit(done))
     else:
         print_edit(done, parent)
+
+
+def of_job(lake: Lake, job: str | None, name: str | None) -> str | None:
+    """The id of the snapshot that is named; without a job only an id names one."""
+    return name if name is None or job is None else snapshot_named(lake, job, name)
 
 
 def job_of(lake: Lake, snapshot_id: str, job: str | None) -> str:
