@@ -31,6 +31,7 @@ from state_core.checks.integrity import IntegrityReport, check_snapshot
 from state_core.errors import NotASnapshotError, StateError
 from state_core.formats import open_snapshot
 from state_core.formats.key_weights import HeavyKey, weigh_operator
+from state_core.formats.reader import snapshot_directory
 from state_core.model.handles import DistributionMode
 from state_core.model.measure import measure_operator
 from state_core.model.snapshot import Operator, Snapshot
@@ -66,7 +67,8 @@ def savepoint_report(
     Raises:
         SnapshotError: It can't be opened, or, unless it is checked, can't be read.
     """
-    title = path.rstrip("/").rpartition("/")[2]
+    shown = snapshot_directory(path).uri if "://" in path else path  # which has no credentials
+    title = shown.rstrip("/").rpartition("/")[2]
     integrity = None
     if check:
         integrity = _integrity(check_snapshot(path, allow_external=allow_external, uids=uids))
@@ -77,29 +79,26 @@ def savepoint_report(
     except StateError as error:
         if integrity is None or not integrity.faults:
             raise
-        return Report(title, (("Snapshot", path), ("Can't be opened", str(error))), (), integrity)
+        return Report(title, (("Snapshot", shown), ("Can't be opened", str(error))), (), integrity)
     ordered = sorted(snapshot.operators, key=lambda each: (-each.total_bytes, each.label))
-    reported = []
-    for number, operator in enumerate(ordered):
-        shown = _operator(operator)
-        if number < DETAILED:
-            try:
-                shown = _with_states(shown, operator, limit)
-            except StateError as error:
-                if not check:
-                    raise
-                shown = replace(shown, problem=str(error))
-            if progress is not None:
-                progress(number + 1, min(len(ordered), DETAILED))
-        reported.append(shown)
-    return Report(title, _facts(path, snapshot), tuple(reported), integrity)
+    reported = list(map(_operator, ordered))
+    for number, operator in enumerate(ordered[:DETAILED]):
+        try:
+            reported[number] = _with_states(reported[number], operator, limit)
+        except StateError as error:
+            if not check:
+                raise
+            reported[number] = replace(reported[number], problem=str(error))
+        if progress is not None:
+            progress(number + 1, min(len(ordered), DETAILED))
+    return Report(title, _facts(shown, snapshot), tuple(reported), integrity)
 
 
-def _facts(path: str, snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+def _facts(location: str, snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     size = sum(operator.total_bytes for operator in snapshot.operators)
     kind = " ".join(dict.fromkeys(filter(None, (snapshot.format, snapshot.kind))))
     return (
-        ("Snapshot", path),
+        ("Snapshot", location),
         ("Kind", kind or "unknown"),
         ("Checkpoint", str(snapshot.checkpoint_id)),
         ("Version of _metadata", str(snapshot.metadata_version)),

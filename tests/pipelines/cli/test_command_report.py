@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from html import unescape
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.support.savepoints.damaged import Damaged, damaged
 
 NO, USAGE, BAD_INPUT = 1, 2, 3
 MONDAY, TUESDAY = DEMO / "monday", DEMO / "tuesday"
+DOCS = Path(__file__).parents[3] / "docs"
 PLAIN = "wordcount-hashmap-canonical-p2-m128-flink1.20.0"
 
 
@@ -41,6 +43,19 @@ def test_a_savepoint(tmp_path: Path) -> None:
     assert ran.out.startswith(f"wrote {target}: ")
     assert list(tmp_path.iterdir()) == [target]
     assert "|Faults|Nobody looked for faults: make the report with |--check|" in text_of(target)
+
+
+def test_the_documentation_shows_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command of docs/report.md prints what stands below it; its picture is a small one."""
+    page = DOCS / "report.md"
+    command, printed = page.read_text("utf-8").split("```\n")[1].splitlines()
+    shutil.copytree(DEMO, tmp_path / "demo" / "savepoints")
+    monkeypatch.chdir(tmp_path)
+    ran = run(*command.removeprefix("$ statelake ").split())
+    assert (ran.code, ran.out) == (0, f"{printed}\n")
+    assert 10_000 < (DOCS / "images" / "report.png").stat().st_size < 150_000
 
 
 def test_for_scripts(tmp_path: Path) -> None:
