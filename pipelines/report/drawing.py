@@ -14,6 +14,7 @@ from state_core.model.key_groups import key_group_ranges
 __all__ = ["draw_growth", "draw_key_groups"]
 
 BARS = 256  # more can't be told apart
+FEWEST = 24  # bars of a few snapshots are not as wide as the page
 HEIGHT = 1000
 LEAST = 4  # of HEIGHT: what has any bytes is seen
 
@@ -58,11 +59,11 @@ def draw_key_groups(operator: ReportedOperator, id_: str) -> Html:
 
 def draw_growth(steps: Sequence[GrowthStep], snapshot_id: str) -> Html:
     """The bytes of a job's snapshots as bars, that of the report in the other colour."""
-    highest = max(1, *(step.state_bytes for step in steps))
+    highest = max(step.state_bytes for step in steps)
     bars = [
         _bar(
             at,
-            HEIGHT * step.state_bytes // highest,
+            HEIGHT * step.state_bytes // max(1, highest),
             f"{step.snapshot_id}: {bytes_text(step.state_bytes)}",
             "second" if step.snapshot_id == snapshot_id else "first",
         )
@@ -72,7 +73,7 @@ def draw_growth(steps: Sequence[GrowthStep], snapshot_id: str) -> Html:
         f"Bytes of keys and values, snapshot by snapshot, the oldest first; the highest is"
         f" {bytes_text(highest)}, and {snapshot_id} is in the other colour."
     )
-    return _figure(bars, len(steps), caption, "growth")
+    return _figure(bars, max(FEWEST, len(steps)), caption, "growth")
 
 
 def _bar(at: int, height: int, name: str, class_: str) -> Html:
@@ -84,7 +85,7 @@ def _bar(at: int, height: int, name: str, class_: str) -> Html:
 
 def _figure(bars: list[Html], count: int, caption: str, id_: str) -> Html:
     picture = tag(
-        "svg", *bars, id=id_, viewBox=f"0 0 {max(1, count) * 10} {HEIGHT}",
+        "svg", *bars, id=id_, viewBox=f"0 0 {count * 10} {HEIGHT}",
         preserveAspectRatio="none", role="img", aria_labelledby=f"{id_}-caption",
     )  # fmt: skip
     return tag("figure", picture, tag("figcaption", caption, id=f"{id_}-caption"))

@@ -181,7 +181,8 @@ def _faults(integrity: Integrity | None) -> Iterator[Html]:
             left_out=len(faults) - len(rows),
         )  # fmt: skip
     else:
-        yield tag("p", "Sound: everything was read, and nothing is wrong.", class_="good")
+        read = "everything but what is listed here" if integrity.unchecked else "everything"
+        yield tag("p", f"Sound: {read} was read, and nothing is wrong.", class_="good")
     if integrity.unchecked:
         shown = [(line,) for line in integrity.unchecked[:SHOWN_FAULTS]]
         yield table(

@@ -62,13 +62,13 @@ def report(
       statelake report /checkpoints/chk-42 --check --to report.html --overwrite
       statelake report --lake lake --job orders --snapshot tuesday --to tuesday.html
     """
+    check_source(savepoint, lake, job, snapshot_id, uids, allow_external)
     from pipelines.report.gathering import (  # noqa: PLC0415 - after usage is checked
         lake_report,
         savepoint_report,
     )
     from pipelines.report.page import page_of  # noqa: PLC0415 - the same
 
-    check_source(savepoint, lake, job, snapshot_id, uids, allow_external)
     above, name = posixpath.split(target)
     directory = Directory(above or ".")
     _refuse(directory, name, target, overwrite=overwrite)

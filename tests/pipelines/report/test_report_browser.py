@@ -64,6 +64,14 @@ def expected(operator: ReportedOperator, parallelism: int, shown: int = 100) -> 
     ]  # fmt: skip
 
 
+def test_no_chromium_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is skipped where there is none: it says how to get one."""
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(FileNotFoundError, match="apt-get install chromium"), chromium():
+        pass
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1100, 390], ids=["desk", "phone"])
 def test_it_opens_without_a_network(

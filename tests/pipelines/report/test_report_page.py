@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import datetime, timezone
 from html.parser import HTMLParser
 from importlib import resources
 from itertools import pairwise
@@ -15,6 +16,7 @@ import pytest
 
 from pipelines.report.contents import (
     DETAILED,
+    GrowthStep,
     Integrity,
     Report,
     ReportedFault,
@@ -29,6 +31,7 @@ from state_core import open_snapshot
 from state_core.formats.key_weights import HeavyKey
 from state_core.printable import printable
 from tests.support.lakes import DEMO
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.hostile_names import HOSTILE, hostile_savepoint
 
 OURS = {
@@ -116,6 +119,27 @@ def test_a_hostile_snapshot_is_text(tmp_path: Path) -> None:
     assert not re.search("[\x00-\x09\x0b-\x1f\u2028-\u202e]", made)
 
 
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_nothing_that_is_told_is_markup(hostile: str) -> None:
+    """Titles, facts, snapshots of a lake, faults, what was not checked, and errors neither."""
+    taken = datetime(2026, 11, 22, tzinfo=timezone.utc)
+    made = page_of(
+        Report(
+            hostile,
+            ((hostile, hostile),),
+            (replace(operator(hostile), problem=hostile, key_type=hostile),),
+            Integrity((ReportedFault(hostile, hostile, hostile, hostile),), (hostile,)),
+            (GrowthStep(hostile, taken, 1, 1, 1),),
+            hostile,
+        )
+    )
+    read = Read(made)
+    assert {name for name, _ in read.tags} <= OURS
+    assert sum(name in {"script", "style", "title"} for name, _ in read.tags) == 4 + 1 + 128
+    assert read.texts.count(printable(hostile)) >= 10
+    assert made.count("</script>") == 2
+
+
 def test_nothing_is_loaded_from_anywhere() -> None:
     """There is no address in the page, and its policy lets nothing run but its own two parts."""
     made = page_of(savepoint_report(str(DEMO / "monday"), 5, check=True))
@@ -151,6 +175,20 @@ def test_states_types_sizes_and_keys_are_there() -> None:
     weights = open_snapshot(DEMO / "monday").operator("kinds").state("total").to_arrow()
     heaviest = [key for key in weights.column("key").to_pylist() if f"{key}|total|" in said]
     assert len(heaviest) == 2
+
+
+@pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
+def test_every_golden_snapshot_has_a_page(case: GoldenCase) -> None:
+    """Whatever its states and keys are: each has a row, and each key group its bytes in a bar."""
+    gathered = savepoint_report(str(case.snapshot), 3)
+    read = Read(page_of(gathered))
+    assert {name for name, _ in read.tags} <= OURS
+    for shown in gathered.operators:
+        assert all(state.name in read.texts for state in shown.states)
+        keyed = sum(state.size or 0 for state in shown.states)
+        assert keyed == int(shown.sizes.sum())
+        heavy = [state.heaviest[0] for state in shown.states if state.heaviest]
+        assert all(0 < key.size <= shown.sizes[key.key_group] for key in heavy)
 
 
 def test_every_table_can_be_read_aloud() -> None:
