@@ -189,7 +189,7 @@ def _integrity(found: IntegrityReport) -> Integrity:
 
 
 def lake_report(
-    location: str,
+    lake: Lake,
     job: str,
     snapshot_id: str | None,
     limit: int,
@@ -202,7 +202,7 @@ def lake_report(
     Sizes are from the catalog; tables are read for the heaviest keys and for faults alone.
 
     Args:
-        location: The lake: a directory or URI.
+        lake: The lake.
         job: The job's name in the lake.
         snapshot_id: One of its snapshots; the newest by default.
         limit: How many of the heaviest keys of each state; 0 for none.
@@ -213,7 +213,6 @@ def lake_report(
         LakeError: There is no lake, or, unless it is checked, a file can't be read.
         NotFoundError: There is no such job or snapshot.
     """
-    lake = Lake(location)
     record = newest_snapshot(lake, job, snapshot_id)
     integrity = None
     if check:

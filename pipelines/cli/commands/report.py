@@ -15,6 +15,7 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
+from pipelines.cli.options import snapshot_named
 from state_core.errors import ConflictError, SnapshotError
 from state_core.files.filesystem import Directory
 
@@ -62,11 +63,9 @@ def report(
       statelake report /checkpoints/chk-42 --check --to report.html --overwrite
       statelake report --lake lake --job orders --snapshot tuesday --to tuesday.html
     """
-    check_source(savepoint, lake, job, snapshot_id, uids, allow_external)
-    from pipelines.report.gathering import (  # noqa: PLC0415 - after usage is checked
-        lake_report,
-        savepoint_report,
-    )
+    lake, job = check_source(context, savepoint, lake, job, snapshot_id, uids, allow_external)
+    from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - after usage is checked
+    from pipelines.report.gathering import lake_report, savepoint_report  # noqa: PLC0415 - the same
     from pipelines.report.page import page_of  # noqa: PLC0415 - the same
 
     above, name = posixpath.split(target)
@@ -79,7 +78,9 @@ def report(
                 progress=progress,
             )  # fmt: skip
         else:
-            gathered = lake_report(lake, job, snapshot_id, limit, check=check, progress=progress)
+            opened = Lake(lake)
+            named = None if snapshot_id is None else snapshot_named(opened, job, snapshot_id)
+            gathered = lake_report(opened, job, named, limit, check=check, progress=progress)
     page = page_of(gathered).encode()
     _refuse(directory, name, target, overwrite=overwrite)  # it took a while
     directory.write(name, page)

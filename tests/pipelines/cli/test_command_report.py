@@ -84,7 +84,7 @@ def test_a_lake(tmp_path: Path) -> None:
     target, other, direct = (tmp_path / f"{name}.html" for name in ("new", "old", "savepoint"))
     words = ("report", "--lake", lake, "--job", "demo")
     assert run(*words, "--to", target, "--check").code == 0
-    assert run(*words, "--snapshot", "monday", "--to", other).code == 0
+    assert run(*words, "--snapshot", "latest~1", "--to", other).code == 0
     assert run("report", MONDAY, "--to", direct).code == 0
     new, old = text_of(target), text_of(other)
     assert new.startswith("|State of demo, tuesday|Job|demo|Snapshot|tuesday|From|canonical|Taken|")
@@ -98,6 +98,18 @@ def test_a_lake(tmp_path: Path) -> None:
         old.partition(since)[2].partition('{"shown"')[0]
         == (text_of(direct).partition(since)[2].partition('{"shown"')[0])
     )
+
+
+def test_what_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment's lake and job stand in for the options, and give way to a savepoint."""
+    lake, target = tmp_path / "lake", tmp_path / "report.html"
+    import_as(Lake(lake), TUESDAY, "tuesday", "demo")
+    monkeypatch.setenv("STATELAKE_LAKE", str(lake))
+    monkeypatch.setenv("STATELAKE_JOB", "demo")
+    assert run("report", "--to", target, "--limit", 0).code == 0
+    assert text_of(target).startswith("|State of demo, tuesday|")
+    assert run("report", MONDAY, "--to", target, "--limit", 0, "--overwrite").code == 0
+    assert text_of(target).startswith("|State of monday|")
 
 
 def test_faults_are_told_and_the_rest_is_shown(broken: Damaged, tmp_path: Path) -> None:
