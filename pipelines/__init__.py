@@ -5,6 +5,7 @@
 `spark/`           the only place with PySpark
 `runtime/`         jobs of process functions, run on what their sources got
 `operations/`      whole operations that the command and Dagster both run
+`report/`          a snapshot as a page of HTML
 `orchestration/`   the only place with Dagster
 `cli/`             the `statelake` command
 `engine`           where slices of work run: in this process, or on Spark

@@ -32,6 +32,7 @@ COMMANDS = {
     "get": ("keys.one_key:get", "Show all that is held for one key"),
     "history": ("keys.one_key:history", "Show what changed of one key"),
     "top": ("keys.heavy_keys:top", "Show the heaviest keys of each keyed state"),
+    "report": ("report:report", "Write what a snapshot holds as one page of HTML"),
     "import": ("lake:import_command", "Import a savepoint or checkpoint"),
     "commit": ("lake:commit", "Register edited tables as a new snapshot"),
     "snapshots": ("lake:snapshots", "List the snapshots of a lake"),

@@ -3,6 +3,7 @@
 ===================  ================================================================
 `inspect`, `dump`    what a snapshot holds
 `keys/`              one key (`get`, `history`), and the heavy ones (`top`)
+`report`             a snapshot as a page of HTML
 `check`              `check compatibility`; `check_integrity`, `check_legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `compare`            `diff`, `rescale`

@@ -63,6 +63,7 @@ KEYS = {
     "get": "get --lake {lake} --job orders --snapshot bad --key key-3",
     "history": "history --lake {lake} --job orders --key key-3",
     "top": "top --lake {lake} --job orders --snapshot bad",
+    "report": "report --lake {lake} --job orders --snapshot bad --to {out}",
 }
 RUN = {"run": "run {here}/orders_job.py:JOB --lake {lake} --engine local --restore bad"}
 BOOTSTRAP = {"bootstrap": "bootstrap {work}/from_lake.json --to {out} --engine local"}

@@ -30,6 +30,7 @@ SHOWN = {
     "dump": "dump {savepoint}",
     "get": "get {savepoint} --key key-3",
     "top": "top {savepoint}",
+    "report": "report {savepoint} --to {out}",
     "integrity": "check integrity {savepoint}",
     "import": "import {savepoint} --lake {lake} --job j --snapshot s",
 }
@@ -44,6 +45,7 @@ IN_LAKE = {
     "get": "get --lake {lake} --job j --key key-3",
     "history": "history --lake {lake} --job j --key key-3",
     "top": "top --lake {lake} --job j",
+    "report": "report --lake {lake} --job j --to {out}",
     "rescale": "rescale --lake {lake} --job j --snapshot s --parallelism 2",
     "integrity": "check integrity --lake {lake} --job j --snapshot s",
     "drop": "drop --lake {lake} --job j --keep 0",

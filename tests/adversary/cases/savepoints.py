@@ -30,7 +30,11 @@ READING = IMPORT | {
     " --against {savepoint}",
     "legality": "check legality {seed}/job.json --savepoint {savepoint}",
 }
-KEYS = {"get": "get {savepoint} --key key-3", "top": "top {savepoint}"}
+KEYS = {
+    "get": "get {savepoint} --key key-3",
+    "top": "top {savepoint}",
+    "report": "report {savepoint} --to {out}",
+}
 CHECK = {"integrity": "check integrity {savepoint}"}
 SALVAGE = {"salvage": "check integrity {savepoint} --salvage {out}"}
 OF_CHECKPOINT = {

@@ -1,0 +1,112 @@
+"""HTML in which everything is escaped that is not HTML already.
+
+Text comes from snapshots that nobody trusts. So a tag's children and attributes are text unless
+they are `Html`, which only this module and its callers' own constants make.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from state_core.printable import printable
+
+__all__ = ["Html", "content_policy", "data_text", "table", "tag", "text"]
+
+LONGEST = 1000  # characters of one name, type, key or message
+
+
+class Html(str):
+    """Text that is HTML."""
+
+    __slots__ = ()
+
+
+def text(value: str) -> Html:
+    """Text out of data as a page may show it: shortened, what can't be seen and markup escaped."""
+    if isinstance(value, Html):
+        return value
+    shown = value if len(value) <= LONGEST else f"{value[:LONGEST]}…"
+    return Html(html.escape(printable(shown), quote=True))
+
+
+def tag(name: str, *children: str, **attributes: str | int) -> Html:
+    """An element.
+
+    Args:
+        name: Its name.
+        children: What is in it, each escaped unless it is `Html`.
+        attributes: Their values are escaped; `class_` stands for `class`, `aria_label` for
+            `aria-label`.
+    """
+    named = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{text(str(value))}"'
+        for key, value in attributes.items()
+    )
+    return Html(f"<{name}{named}>{''.join(map(text, children))}</{name}>")
+
+
+def table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left_out: int = 0,
+    body_id: str = "",
+) -> Html:
+    """A table that scrolls sideways where the page is narrow.
+
+    Args:
+        caption: What it shows.
+        columns: Their names, behind `<` (text) or `>` (numbers).
+        rows: Their cells; the first names the row.
+        left_out: How many more rows there are.
+        body_id: The id of its body, for the script.
+    """
+    classes = ["number" if column[0] == ">" else "words" for column in columns]
+    head = [
+        tag("th", column[1:], scope="col", class_=class_)
+        for column, class_ in zip(columns, classes, strict=True)
+    ]
+    lines = []
+    for row in rows:
+        first = tag("th", row[0], scope="row", class_=classes[0])
+        rest = (
+            tag("td", cell, class_=class_)
+            for cell, class_ in zip(row[1:], classes[1:], strict=True)
+        )
+        lines.append(tag("tr", first, *rest))
+    made = tag(
+        "table",
+        tag("caption", caption),
+        tag("thead", tag("tr", *head)),
+        tag("tbody", *lines, **({"id": body_id} if body_id else {})),
+    )
+    more = [tag("p", f"… and {left_out:,} more", class_="more")] if left_out else []
+    scrolled = tag("div", made, class_="wide", role="region", tabindex=0, aria_label=caption)
+    return Html("".join([scrolled, *more]))
+
+
+def data_text(value: Any) -> Html:
+    """A value as JSON that stands within a script element: nothing in it ends that, or a line."""
+    encoded = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII: no U+2028
+    for character in "<>&":
+        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
+    return Html(encoded)
+
+
+def content_policy(style: str, script: str) -> str:
+    """The page's Content-Security-Policy: nothing is loaded, and nothing runs but these two."""
+
+    def digest(content: str) -> str:
+        hashed = hashlib.sha256(content.encode()).digest()
+        return f"'sha256-{base64.b64encode(hashed).decode()}'"
+
+    return (
+        f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)};"
+        " base-uri 'none'; form-action 'none'"
+    )

@@ -1,0 +1,300 @@
+"""The page: one file with its own style, script and data, and no address of anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import resources
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from pipelines.report.contents import (
+    DETAILED,
+    Integrity,
+    Report,
+    ReportedOperator,
+    ReportedState,
+)
+from pipelines.report.drawing import draw_growth, draw_key_groups
+from pipelines.report.markup import Html, content_policy, data_text, table, tag
+from pipelines.shown import bytes_text, json_text, plain
+from state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
+
+__all__ = ["page_of"]
+
+SHOWN_OPERATORS = 500
+SHOWN_SUBTASKS = 100
+SHOWN_KEYS = 500  # of all states of one operator
+SHOWN_GROUPS = 10
+SHOWN_FAULTS = 500
+SHOWN_SNAPSHOTS = 100
+LONGEST_KEY = 200
+
+
+def page_of(report: Report) -> str:
+    """A report as HTML. The same report makes the same page, to the byte."""
+    style, script = _own("page.css"), _own("page.js")
+    detailed = [
+        (number, operator)
+        for number, operator in enumerate(report.operators[:DETAILED])
+        if operator.state_count or operator.other
+    ]
+    drawn = [(number, operator) for number, operator in detailed if len(operator.sizes)]
+    head = tag(
+        "head",
+        Html('<meta charset="utf-8">'),
+        # before anything that it is about
+        Html(
+            f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, script)}">'
+        ),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        tag("title", f"State of {report.title}"),
+        Html(f"<style>{style}</style>"),
+    )
+    body = tag(
+        "body",
+        tag(
+            "main",
+            tag("h1", f"State of {report.title}"),
+            tag(
+                "dl", *(tag("div", tag("dt", name), tag("dd", said)) for name, said in report.facts)
+            ),
+            *_operators(report.operators, detailed),
+            *_growth(report),
+            *_faults(report.integrity),
+            *(part for number, operator in detailed for part in _operator(number, operator)),
+        ),
+        Html(f'<script type="application/json" id="data">{_data(drawn)}</script>'),
+        Html(f"<script>{script}</script>"),
+    )
+    return f'<!DOCTYPE html>\n<html lang="en">{head}{body}</html>\n'
+
+
+def _own(name: str) -> str:
+    """A file that belongs to this package."""
+    return (resources.files("pipelines.report") / name).read_text("utf-8")
+
+
+def _data(drawn: list[tuple[int, ReportedOperator]]) -> Html:
+    """What the script computes with: numbers alone, of key groups that have data."""
+    operators: dict[str, Any] = {}
+    for number, operator in drawn:
+        at = np.flatnonzero(operator.entries | operator.sizes)
+        operators[str(number)] = {
+            "groups": operator.max_parallelism,
+            "at": at.tolist(),
+            "bytes": operator.sizes[at].tolist(),
+            "entries": operator.entries[at].tolist(),
+        }
+    return data_text({"shown": SHOWN_SUBTASKS, "operators": operators})
+
+
+def _operators(
+    operators: tuple[ReportedOperator, ...], detailed: list[tuple[int, ReportedOperator]]
+) -> Iterator[Html]:
+    if not operators:
+        return
+    linked = {number for number, _ in detailed}
+    rows = []
+    for number, operator in enumerate(operators[:SHOWN_OPERATORS]):
+        label: str = operator.label
+        if number in linked:
+            label = tag("a", label, href=f"#operator-{number}")
+        other = [f"{what} {bytes_text(size)}" for what, size in operator.other]
+        rows.append(
+            (
+                label,
+                operator.name,
+                str(operator.parallelism),
+                str(operator.max_parallelism),
+                bytes_text(operator.size),
+                f"{skew_of(_sizes(operator)):.3f}" if len(operator.sizes) else "",
+                ", ".join([f"{operator.state_count:,}", *other]),
+            )
+        )
+    columns = (
+        "<Uid or id", "<Name", ">Parallelism", ">Key groups", ">Size", ">Skew", "<States"
+    )  # fmt: skip
+    yield tag("h2", "Operators")
+    yield table("Operators, the largest first", columns, rows, left_out=len(operators) - len(rows))
+    few = f" Details below are of the {DETAILED} largest." if len(operators) > DETAILED else ""
+    yield tag(
+        "p",
+        "Skew is the bytes of the heaviest subtask over the mean: 1 is even, 2 is a subtask with"
+        f" twice its share.{few}",
+        class_="note",
+    )
+
+
+def _growth(report: Report) -> Iterator[Html]:
+    if not report.growth:
+        return
+    steps = report.growth[-SHOWN_SNAPSHOTS:]
+    rows = []
+    before = None
+    for step in steps:
+        change = "" if before is None else _change(step.state_bytes - before)
+        rows.append(
+            (
+                step.snapshot_id,
+                f"{step.taken_at:%Y-%m-%d %H:%M}",
+                f"{step.entries:,}",
+                bytes_text(step.state_bytes),
+                change,
+                bytes_text(step.written_bytes),
+            )
+        )
+        before = step.state_bytes
+    columns = ("<Snapshot", "<Taken (UTC)", ">Entries", ">State", ">Change", ">Added to the lake")
+    yield tag("h2", "Growth")
+    yield draw_growth(steps, report.snapshot_id)
+    yield table(
+        "The job's snapshots, the oldest first", columns, rows,
+        left_out=len(report.growth) - len(steps),
+    )  # fmt: skip
+
+
+def _change(size: int) -> str:
+    if not size:
+        return "none"
+    return f"{'+' if size > 0 else '-'}{bytes_text(abs(size))}"
+
+
+def _faults(integrity: Integrity | None) -> Iterator[Html]:
+    yield tag("h2", "Faults")
+    if integrity is None:
+        yield tag(
+            "p", "Nobody looked for faults: make the report with ", tag("code", "--check"), "."
+        )
+        return
+    faults = integrity.faults
+    if faults:
+        many = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults"
+        yield tag("p", many, class_="bad")
+        rows = [
+            (fault.kind, fault.where, fault.problem, fault.remedy)
+            for fault in faults[:SHOWN_FAULTS]
+        ]
+        yield table(
+            "What is wrong", ("<Kind", "<Where", "<Problem", "<What to do"), rows,
+            left_out=len(faults) - len(rows),
+        )  # fmt: skip
+    else:
+        read = "everything but what is listed here" if integrity.unchecked else "everything"
+        yield tag("p", f"Sound: {read} was read, and nothing is wrong.", class_="good")
+    if integrity.unchecked:
+        shown = [(line,) for line in integrity.unchecked[:SHOWN_FAULTS]]
+        yield table(
+            "Not checked",
+            ("<What, and why",),
+            shown,
+            left_out=len(integrity.unchecked) - len(shown),
+        )
+
+
+def _operator(number: int, operator: ReportedOperator) -> Iterator[Html]:
+    named = f", {operator.name}" if operator.name and operator.name != operator.label else ""
+    yield tag("h2", f"{operator.label}{named}", id=f"operator-{number}")
+    keyed = f"keyed by {operator.key_type}, " if operator.key_type else ""
+    yield tag(
+        "p",
+        f"{bytes_text(operator.size)}, {keyed}parallelism {operator.parallelism}, max parallelism"
+        f" {operator.max_parallelism}",
+    )
+    if operator.problem:
+        yield tag("p", f"Not all of its state could be read: {operator.problem}", class_="bad")
+    if operator.states:
+        columns = (
+            "<State", "<Kind", "<Namespace", "<Type", "<Read as", ">Entries", ">Bytes"
+        )  # fmt: skip
+        yield table(
+            "States and their types", columns, map(_state_row, operator.states),
+            left_out=operator.state_count - len(operator.states),
+        )  # fmt: skip
+    if len(operator.sizes):
+        yield from _key_groups(number, operator)
+        yield from _keys(operator)
+
+
+def _state_row(state: ReportedState) -> tuple[str, ...]:
+    return (
+        state.name,
+        state.kind,
+        state.namespace_type,
+        state.value_type + (" (ttl)" if state.with_ttl else ""),
+        state.column_type,
+        f"{state.entries:,}",
+        "" if state.size is None else bytes_text(state.size),
+    )
+
+
+def _key_groups(number: int, operator: ReportedOperator) -> Iterator[Html]:
+    yield tag("h3", "Key groups")
+    yield draw_key_groups(operator, f"groups-{number}")
+    yield tag("h3", "What each subtask gets")
+    field = Html(
+        f'<input type="number" id="parallelism-{number}" min="1" max="{operator.max_parallelism}"'
+        f' value="{operator.parallelism}" step="1" inputmode="numeric">'
+    )
+    label = tag("label", "Parallelism", for_=f"parallelism-{number}")
+    yield tag("form", label, field, id=f"form-{number}")
+    plan = plan_key_groups(operator.entries, operator.sizes, operator.parallelism)
+    yield tag("p", _summary(plan), id=f"summary-{number}", role="status")
+    yield table(
+        "Subtasks, and the key groups that Flink assigns to each",
+        (">Subtask", ">Key groups", ">Entries", ">Bytes"),
+        [
+            (
+                str(subtask.subtask),
+                f"{subtask.first} to {subtask.last}",
+                f"{subtask.entries:,}",
+                bytes_text(subtask.state_bytes),
+            )
+            for subtask in plan[:SHOWN_SUBTASKS]
+        ],
+        body_id=f"subtasks-{number}",
+    )
+    left = len(plan) - SHOWN_SUBTASKS
+    more = f"… and {left:,} more" if left > 0 else ""
+    yield tag("p", more, id=f"more-{number}", class_="more")
+
+
+def _sizes(operator: ReportedOperator) -> list[int]:
+    plan = plan_key_groups(operator.entries, operator.sizes, operator.parallelism)
+    return [subtask.state_bytes for subtask in plan]
+
+
+def _summary(plan: list[SubtaskPlan]) -> str:
+    sizes = [subtask.state_bytes for subtask in plan]
+    return (
+        f"At parallelism {len(plan)}: {bytes_text(min(sizes))} to {bytes_text(max(sizes))} a"
+        f" subtask; skew {skew_of(sizes):.3f}; the heaviest is subtask {sizes.index(max(sizes))}."
+    )
+
+
+def _keys(operator: ReportedOperator) -> Iterator[Html]:
+    heavy = [(state, key) for state in operator.states for key in state.heaviest]
+    if not heavy:
+        return
+    rows = [
+        (
+            _key_text(key.key),
+            state.name,
+            str(key.key_group),
+            f"{key.entries:,}",
+            bytes_text(key.size),
+            f"{100 * key.size / state.size:.1f} %" if state.size else "",
+        )
+        for state, key in islice(heavy, SHOWN_KEYS)
+    ]
+    columns = ("<Key", "<State", ">Key group", ">Entries", ">Bytes", ">Of the state")
+    yield tag("h3", "Heaviest keys")
+    yield table(
+        "The keys with the most bytes in each state", columns, rows, left_out=len(heavy) - len(rows)
+    )
+
+
+def _key_text(key: Any) -> str:
+    shown = json_text(plain(key))
+    return shown if len(shown) <= LONGEST_KEY else f"{shown[:LONGEST_KEY]}…"
