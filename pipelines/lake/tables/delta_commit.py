@@ -46,7 +46,7 @@ class DeltaCommit:
         properties: CommitProperties,
     ) -> None:
         self.directory = directory
-        self.schema = Schema.from_arrow(schema)
+        self.schema = _delta_schema(schema)
         self.partition_by = [] if partition_by is None else [partition_by]
         self.properties = properties
         self._now = int(time.time() * 1000)
@@ -108,6 +108,24 @@ class DeltaCommit:
 
     def _values(self, partition: object) -> dict[str, str | None]:
         return {column: str(partition) for column in self.partition_by}
+
+
+def _delta_schema(schema: pa.Schema) -> Schema:
+    """The columns as Delta has them.
+
+    Spark's Delta opens no table with times without a zone and a column that is never null, as
+    delta-rs leaves the feature of the latter (`invariants`) out of a protocol that has the former's
+    (`timestampNtz`). So there the columns may be null, which statelake never writes.
+    """
+    if any(map(_has_time_without_zone, schema.types)):
+        schema = pa.schema([column.with_nullable(True) for column in schema])
+    return Schema.from_arrow(schema)
+
+
+def _has_time_without_zone(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    return any(_has_time_without_zone(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def until_committed(

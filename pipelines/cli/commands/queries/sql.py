@@ -185,12 +185,6 @@ def _on_spark(
         if not type(error).__module__.startswith(SPARKS_ERRORS):
             raise
         text = str(error).partition("JVM stacktrace")[0].partition("== SQL")[0]
-        _, named, said = text.partition("[DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH]")
-        if named:  # what delta-rs writes of times without a zone, and Delta on Spark does not read
-            raise StateError(
-                f"Spark refused the query: {said.partition(chr(10))[0].strip()}",
-                remedy="leave --engine spark out: DuckDB reads that table",
-            ) from error
         raise StateError(
             f"Spark refused the query: {' '.join(text.split())}", remedy=names.remedy
         ) from error
