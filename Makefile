@@ -11,10 +11,10 @@ export STATELAKE_CACHE ?= $(CURDIR)/.cache
 export DAGSTER_HOME    ?= $(CURDIR)/.dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test test-full docs lint bench clean java
+.PHONY: help setup demo ui test test-full test-nightly docs lint bench clean java
 
 help:  ## Show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## Make .venv with everything pinned, and fetch the JARs of Delta
 
@@ -37,7 +37,10 @@ test: $(READY) lint  ## Lint and all tests but the longest; under ten minutes
 	$(BIN)/pytest $(SPREAD) -m "not full"
 
 test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m full
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m "full and not nightly"
+
+test-nightly: $(READY)  ## What takes too long for CI: all tests, with 500 examples of each property
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest $(SPREAD)
 
 docs: $(READY)  ## The documentation as a site, in site/; fails on a link that leads nowhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -21,6 +21,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("full", settings.get_profile("fast"), max_examples=40)
+settings.register_profile("nightly", settings.get_profile("fast"), max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 

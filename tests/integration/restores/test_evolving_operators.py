@@ -55,6 +55,7 @@ def exported(lake: Lake, snapshot: str, work: Path, **options: Any) -> Path:
     return to
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_migrated_operator_state_is_restored_by_the_new_job(tmp_path: Path) -> None:
     """POJOs with other fields, in a list, a union and a broadcast state; new values by SQL, too."""

@@ -103,6 +103,7 @@ def test_a_migration_without_a_way_is_refused_with_its_reason(
     assert len(Lake(lake).summaries(JOB)) == 2
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_expressions_over_all_snapshots_and_once_more(
     lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

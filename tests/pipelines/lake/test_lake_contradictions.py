@@ -355,7 +355,7 @@ def origins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("origins")
 
 
-@pytest.mark.parametrize("name", ["small", ROCKSDB])
+@pytest.mark.parametrize("name", ["small", pytest.param(ROCKSDB, marks=pytest.mark.full)])
 @settings(suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
 def test_refused_or_whole(name: str, origins: Path, tmp_path: Path, data: st.DataObject) -> None:

@@ -79,6 +79,7 @@ def instance_in(base: Path) -> dg.DagsterInstance:
     return dg.DagsterInstance.local_temp(str(base / "home"), {"telemetry": {"enabled": False}})
 
 
+@pytest.mark.full
 def test_night_after_night_and_once_more(backfill: Backfill) -> None:
     """Stopped behind the first, it is run again over all: what was done is left alone."""
     backfill.expect(type="Long", expressions="old * 10")

@@ -54,6 +54,7 @@ def check(lake: Path, data: Path, runs: int, work: Path) -> None:
     assert told == sorted(n for count in counts for n in range(1, count + 1))
 
 
+@pytest.mark.full
 def test_every_step_twice_over(tmp_path: Path) -> None:
     """A run a step; each is killed there, and at another step while it is made good."""
     lake, data = tmp_path / "lake", tmp_path / "data"

@@ -448,7 +448,7 @@ ACTIONS: list[Callable[[Lake, int], None]] = [
 
 
 @settings(
-    max_examples=10, deadline=None, derandomize=True,
+    max_examples=5, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(
