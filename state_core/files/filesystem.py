@@ -466,7 +466,12 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         self.tree.remove_tree(self.below(path))
 
     def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
-        real = os.path.realpath(self.full(path))
+        try:
+            real = os.path.realpath(self.full(path))
+        except OSError as error:  # a link that was replaced while it was followed
+            raise UnsafePathError(
+                f"{shortened(path)} is changed while it is read", place=self.root
+            ) from error
         here = posixpath.join(os.path.realpath(self.tree.anchor), self._start)
         others = [other for other in others if other.local]
         roots = [here.rstrip("/"), *(os.path.realpath(other.root) for other in others)]

@@ -117,9 +117,10 @@ def _delta_schema(schema: pa.Schema) -> Schema:
     delta-rs leaves the feature of the latter (`invariants`) out of a protocol that has the former's
     (`timestampNtz`). So there the columns may be null, which statelake never writes.
     """
-    if any(map(_has_time_without_zone, schema.types)):
-        schema = pa.schema([column.with_nullable(True) for column in schema])
-    return Schema.from_arrow(schema)
+    columns = pa.schema(schema)  # of a table that there is, they come as Delta has them
+    if any(map(_has_time_without_zone, columns.types)):
+        columns = pa.schema([column.with_nullable(True) for column in columns])
+    return Schema.from_arrow(columns)
 
 
 def _has_time_without_zone(kind: pa.DataType) -> bool:

@@ -971,11 +971,15 @@ def _(to: Path) -> None:
     put(to, *(operator(i, {}) for i in range(16_384)))
 
 
-@case("operators-4000-keyed")
-def _(to: Path) -> None:
+def keyed_operators(to: Path, count: int) -> None:
+    """A snapshot of so many operators with one entry each."""
     data, offset = keyed_file([keyed("s", INT)], [(0, text("k") + b"\0", i32(1))])
     handle = keyed_handle(data, offset)
-    put(to, *(operator(i, {0: SubtaskState(managed_keyed=handle)}) for i in range(4_000)))
+    put(to, *(operator(i, {0: SubtaskState(managed_keyed=handle)}) for i in range(count)))
+
+
+case("operators-300-keyed")(lambda to: keyed_operators(to, 300))
+case("operators-4000-keyed")(lambda to: keyed_operators(to, 4_000))
 
 
 @case("operators-300-keyed-32768")

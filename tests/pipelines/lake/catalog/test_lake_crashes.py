@@ -21,7 +21,6 @@ from pipelines.lake.ingest import importing
 from pipelines.lake.tables.tables import StateTable
 from pipelines.lake.tables.unit_writer import UnitWriter
 from state_core.files.confinement import ConfinedTree
-from state_core.files.filesystem import Directory
 from tests.support.lakes import (
     LOCAL,
     WINDOWS,
@@ -240,7 +239,7 @@ def test_a_drop(
 
 EXPORT_STEPS: dict[str, Step] = {
     "a file": (ConfinedTree, "create", "after", 1),
-    "before _metadata": (Directory, "write", "before", 1),
+    "before _metadata": (ConfinedTree, "write", "before", 1),
 }
 
 
