@@ -33,7 +33,7 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 	STATELAKE_EXPORTS=$${STATELAKE_EXPORTS:-$(CURDIR)/demo/exports} \
 	STATELAKE_JOB=$${STATELAKE_JOB:-demo} $(BIN)/dagster dev
 
-test: $(READY) lint  ## Lint and all tests but the longest; under ten minutes
+test: $(READY) lint  ## Lint and all tests but the longest
 	$(BIN)/pytest $(SPREAD) -m "not full"
 
 test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more
