@@ -78,6 +78,31 @@ class Measure:
         """Return the number of entries of some states in some key groups."""
         return sum(int(self._counts[self._cells(name, within)].sum()) for name in names)
 
+    def range_bytes(self, names: Iterable[str], ranges: Sequence[KeyGroupRange]) -> list[int]:
+        """Return the bytes of keys and values of some states in each range of key groups.
+
+        Args:
+            names: The states.
+            ranges: The ranges, which follow on each other.
+        """
+        behind = ranges[-1].last + 1
+        starts = [within.first - ranges[0].first for within in ranges]
+        total = np.zeros(len(ranges), np.int64)
+        for name in names:
+            sizes = self._sizes[self._cells(name, KeyGroupRange(ranges[0].first, behind - 1))]
+            total += np.add.reduceat(sizes, starts)
+        return [int(size) for size in total]
+
+    def span(self, names: Iterable[str], within: KeyGroupRange) -> KeyGroupRange:
+        """Return the first to the last key group that has entries of some states; empty if none."""
+        counts = np.zeros(len(within), np.int64)
+        for name in names:
+            counts += self._counts[self._cells(name, within)]
+        (groups,) = np.nonzero(counts)
+        if not groups.size:
+            return KeyGroupRange(within.first, within.first - 1)
+        return KeyGroupRange(within.first + int(groups[0]), within.first + int(groups[-1]))
+
     def fingerprint(self, names: Iterable[str], within: KeyGroupRange) -> bytes:
         """Return a fingerprint of some states in some key groups: equal for equal entries."""
         digest = blake2b(digest_size=16)

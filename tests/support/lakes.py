@@ -127,9 +127,12 @@ def entries(savepoint: Path, uids: Iterable[str] = ()) -> Contents:
     return {name: sorted(held) for name, held in found.items()}
 
 
-def import_as(lake: Lake, source: Path, snapshot_id: str, job: str = "orders") -> SnapshotRecord:
+def import_as(
+    lake: Lake, source: Path, snapshot_id: str, job: str = "orders", **options: Any
+) -> SnapshotRecord:
     """Import a snapshot under a name, here."""
-    return import_snapshot(lake, str(source), job, snapshot_id=snapshot_id, engine=LOCAL).record
+    options = {"snapshot_id": snapshot_id, "engine": LOCAL, **options}
+    return import_snapshot(lake, str(source), job, **options).record
 
 
 def exported(

@@ -140,7 +140,7 @@ class _Drop:
         columns = latest.metadata().partition_columns
         table.replace_files(
             (latest if newest is None else table.require(newest.version)).schema(),
-            [TableFile(one.path, one.size, one.rows, one.partition) for one in units],
+            [TableFile.of(one) for one in units],
             partition_by=columns[0] if columns else None,
             attempt=DROP,
         )

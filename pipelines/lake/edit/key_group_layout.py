@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -64,7 +65,7 @@ class KeyGroupLayout:
     @property
     def partitioning(self) -> Partitioning:
         """How key groups are spread over partitions."""
-        return Partitioning(self.after.max_parallelism)
+        return self.after.partitioning
 
     @property
     def _directory(self) -> Directory:
@@ -83,38 +84,50 @@ class KeyGroupLayout:
     def edited_pieces(
         self, files: Sequence[UnitRecord], edited: Sequence[TableFile]
     ) -> list[Piece]:
-        """The partitions in which the table's files are not the snapshot's any more.
+        """The pieces of the table whose files are not the snapshot's any more.
+
+        A piece reaches from where one of the snapshot's files begins to where the next one does, so
+        a new row may be in any bucket of its own piece.
 
         Raises:
             KeyGroupError: A file is in a partition that no key group has.
         """
-        before = {file.path: file.partition for file in files}
-        now = {file.path: file.partition for file in edited}
-        pieces = []
-        for partition in sorted({(before | now)[path] for path in before.keys() ^ now.keys()}):
-            unit = self._unit_of(partition)
-            staged = tuple(
-                UnitRecord(file.path, partition, unit.first, unit.last, file.rows, file.size, b"")
-                for file in edited
-                if file.partition == partition
-            )
-            replaced = tuple(file for file in files if file.partition == partition)
-            pieces.append(Piece(unit, replaced, staged, edited=True))
-        return pieces
+        starts = sorted({file.partition for file in files})
+        replaced: dict[Unit, list[UnitRecord]] = {}
+        staged: dict[Unit, list[UnitRecord]] = {}
+        for file in files:
+            replaced.setdefault(self._piece_of(file.partition, starts), []).append(file)
+        for new in edited:
+            unit = self._piece_of(new.partition, starts)
+            staged.setdefault(unit, []).append(_staged(new, unit))
+        return [
+            Piece(unit, tuple(replaced.get(unit, ())), tuple(staged.get(unit, ())), edited=True)
+            for unit in sorted({**replaced, **staged}, key=lambda unit: unit.first)
+            if _paths(replaced.get(unit, ())) != _paths(staged.get(unit, ()))
+        ]
 
-    def _unit_of(self, partition: int) -> Unit:
-        """All key groups of a partition."""
-        every = range(self.after.max_parallelism)
-        groups = [group for group in every if self.partitioning.partition_of(group) == partition]
-        if not groups:
-            last = self.partitioning.partition_of(every[-1])
-            column = self.partitioning.column
+    def _piece_of(self, partition: int, starts: Sequence[int]) -> Unit:
+        """The key groups of the piece that a partition belongs to.
+
+        Args:
+            partition: The partition.
+            starts: Those of the snapshot's files, ascending.
+        """
+        partitioning = self.partitioning
+        behind = partitioning.partition_of(self.after.max_parallelism - 1) + 1
+        if not 0 <= partition < behind:
             raise KeyGroupError(
-                f"rows whose {column} is {partition}, and it goes from 0 to {last}",
+                f"rows whose {partitioning.column} is {partition}, and it goes from 0 to"
+                f" {behind - 1}",
                 place=self._directory.uri,
                 remedy="a row must keep its key group; for a new key, compute it",
             )
-        return Unit(partition, groups[0], groups[-1])
+        if partitioning.column == KEY_GROUP:
+            return Unit(partition, partition, partition)
+        bounds = [0, *starts[1:], behind]
+        at = bisect_right(bounds, partition)
+        last = min(partitioning.first_of(bounds[at]), self.after.max_parallelism) - 1
+        return Unit(bounds[at - 1], partitioning.first_of(bounds[at - 1]), last)
 
     def read(self, piece: Piece) -> list[StateRows]:
         """The rows of a piece in order of key group, a state at a time.
@@ -135,7 +148,8 @@ class KeyGroupLayout:
                     f"{missing} rows in the partition of key groups {piece.unit.key_groups} are of"
                     " another",
                     place=table.path,
-                    remedy="a row's key group follows from its key: leave the column as it is",
+                    remedy="a row's key group follows from its key, and its file from both: leave the"
+                    f" columns {KEY_GROUP} and {self.partitioning.column} as they are",
                 )
         return states
 
@@ -184,14 +198,21 @@ class KeyGroupLayout:
                 entries = encode_rows(rows, prefix_bytes(self.after.max_parallelism))
                 _check_within(rows.batch, unit)
                 measure.add(entries)
-                writer.append(table_batch(kinds[rows.state], rows.batch), unit)
-        path, size = writer.close(unit)
+                writer.append(table_batch(kinds[rows.state], rows.batch), unit.last)
+        path, size = writer.close(unit.last)
         counts = {name: key_group_records(measure, name) for name in names}
         if not path:
             return Rewritten((), counts)
-        count = measure.rows(names, unit.key_groups)
-        content = measure.fingerprint(names, unit.key_groups)
-        file = UnitRecord(path, unit.partition, unit.first, unit.last, count, size, content)
+        span = measure.span(names, unit.key_groups)
+        file = UnitRecord(
+            path,
+            self.partitioning.partition_of(span.first),
+            span.first,
+            span.last,
+            measure.rows(names, span),
+            size,
+            measure.fingerprint(names, span),
+        )
         return Rewritten((file,), counts)
 
     def recorded(self, operator: OperatorRecord, moved: set[int], counts: Counts) -> OperatorRecord:
@@ -216,6 +237,15 @@ class KeyGroupLayout:
             value_type = self.after.parse(meta_info)[0].value_type
             state = replace(state, meta_info=meta_info, value_type=value_type)
         return state.with_key_groups([*kept, *counts.get(state.name, ())])
+
+
+def _staged(file: TableFile, unit: Unit) -> UnitRecord:
+    """A file that a user wrote, which may have rows of a whole piece."""
+    return UnitRecord(file.path, file.partition, unit.first, unit.last, file.rows, file.size, b"")
+
+
+def _paths(files: Sequence[UnitRecord]) -> set[str]:
+    return {file.path for file in files}
 
 
 def _check_within(batch: pa.RecordBatch, unit: Unit) -> None:

@@ -107,7 +107,7 @@ def _copy_table(lake: Lake, job: str, other: str, table: TableRecord, token: str
         units = list(pool.map(lambda unit: _copy_unit(source, target, unit, token), table.units))
     version = target.replace_files(
         source.require(table.version).schema(),
-        [TableFile(unit.path, unit.size, unit.rows, unit.partition) for unit in units],
+        [TableFile.of(unit) for unit in units],
         partition_by=table.partition_by or None,
         attempt=token,
     )

@@ -238,7 +238,7 @@ class TableRewriter:
         files.sort(key=lambda file: file.first)
         version = self.lake.table(table.path).replace_files(
             layout.schema,
-            [TableFile(file.path, file.size, file.rows, file.partition) for file in files],
+            [TableFile.of(file) for file in files],
             partition_by=table.partition_by or None,
             attempt=self.token,
         )

@@ -238,7 +238,7 @@ class _SqlEdit:
     ) -> list[Piece]:
         """The pieces, those that get rows with a file of them more."""
         directory = self.rewriter.lake.table(table.path).directory
-        files = [TableFile(one.path, one.size, one.rows, one.partition) for one in table.units]
+        files = [TableFile.of(one) for one in table.units]
         for number, prepared in enumerate(inserting):
             rows = prepared.inserted(layout.schema)
             self._met.append(len(rows))

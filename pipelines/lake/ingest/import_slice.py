@@ -1,23 +1,26 @@
-"""Import one slice: key groups of one file become Parquet files of every state's table.
+"""Import one slice: key groups of an operator become Parquet files of every state's table.
 
 A plain function of a task, so that Spark can map it over executors and a thread pool over cores.
-It reads a window at a time, keeps at most one unit's rows, and touches no log: what it wrote
+It reads a window at a time, keeps the rows of open files alone, and touches no log: what it wrote
 exists only when the driver commits it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+import pyarrow as pa
 
 from pipelines.lake.tables.records import KeyGroupRecord, UnitRecord, key_group_records
 from pipelines.lake.tables.tables import table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
-from pipelines.lake.tables.units import Partitioning, Unit, units_of
+from pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
 from state_core.formats import open_snapshot
 from state_core.model.handles import KeyGroupRange
 from state_core.model.measure import Measure
-from state_core.model.snapshot import KeyedFile, Snapshot
+from state_core.model.snapshot import Entries, KeyedFile, Snapshot
 from state_core.serializers.framework.registry import changes
 
 __all__ = ["ImportTask", "SliceResult", "TableTarget", "import_slice"]
@@ -29,38 +32,58 @@ class TableTarget:
 
     Attributes:
         path: Below the lake.
+        partition_by: Its partition column.
         states: The states that it holds: one, or all queues of timers.
-        known: Fingerprints of the previous snapshot's units, by their key groups; a unit that
-            still has its fingerprint is not written.
+        known: Fingerprints of the previous snapshot's files, by their first and last key group; one
+            that still has its fingerprint is not written.
     """
 
     path: str
+    partition_by: str
     states: tuple[str, ...]
     known: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ImportTask:
-    """One slice of an import."""
+    """One slice of an import: key groups that follow on each other, of files of one operator.
+
+    Attributes:
+        source: The snapshot's directory.
+        digest: Of its `_metadata`.
+        allow_external: Directories elsewhere that its handles may lead to.
+        operator_id: The operator.
+        parts: What is read, in order of key group.
+        max_parallelism: The operator's.
+        lake: The lake's location.
+        attempt: The token under which files are named.
+        targets: The tables.
+        partitions: How many partitions each table is to have, whatever its bytes.
+    """
 
     source: str
     digest: str
     allow_external: tuple[str, ...]
     operator_id: str
-    file: int
-    key_groups: KeyGroupRange
+    parts: tuple[SlicePart, ...]
     max_parallelism: int
     lake: str
     attempt: str
     targets: tuple[TableTarget, ...]
+    partitions: int | None = None
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """All its key groups."""
+        return KeyGroupRange(self.parts[0].key_groups.first, self.parts[-1].key_groups.last)
 
 
 @dataclass
 class SliceResult:
-    """What a slice found and wrote.
+    """What a slice read and wrote.
 
     Attributes:
-        units: By table: the units that hold rows; those that were not written have no path.
+        units: By table: the files that hold rows; those that were not written have no path.
         key_groups: By state: entries and bytes.
         written_bytes: The size of the files that were written.
     """
@@ -88,78 +111,131 @@ def import_slice(task: ImportTask) -> SliceResult:
     """
     snapshot = _opened(task.source, task.digest, task.allow_external, changes())
     (operator,) = (one for one in snapshot.operators if one.operator_id == task.operator_id)
-    return _Slice(task, operator.keyed_files[task.file]).run()
+    return _Slice(task, operator.keyed_files).run()
 
 
 class _Slice:
-    def __init__(self, task: ImportTask, file: KeyedFile) -> None:
+    def __init__(self, task: ImportTask, files: Sequence[KeyedFile]) -> None:
         self.task = task
-        self.file = file
-        self.partitioning = Partitioning(task.max_parallelism)
-        within = task.key_groups
-        units = units_of(file.key_groups, self.partitioning)
-        self.units = [unit for unit in units if within.first <= unit.first <= within.last]
-        self.measure = Measure([state.name for state in file.states], within)
-        self.result = SliceResult()
+        self.parts = [(files[part.file], part.key_groups) for part in task.parts]
+        self.states = files[task.parts[0].file].states  # of all parts the same
+        self.measure = Measure([state.name for state in self.states], task.key_groups)
 
     def run(self) -> SliceResult:
         """Measure first where something is known to compare with, and write what differs."""
-        task = self.task
+        task, measure = self.task, self.measure
         compare = any(target.known for target in task.targets)
         if compare:
-            for entries in self.file.entries(task.key_groups):
-                self.measure.add(entries)
-        writers = {
-            target.path: UnitWriter(
-                table_directory(task.lake, target.path),
-                task.attempt,
-                self.partitioning,
-                self._unchanged(target),
-            )
+            for _, entries in self._entries():
+                measure.add(entries)
+        tables = [
+            _SliceTable(task, target, measure, measured=compare)
             for target in task.targets
-        }
-        owner = {name: writers[target.path] for target in task.targets for name in target.states}
-        by_state = [(state, owner[state.name]) for state in self.file.states]
-        done = 0
-        for entries in self.file.entries(task.key_groups):
+            if any(name in measure.states for name in target.states)
+        ]
+        owner = {name: table for table in tables for name in table.target.states}
+        by_state = [(state, owner[state.name]) for state in self.states]
+        for file, entries in self._entries():
             if not compare:
-                self.measure.add(entries)
-            for index, (state, writer) in enumerate(by_state):
-                mine = writer.wanted(entries.of_state(index))
-                if len(mine):
-                    batch = self.file.decode(index, mine)
-                    writer.append(table_batch(state, batch), self.units[done])
-            reached = int(entries.group_of[-1])
-            while self.units[done].last < reached:
-                self._finish(writers, self.units[done])
-                done += 1
-        for unit in self.units[done:]:
-            self._finish(writers, unit)
-        self.result.key_groups = {
-            state.name: key_group_records(self.measure, state.name) for state in self.file.states
-        }
-        return self.result
+                measure.add(entries)
+            for index, (state, table) in enumerate(by_state):
+                changed = table.writer.wanted(entries.of_state(index))
+                if len(changed):
+                    table.append(table_batch(state, file.decode(index, changed)))
+            for table in tables:
+                table.end_files(int(entries.group_of[-1]))
+        for table in tables:
+            table.end_files(task.max_parallelism)
+        units = {table.target.path: table.units for table in tables if table.units}
+        written = sum(unit.size for of_table in units.values() for unit in of_table)
+        counted = {state.name: key_group_records(measure, state.name) for state in self.states}
+        return SliceResult(units, counted, written)
 
-    def _held(self, target: TableTarget) -> list[str]:
-        """The states of a table that this file has."""
-        return [name for name in target.states if name in self.measure.states]
+    def _entries(self) -> Iterator[tuple[KeyedFile, Entries]]:
+        """The entries of all parts, in order of key group."""
+        for file, key_groups in self.parts:
+            for entries in file.entries(key_groups):
+                yield file, entries
 
-    def _unchanged(self, target: TableTarget) -> set[Unit]:
-        return {
-            unit
-            for unit in self.units
-            if (known := target.known.get((unit.first, unit.last))) is not None
-            and known == self.measure.fingerprint(self._held(target), unit.key_groups)
-        }
 
-    def _finish(self, writers: dict[str, UnitWriter], unit: Unit) -> None:
-        for target in self.task.targets:
-            rows = self.measure.rows(self._held(target), unit.key_groups)
-            path, size = writers[target.path].close(unit)
-            if rows:
-                content = self.measure.fingerprint(self._held(target), unit.key_groups)
-                record = UnitRecord(
-                    path, unit.partition, unit.first, unit.last, rows, size, content
-                )
-                self.result.units.setdefault(target.path, []).append(record)
-                self.result.written_bytes += size
+class _SliceTable:
+    """What a slice writes into one table.
+
+    Args:
+        task: The slice.
+        target: The table.
+        measure: What is in the slice, as far as it is read.
+        measured: Whether all of it is read.
+    """
+
+    def __init__(
+        self, task: ImportTask, target: TableTarget, measure: Measure, *, measured: bool
+    ) -> None:
+        self.target = target
+        self.measure = measure
+        self.names = [name for name in target.states if name in measure.states]
+        self.partitioning = Partitioning(task.max_parallelism, target.partition_by)
+        self.buckets = self.partitioning.buckets(task.key_groups)
+        self.cuts = FileCuts(self.partitioning, self.buckets, task.partitions)
+        self.units: list[UnitRecord] = []
+        groups = [bucket.key_groups for bucket in self.buckets]
+        self.sizes = measure.range_bytes(self.names, groups) if measured else []
+        unchanged = self._unchanged() if measured else []
+        directory = table_directory(task.lake, target.path)
+        self.writer = UnitWriter(directory, task.attempt, self.partitioning, unchanged)
+        self.first = task.key_groups.first
+        self.at = 0
+        self.holds_rows = False
+
+    def _unchanged(self) -> list[KeyGroupRange]:
+        """Plan all files, and take those that the snapshot before has."""
+        known = self.target.known
+        starts = {self.partitioning.partition_of(first) for first, _ in known}
+        self.cuts.follow(starts, self.sizes)
+        kept = []
+        for unit in self.cuts.units(self.sizes):
+            span = self.measure.span(self.names, unit.key_groups)
+            content = self._fingerprint(span)
+            if known.get((span.first, span.last)) == content:
+                self._add("", 0, span)
+                kept.append(unit.key_groups)
+        return kept
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Take rows of key groups whose files are not ended."""
+        self.writer.append(rows, self.buckets[self.at].last)
+        self.holds_rows = True
+
+    def end_files(self, reached: int) -> None:
+        """End the files that have only key groups before `reached`."""
+        while self.at < len(self.buckets) and self.buckets[self.at].last < reached:
+            last = self.buckets[self.at].last
+            if self.cuts.ends_after(self.at, self._bytes()):
+                if self.holds_rows:
+                    self._close(last)
+                self.first = last + 1
+            self.at += 1
+
+    def _close(self, last: int) -> None:
+        path, size = self.writer.close(last)
+        self.holds_rows = bool(self.writer.rows)
+        if path:
+            self._add(path, size, self.measure.span(self.names, KeyGroupRange(self.first, last)))
+
+    def _add(self, path: str, size: int, span: KeyGroupRange) -> None:
+        rows = self.measure.rows(self.names, span)
+        partition = self.partitioning.partition_of(span.first)
+        content = self._fingerprint(span)
+        self.units.append(UnitRecord(path, partition, span.first, span.last, rows, size, content))
+
+    def _bytes(self) -> int:
+        """What the table's states have in the bucket at hand."""
+        if self.sizes:
+            return self.sizes[self.at]
+        if not self.holds_rows:
+            return 0
+        (size,) = self.measure.range_bytes(self.names, [self.buckets[self.at].key_groups])
+        return size
+
+    def _fingerprint(self, span: KeyGroupRange) -> bytes:
+        return self.measure.fingerprint(self.names, span)

@@ -7,7 +7,7 @@ from pipelines.lake.ingest.import_slice import TableTarget
 from pipelines.lake.tables.names import keyed_table, queue_table, timers_table
 from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
 from pipelines.lake.tables.table_rows import parse_recorded
-from pipelines.lake.tables.units import Partitioning
+from pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS
 from state_core.files.wire import DataInput
 from state_core.formats.layout.meta_info import read_state_meta_info
 from state_core.model.snapshot import KeyedState, Operator, StateKind
@@ -15,8 +15,18 @@ from state_core.model.snapshot import KeyedState, Operator, StateKind
 __all__ = ["key_serializer", "known_units", "previous_units", "table_targets"]
 
 
-def table_targets(lake: Lake, job: str, operator: Operator) -> list[TableTarget]:
-    """The tables of an operator: one a state, and one for all timers if they are alike."""
+def table_targets(
+    lake: Lake, job: str, operator: Operator, partitions: int | None = None
+) -> list[TableTarget]:
+    """The tables of an operator: one a state, and one for all timers if they are alike.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        operator: The operator.
+        partitions: How many partitions each is to have; those that have a partition a key group
+            can't be told, so another table is made beside them.
+    """
     wanted: list[tuple[str, tuple[str, ...]]] = [
         (keyed_table(job, operator.label, state.name), (state.name,))
         for state in operator.keyed_states
@@ -28,15 +38,25 @@ def table_targets(lake: Lake, job: str, operator: Operator) -> list[TableTarget]
     else:
         names = [timer.name for timer in operator.timers]
         wanted += [(queue_table(job, operator.label, name), (name,)) for name in names]
-    column = Partitioning(operator.max_parallelism).column
-    return [TableTarget(_path_for(lake, path, column), names) for path, names in wanted]
+    by_group = operator.max_parallelism <= MAX_PARTITIONS and partitions is None
+    return [TableTarget(*_place(lake, path, by_group=by_group), names) for path, names in wanted]
 
 
-def _path_for(lake: Lake, path: str, column: str) -> str:
-    """The path, or one beside it if its table is partitioned otherwise: that is for good."""
+def _place(lake: Lake, path: str, *, by_group: bool) -> tuple[str, str]:
+    """The path and the partition column of a table: beside the one there is if that can't serve.
+
+    Args:
+        lake: The lake.
+        path: Where it is to be.
+        by_group: Whether a table with a partition for each key group serves.
+    """
     table = lake.table(path).open()
-    taken = table is not None and table.metadata().partition_columns != [column]
-    return f"{path}~{column}" if taken else path
+    columns = [BUCKET] if table is None else table.metadata().partition_columns
+    if columns == [BUCKET]:
+        return path, BUCKET
+    if columns == [KEY_GROUP] and by_group:
+        return path, KEY_GROUP
+    return f"{path}~{BUCKET}", BUCKET
 
 
 def previous_units(previous: SnapshotRecord | None, path: str) -> list[UnitRecord]:

@@ -52,16 +52,14 @@ from pipelines.lake.tables.records import (
 )
 from pipelines.lake.tables.tables import TableFile
 from pipelines.lake.tables.unit_writer import table_columns
-from pipelines.lake.tables.units import Partitioning, plan_unit_slices
-from state_core.errors import ConflictError, DamagedLakeError
+from pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
+from state_core.errors import ConflictError, DamagedLakeError, LakeError
 from state_core.formats import open_snapshot
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.formats.reader import METADATA_FILE, snapshot_directory, without_raw_timers
 from state_core.model.snapshot import Operator
 
 __all__ = ["ImportResult", "import_snapshot"]
-
-SLICE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -94,6 +92,7 @@ def import_snapshot(
     uids: Iterable[str] = (),
     note: str = "",
     taken_at: datetime | None = None,
+    partitions: int | None = None,
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import a savepoint or checkpoint as the job's next snapshot.
@@ -109,15 +108,21 @@ def import_snapshot(
         note: Kept with it.
         taken_at: When the job took it, which Flink does not write into it; by default when its
             file `_metadata` was last written, which a copy changes.
+        partitions: How many partitions each table of keyed state is to have, 1 to 128; by default
+            as many as its bytes ask for, and those of the snapshot before.
         progress: Called with (done, total) after each slice.
 
     Raises:
         SnapshotError: It can't be read; the lake is as it was.
         ConflictError: Another snapshot has that id.
-        LakeError: The job or the snapshot has no name.
+        LakeError: The job or the snapshot has no name, or there can't be so many partitions.
     """
     check_names(job, snapshot_id)
-    work = _Import(lake, source, job, tuple(allow_external), tuple(uids), note, taken_at)
+    if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
+        raise LakeError(f"{partitions} partitions", remedy=f"give 1 to {MAX_PARTITIONS}")
+    work = _Import(
+        lake, source, job, tuple(allow_external), tuple(uids), note, taken_at, partitions
+    )
     return work.run(snapshot_id, engine, progress)
 
 
@@ -131,6 +136,7 @@ class _Import:
         uids: tuple[str, ...],
         note: str,
         taken_at: datetime | None,
+        partitions: int | None,
     ) -> None:
         self.lake = lake
         self.source = source
@@ -138,6 +144,7 @@ class _Import:
         self.allow_external = allow_external
         self.note = note
         self.taken_at = taken_at
+        self.partitions = partitions
         self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
         self.directory = snapshot_directory(source)
         data = StateFiles(self.directory, allow_external).metadata()
@@ -155,7 +162,10 @@ class _Import:
         recover_attempts(self.lake, self.job)
         engine = choose_engine(wanted)
         previous = self._previous()
-        tables = {one.label: table_targets(self.lake, self.job, one) for one in self._operators()}
+        tables = {
+            one.label: table_targets(self.lake, self.job, one, self.partitions)
+            for one in self._operators()
+        }
         self.operator_tables = operator_table_paths(self.job, self._operators())
         paths = [target.path for targets in tables.values() for target in targets]
         paths += self.operator_tables.values()
@@ -233,25 +243,26 @@ class _Import:
         for operator in self._operators():
             known = known_units(operator, previous)
             targets = tuple(
-                replace(one, known=known.get(one.path, {})) for one in tables[operator.label]
+                replace(target, known=known.get(target.path, {}))
+                for target in tables[operator.label]
             )
             partitioning = Partitioning(operator.max_parallelism)
-            for index, file in enumerate(operator.keyed_files):
-                for key_groups, _ in plan_unit_slices(file, partitioning, SLICE_BYTES):
-                    tasks.append(
-                        ImportTask(
-                            self.source,
-                            self.digest,
-                            self.allow_external,
-                            operator.operator_id,
-                            index,
-                            key_groups,
-                            operator.max_parallelism,
-                            self.lake.location,
-                            token,
-                            targets,
-                        )
-                    )
+            present = {ends for target in targets for ends in target.known}
+            tasks += [
+                ImportTask(
+                    self.source,
+                    self.digest,
+                    self.allow_external,
+                    operator.operator_id,
+                    parts,
+                    operator.max_parallelism,
+                    self.lake.location,
+                    token,
+                    targets,
+                    self.partitions,
+                )
+                for parts in plan_import_slices(operator.keyed_files, partitioning, present)
+            ]
         found: dict[str, list[SliceResult]] = {one.operator_id: [] for one in self._operators()}
         for task, result in zip(tasks, engine.map(import_slice, tasks, progress), strict=True):
             found[task.operator_id].append(result)
@@ -320,17 +331,20 @@ class _Import:
         token: str,
     ) -> TableRecord:
         """Make what was written and what was kept the table's next version."""
-        partitioning = Partitioning(operator.max_parallelism)
+        partitioning = Partitioning(operator.max_parallelism, target.partition_by)
         known = {
             (previous_unit.first, previous_unit.last): previous_unit
             for previous_unit in previous_units(previous, target.path)
         }
-        units = [
-            unit if unit.path else known[unit.first, unit.last]
-            for result in results
-            for unit in result.units.get(target.path, [])
-        ]
-        files = [TableFile(one.path, one.size, one.rows, one.partition) for one in units]
+        units = sorted(
+            (
+                unit if unit.path else known[unit.first, unit.last]
+                for result in results
+                for unit in result.units.get(target.path, [])
+            ),
+            key=lambda unit: unit.first,
+        )
+        files = [TableFile.of(one) for one in units]
         version = self.lake.table(target.path).replace_files(
             partitioning.table_schema(table_columns(operator.state(target.states[0]))),
             files,
@@ -359,7 +373,7 @@ class _Import:
                 for piece in pieces
                 if piece.piece.table == path and piece.unit.rows
             ]
-            files = [TableFile(unit.path, unit.size, unit.rows, unit.partition) for unit in units]
+            files = [TableFile.of(unit) for unit in units]
             version = self.lake.table(path).replace_files(
                 state.schema, files, partition_by=None, attempt=token
             )

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pipelines.lake.query.session import QueryError, Session, quoted
 from pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of
+from pipelines.lake.tables.units import BUCKET, KEY_GROUP
 from state_core.errors import NotFoundError
 
 __all__ = ["CHANGING", "PreparedStatement", "Statement", "parse_statement"]
@@ -154,6 +155,8 @@ class PreparedStatement:
     def inserted(self, schema: pa.Schema) -> pa.Table:
         """The rows that an INSERT adds to a table of these columns.
 
+        Whatever it says of buckets of key groups: they follow from the key groups.
+
         Raises:
             QueryError: DuckDB refuses it, or a value does not fit its column.
         """
@@ -161,7 +164,12 @@ class PreparedStatement:
             self._fill(pa.schema([pa.field(one.name, one.type) for one in schema]).empty_table())
             self.session.connection.execute(self.sql).fetchall()
             added = self.session.connection.sql(f"FROM {quoted(TARGET)}").to_arrow_table()
-        return self._typed(added, schema)
+        rows = self._typed(added, schema)
+        partitioning = self.statement.table.partitioning
+        at = rows.schema.get_field_index(BUCKET)
+        if partitioning is None or at < 0:
+            return rows
+        return rows.set_column(at, BUCKET, partitioning.buckets_of(rows.column(KEY_GROUP)))
 
     def _fill(self, rows: pa.Table) -> None:
         """Make a table of DuckDB's own of the rows."""

@@ -21,6 +21,7 @@ from pipelines.lake.query.statements import PreparedStatement, Statement
 from pipelines.lake.query.table_datasets import OpenedTable
 from pipelines.lake.tables.delta_commit import DeltaCommit
 from pipelines.lake.tables.tables import TableFile
+from pipelines.lake.tables.units import KEY_GROUP
 from state_core.errors import ConflictError, StateError
 
 __all__ = ["change_table"]
@@ -80,7 +81,8 @@ class _Change:
         met = sum(count for _, count in changes)
         if met:
             after = pa.Table.from_batches([batch for batch, _ in changes])
-            self._check_partition(after, file.partition)
+            if prepared.statement.kind == "UPDATE":
+                self._check_place(rows, after)
             self.removed.append(file)
             self._write(after, file.partition)
         return met
@@ -100,17 +102,14 @@ class _Change:
         for partition in pc.unique(column).to_pylist():
             self._write(rows.filter(pc.equal(column, partition)), partition)
 
-    def _check_partition(self, rows: pa.Table, partition: int) -> None:
-        """Refuse rows that are in another partition now."""
-        name = self.opened.partition
-        if not name or not len(rows):
-            return
-        stays = pc.all(pc.equal(rows.column(name), partition)).as_py()
-        if partition >= 0 and not stays:
-            raise QueryError(
-                f"rows with another {name} than they had",
-                remedy="a row's key group follows from its key: DELETE it, and INSERT another",
-            )
+    def _check_place(self, before: pa.Table, after: pa.Table) -> None:
+        """Refuse rows that would have to be in another file now."""
+        for name in (KEY_GROUP, self.opened.partition):
+            if name in before.schema.names and not after.column(name).equals(before.column(name)):
+                raise QueryError(
+                    f"rows with another {name} than they had",
+                    remedy="a row's key group follows from its key: DELETE it, and INSERT another",
+                )
 
     def _write(self, rows: pa.Table, partition: int) -> None:
         if not len(rows):

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from pipelines.lake.tables.tables import StateTable, TableFile, log_path, plain_files
+from pipelines.lake.tables.units import KEY_GROUP
 from state_core.errors import LakeError, MissingFileError, StateError
 
 __all__ = ["OpenedTable"]
@@ -79,7 +80,7 @@ class OpenedTable:
 
     def _fragment(self, file: TableFile) -> ds.ParquetFileFragment:
         directory, path = self.table.directory, log_path(file.path, self.table.uri)
-        partition = self._partition_of(file)
+        partition = self._rows_in(file)
         if not directory.local:
             full, filesystem = directory.full(path), directory.filesystem
             return self._format.make_fragment(full, filesystem, partition)
@@ -103,10 +104,15 @@ class OpenedTable:
             remedy="allow more open files (ulimit -n), or ask for less" if many else NOT_THERE,
         )
 
-    def _partition_of(self, file: TableFile) -> ds.Expression | None:
+    def _rows_in(self, file: TableFile) -> ds.Expression | None:
+        """What is true of all rows of a file, by which a query leaves it out."""
         if not self.partition:
             return None
         column = ds.field(self.partition)
         if file.partition < 0:
             return column.is_null()
-        return column == pa.scalar(file.partition, self.schema.field(self.partition).type)
+        rows = column == pa.scalar(file.partition, self.schema.field(self.partition).type)
+        if file.key_groups is not None:
+            least, most = (pa.scalar(end, pa.int32()) for end in file.key_groups)
+            rows &= (ds.field(KEY_GROUP) >= least) & (ds.field(KEY_GROUP) <= most)
+        return rows

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from pipelines.lake.tables.units import Partitioning
 from state_core.errors import NotFoundError
 
 __all__ = [
@@ -80,6 +81,7 @@ class NamedTable:
         state: How its state is called in SQL.
         path: The table's path below the lake.
         version: Its version; None for the newest.
+        partitioning: How the table is partitioned, if by key group.
         every_snapshot: Whether the rows of all snapshots are meant, each with a column `snapshot`.
     """
 
@@ -88,6 +90,7 @@ class NamedTable:
     state: str
     path: str
     version: int | None
+    partitioning: Partitioning | None = None
     every_snapshot: bool = False
 
     @property
@@ -150,10 +153,16 @@ class TableNames:
     def _tables_of(self, record: SnapshotRecord) -> dict[Parts, NamedTable]:
         tables: dict[Parts, NamedTable] = {}
         for operator in record.operators:
-            versions = {table.path: table.version for table in operator.tables}
+            tables_by_path = {table.path: table for table in operator.tables}
             for state, path in operator_tables_by_name(operator):
-                version = None if self.as_of is None else versions[path]
-                named = NamedTable(record.job, operator.label, state, path, version)
+                table = tables_by_path[path]
+                version = None if self.as_of is None else table.version
+                partitioning = (
+                    Partitioning(operator.max_parallelism, table.partition_by)
+                    if table.partition_by
+                    else None
+                )
+                named = NamedTable(record.job, operator.label, state, path, version, partitioning)
                 tables[operator.label, state] = named
                 whole = f"{state}{EVERY_SNAPSHOT}"
                 tables[operator.label, whole] = NamedTable(

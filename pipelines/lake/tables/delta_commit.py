@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -53,7 +53,14 @@ class DeltaCommit:
         self._added: list[AddAction] = []
         self._removed: list[RemoveAction] = []
 
-    def add(self, path: str, size: int, rows: int, partition: object = None) -> None:
+    def add(
+        self,
+        path: str,
+        size: int,
+        rows: int,
+        partition: object = None,
+        key_groups: tuple[int, int] | None = None,
+    ) -> None:
         """Add a file.
 
         Args:
@@ -61,8 +68,14 @@ class DeltaCommit:
             size: Its bytes.
             rows: Its rows.
             partition: The value of the partition column in it.
+            key_groups: The first and the last key group that it has rows of, by which engines
+                leave files out.
         """
-        statistics = json.dumps({"numRecords": rows})
+        known: dict[str, Any] = {"numRecords": rows}
+        if key_groups is not None:
+            known["minValues"], known["maxValues"] = ({"key_group": end} for end in key_groups)
+            known["nullCount"] = {"key_group": 0}
+        statistics = json.dumps(known)
         values = self._values(partition)
         self._added.append(AddAction(path, size, values, self._now, True, statistics))
 

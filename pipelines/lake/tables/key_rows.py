@@ -25,7 +25,7 @@ from pipelines.lake.tables.table_rows import (
 )
 from pipelines.lake.tables.tables import table_directory
 from pipelines.lake.tables.unit_writer import table_columns
-from pipelines.lake.tables.units import KEY_GROUP, Partitioning
+from pipelines.lake.tables.units import KEY_GROUP
 from state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, RAW_KEY, KeyedLayout
 from state_core.formats.layout.keys import encode_key
 from state_core.formats.rewriting.key_bytes import key_bytes
@@ -90,7 +90,7 @@ def read_key(
     of_key = pa.schema(
         [field for field in columns if field.name in (KEY_GROUP, *QUEUE_COLUMNS, *KEY_COLUMNS)]
     )
-    partitioning = Partitioning(table.max_parallelism)
+    partitioning = table.partitioning
     place = table_directory(table.lake, table.path).full(unit.path)
     with open_unit(table.lake, table.path, unit) as file:
         for index in range(file.num_row_groups):

@@ -25,6 +25,7 @@ __all__ = [
     "is_token",
     "is_unit_path",
     "keyed_table",
+    "names_key_groups",
     "operator_table",
     "path_segment",
     "queue_table",
@@ -41,9 +42,10 @@ LONGEST_JOB = 200  # in the catalog it is part of a directory's name, percent-en
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 FLINK_CHECKPOINT = re.compile(r"chk-\d+")
 # a job's newest snapshot, or so many before it: no snapshot is called so
+KEY_GROUPS_FILE = "key-groups-"
 LATEST = re.compile(r"latest(?:~(\d{1,9}))?", re.ASCII)
 _TOKEN, _DIGEST = re.compile("[0-9a-f]{16}"), re.compile("[0-9a-f]{64}")
-_UNIT = re.compile(r"_data/([0-9a-f]{16})/(\d+/)?(key-group|subtask)-\d{5}\.parquet", re.ASCII)
+_UNIT = re.compile(r"_data/([0-9a-f]{16})/(\d+/)?(key-groups?|subtask)-\d{5}\.parquet", re.ASCII)
 # what Spark and delta-rs write into a table, and what Hadoop keeps of each file beside it
 _ENGINES_FILE = r"(\.?part-[\w.-]+\.parquet(\.crc)?|\.?_SUCCESS(\.crc)?)"
 _STAGED = re.compile(
@@ -184,6 +186,14 @@ def is_digest(text: str) -> bool:
 def is_unit_path(path: str) -> bool:
     """Whether a file of ours that a snapshot names is at such a path below its table."""
     return _UNIT.fullmatch(path) is not None
+
+
+def names_key_groups(path: str) -> bool:
+    """Whether a file of ours has rows of the first and of the last key group that it is said to.
+
+    Those of statelake's first lakes are said to have all key groups that they might have.
+    """
+    return posixpath.basename(path).startswith(KEY_GROUPS_FILE)
 
 
 def token_of(path: str) -> str:

@@ -31,7 +31,7 @@ from pipelines.lake.tables.records import (
     TableRecord,
     UnitRecord,
 )
-from pipelines.lake.tables.units import BUCKET, KEY_GROUP, Partitioning
+from pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS, Partitioning
 from state_core.formats.metadata.checkpoint_metadata import METADATA_VERSIONS
 from state_core.model.handles import DistributionMode
 from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
@@ -231,23 +231,30 @@ def _operator_state_faults(state: OperatorStateRecord, operator: OperatorRecord)
 
 def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) -> Iterator[Fault]:
     """A table's files: of key groups or subtasks that there are, none of them twice."""
-    partitioning = Partitioning(operator.max_parallelism)
+    partitioning = Partitioning(operator.max_parallelism, table.partition_by)
     where = f"table {table.path!r}"
-    if table.partition_by != (partitioning.column if keyed else ""):
+    by_group = table.partition_by == KEY_GROUP and operator.max_parallelism <= MAX_PARTITIONS
+    if keyed != bool(table.partition_by) or (table.partition_by == KEY_GROUP and not by_group):
         yield where, f"partitioned by {table.partition_by!r}"
+        return
     end = operator.max_parallelism if keyed else operator.parallelism
-    reached = -1
+    reached, before = -1, (-1, -1)
     for unit in sorted(table.units, key=lambda one: one.first):
         if not unit.first <= unit.last < end:
             yield where, f"{unit.path} of {unit.first} to {unit.last}, and there are {end}"
         if unit.first <= reached:
             yield where, f"two files of {unit.first}"
         reached = unit.last
-        partition = partitioning.partition_of(unit.first) if keyed else -1
-        if unit.partition != partition or (
-            keyed and partitioning.partition_of(unit.last) != partition
-        ):
+        if not keyed:
+            if unit.partition != -1:
+                yield where, f"{unit.path} in partition {unit.partition}"
+            continue
+        buckets = partitioning.partition_of(unit.first), partitioning.partition_of(unit.last)
+        shares = buckets[0] <= before[1]  # then both files must lie within that bucket
+        touched = {*buckets, *before} if shares else set(buckets)
+        if unit.partition != buckets[0] or (len(touched) > 1 and (shares or by_group)):
             yield where, f"{unit.path} in partition {unit.partition}"
+        before = buckets
     yield from _repeated(where, (unit.path for unit in table.units))
 
 

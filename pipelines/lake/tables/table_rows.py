@@ -41,7 +41,7 @@ class TableRows:
     Attributes:
         lake: The lake's location.
         path: The table's path.
-        max_parallelism: How it is partitioned.
+        partitioning: How it is partitioned.
         key_serializer: As Flink wrote it.
         states: Id in the header that is to be written, and meta info, of each state in it.
         units: Its files.
@@ -50,11 +50,16 @@ class TableRows:
 
     lake: str
     path: str
-    max_parallelism: int
+    partitioning: Partitioning
     key_serializer: bytes
     states: tuple[tuple[int, bytes], ...]
     units: tuple[UnitRecord, ...]
     plain: bool = False
+
+    @property
+    def max_parallelism(self) -> int:
+        """The operator's."""
+        return self.partitioning.max_parallelism
 
     def parse(self, meta_info: bytes) -> tuple[KeyedState, KeyedLayout]:
         """A state of the table, and the layout that its rows have."""
@@ -74,7 +79,7 @@ class TableRows:
         parsed = [(index, *self.parse(meta_info)) for index, meta_info in self.states]
         columns = table_columns(parsed[0][1])
         tables = [
-            read_unit(self.lake, self.path, unit, columns, Partitioning(self.max_parallelism))
+            read_unit(self.lake, self.path, unit, columns, self.partitioning)
             for unit in self.within(key_groups).units
         ]
         if not tables:
@@ -198,7 +203,7 @@ def table_rows(
     return TableRows(
         lake,
         table.path,
-        operator.max_parallelism,
+        Partitioning(operator.max_parallelism, table.partition_by),
         operator.key_serializer,
         tuple((ids[state.name], state.meta_info) for state in states),
         tuple(table.units),

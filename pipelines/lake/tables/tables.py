@@ -20,6 +20,8 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from pipelines.lake.tables.names import names_key_groups
+from pipelines.lake.tables.records import UnitRecord
 from state_core.errors import DamagedLakeError, NotALakeError, UnreadableTableError
 from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
@@ -62,12 +64,21 @@ class TableFile:
         size: Its bytes.
         rows: Its rows, -1 if the log does not say.
         partition: The value of the partition column, -1 if there is none.
+        key_groups: The first and the last key group that it has rows of, where that is known and
+            not the partition.
     """
 
     path: str
     size: int
     rows: int
     partition: int
+    key_groups: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, unit: UnitRecord) -> TableFile:
+        """A file that a snapshot has."""
+        key_groups = (unit.first, unit.last) if names_key_groups(unit.path) else None
+        return cls(unit.path, unit.size, unit.rows, unit.partition, key_groups)
 
 
 class StateTable:
@@ -199,7 +210,7 @@ class StateTable:
             table = self.open()
             if table is None:
                 for file in wanted.values():
-                    change.add(file.path, file.size, file.rows, file.partition)
+                    change.add(file.path, file.size, file.rows, file.partition, file.key_groups)
                 change.create(CONFIGURATION)
                 return 0
             present = {file.path: file for file in files_of(table)}
@@ -209,7 +220,7 @@ class StateTable:
             kept = present.keys() & wanted.keys() if same_schema else set()
             for path in sorted(wanted.keys() - kept):
                 file = wanted[path]
-                change.add(path, file.size, file.rows, file.partition)
+                change.add(path, file.size, file.rows, file.partition, file.key_groups)
             if same_schema:
                 for path in sorted(present.keys() - kept):
                     change.remove(path, present[path].size, present[path].partition)
@@ -348,6 +359,10 @@ def files_of(table: DeltaTable) -> list[TableFile]:
     rows = actions.column("num_records").to_pylist() if "num_records" in columns else []
     names = [name for name in actions.schema.names if name.startswith("partition.")]
     values = actions.column(names[0]).to_pylist() if names else []
+    key_groups = [
+        actions.column(name).to_pylist() if name in columns else [None] * len(paths)
+        for name in ("min.key_group", "max.key_group")
+    ]
     try:
         return [
             TableFile(
@@ -355,8 +370,11 @@ def files_of(table: DeltaTable) -> list[TableFile]:
                 int(size),
                 -1 if not rows or rows[i] is None else int(rows[i]),
                 -1 if not values or values[i] is None else int(values[i]),
+                None if least is None or most is None else (int(least), int(most)),
             )
-            for i, (path, size) in enumerate(zip(paths, sizes, strict=True))
+            for i, (path, size, least, most) in enumerate(
+                zip(paths, sizes, *key_groups, strict=True)
+            )
         ]
     except (TypeError, ValueError) as error:
         raise _unreadable(f"no file of ours ({error})", table.table_uri) from error

@@ -1,4 +1,4 @@
-"""Write a table's units, one after the other, each into a Parquet file of its own.
+"""Write rows into a table's files, one after the other, each with whole key groups.
 
 zstd without a dictionary: as fast here as Snappy, and a third smaller.
 """
@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.lake.tables.names import KEY_GROUPS_FILE
 from pipelines.lake.tables.tables import DATA_DIRECTORY
-from pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
+from pipelines.lake.tables.units import BUCKET, KEY_GROUP, Partitioning
 from state_core.files.filesystem import Directory
+from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries, KeyedState, StateKind
 
 __all__ = ["UnitWriter", "table_batch", "table_columns"]
@@ -23,13 +25,13 @@ ZSTD_LEVEL = 1
 
 
 class UnitWriter:
-    """Takes rows in order of key group, and writes each unit's when it is closed.
+    """Takes rows in order of key group, and writes those of a file when it is closed.
 
     Args:
         directory: The table's.
         attempt: The token under which files are named.
         partitioning: How the table is partitioned.
-        skip: Units that are not to be written.
+        skip: Key groups that are not to be written.
     """
 
     def __init__(
@@ -37,12 +39,12 @@ class UnitWriter:
         directory: Directory,
         attempt: str,
         partitioning: Partitioning,
-        skip: Collection[Unit] = (),
+        skip: Collection[KeyGroupRange] = (),
     ) -> None:
         self.partitioning = partitioning
         self.directory = directory
         self.prefix = f"{DATA_DIRECTORY}/{attempt}"
-        groups = [group for one in skip for group in range(one.first, one.last + 1)]
+        groups = [group for kept in skip for group in range(kept.first, kept.last + 1)]
         self.skipped = np.array(sorted(groups), np.int64)
         self.rows: list[pa.RecordBatch] = []
         self.held = 0
@@ -56,16 +58,20 @@ class UnitWriter:
             return entries
         return entries.take(np.flatnonzero(~np.isin(entries.group_of, self.skipped)))
 
-    def append(self, batch: pa.RecordBatch, unit: Unit) -> None:
-        """Take rows of `unit` and of units behind it, in order of key group."""
+    def append(self, batch: pa.RecordBatch, last: int) -> None:
+        """Take rows in order of key group; those up to key group `last` are of the open file."""
         self.rows.append(batch)
         self.held += batch.nbytes
         if self.held > ROW_GROUP_BYTES:
-            self._flush(unit)
+            self._flush(last)
 
-    def close(self, unit: Unit) -> tuple[str, int]:
-        """Finish the unit's file: its path below the table and its bytes; empty if it has none."""
-        self._flush(unit)
+    def close(self, last: int) -> tuple[str, int]:
+        """End the file with key group `last`: its path below the table, and its bytes.
+
+        Returns:
+            No path if there is no row for it.
+        """
+        self._flush(last)
         if self.file is None or self.output is None:
             return "", 0
         self.file.close()
@@ -74,12 +80,12 @@ class UnitWriter:
         self.file = self.output = None
         return self.path, size
 
-    def _flush(self, unit: Unit) -> None:
-        """Write the rows up to the unit's last key group as one row group."""
+    def _flush(self, last: int) -> None:
+        """Write the rows up to a key group as one row group."""
         ready, rest = [], []
         for batch in self.rows:
             groups = batch.column(KEY_GROUP).to_numpy()
-            count = int(np.searchsorted(groups, unit.last, side="right"))
+            count = int(np.searchsorted(groups, last, side="right"))
             if count:
                 ready.append(batch.slice(0, count))
             if count < len(batch):
@@ -88,14 +94,16 @@ class UnitWriter:
         self.held = sum(batch.nbytes for batch in rest)
         if not ready:
             return
-        schema = self.partitioning.file_schema(ready[0].schema)
-        table = pa.Table.from_batches(ready).select(schema.names)
+        rows = _in_order(pa.Table.from_batches(ready))
+        schema = self.partitioning.file_schema(rows.schema)
         if self.file is None:
-            self.file = self._create(unit, schema)
+            self.file = self._create(rows.column(KEY_GROUP)[0].as_py(), schema)
+        table = rows.select(schema.names)
         self.file.write_table(table, row_group_size=len(table))
 
-    def _create(self, unit: Unit, schema: pa.Schema) -> pq.ParquetWriter:
-        self.path = f"{self.prefix}/key-group-{unit.first:05d}.parquet"
+    def _create(self, first: int, schema: pa.Schema) -> pq.ParquetWriter:
+        name = KEY_GROUPS_FILE if self.partitioning.column == BUCKET else "key-group-"
+        self.path = f"{self.prefix}/{name}{first:05d}.parquet"
         self.output = self.directory.open_output(self.path)
         return pq.ParquetWriter(
             self.output,
@@ -104,6 +112,14 @@ class UnitWriter:
             compression_level=ZSTD_LEVEL,
             use_dictionary=False,
         )
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Rows in order of key group, which those of several queues of timers are not at first."""
+    groups = rows.column(KEY_GROUP).to_numpy()
+    if np.all(groups[1:] >= groups[:-1]):
+        return rows
+    return rows.take(pa.array(np.argsort(groups, kind="stable")))
 
 
 def table_batch(state: KeyedState, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,22 +1,44 @@
-"""How a state's key groups are spread over files: units, which are written or kept as a whole.
+"""How a state's key groups are spread over files, by how many bytes they have.
 
-Up to 128 key groups each has a partition and a file of its own. Above, ranges of key groups share
-at most 128 buckets, with `key_group` as a sorted column in the files: thousands of partitions cost
-minutes to write and seconds to scan.
+A table is partitioned by `key_group_bucket`: the key groups of an operator form at most 128
+buckets, and the value is the first bucket that a file has rows of. A file covers whole buckets, as
+many as come to `FILE_BYTES` of state, so a small state is one file and a large one 128. The next
+snapshot's files begin where those of the one before did, so that files which did not change are
+shared; only where a file has grown to `GROWN` times that is it cut anew.
+
+Tables of statelake's first lakes are partitioned by `key_group`, a file each, and stay so.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import KeyedFile
 
-__all__ = ["MAX_PARTITIONS", "Partitioning", "Unit", "plan_unit_slices", "units_of"]
+__all__ = [
+    "BUCKET",
+    "KEY_GROUP",
+    "MAX_PARTITIONS",
+    "FileCuts",
+    "Partitioning",
+    "SlicePart",
+    "Unit",
+    "plan_import_slices",
+]
 
 MAX_PARTITIONS = 128
+FILE_BYTES = 1 << 20
+GROWN = 4
+SHRUNK = 16
+SLICE_BYTES = 64 << 20
+SMALL_SLICE_BYTES = 16 << 20
 KEY_GROUP, BUCKET = "key_group", "key_group_bucket"
 
 
@@ -36,26 +58,54 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How the tables of an operator with this max parallelism are partitioned."""
+    """How a table is partitioned.
+
+    Attributes:
+        max_parallelism: The operator's.
+        column: The partition column.
+    """
 
     max_parallelism: int
-
-    @property
-    def column(self) -> str:
-        """The partition column."""
-        return KEY_GROUP if self.max_parallelism <= MAX_PARTITIONS else BUCKET
+    column: str = BUCKET
 
     def partition_of(self, key_group: int) -> int:
-        """The value of the partition column for a key group."""
-        if self.max_parallelism <= MAX_PARTITIONS:
+        """The value of the partition column for a file that begins with a key group."""
+        if self.column == KEY_GROUP:
             return key_group
         return key_group * MAX_PARTITIONS // self.max_parallelism
+
+    def first_of(self, partition: int) -> int:
+        """The first key group of a partition, or of the next one that has any."""
+        if self.column == KEY_GROUP:
+            return partition
+        return -(-partition * self.max_parallelism // MAX_PARTITIONS)
+
+    def buckets(self, key_groups: KeyGroupRange) -> list[Unit]:
+        """The buckets of key groups; the first and the last may lack some of theirs."""
+        buckets: list[Unit] = []
+        first = key_groups.first
+        while first <= key_groups.last:
+            partition = self.partition_of(first)
+            last = min(self.first_of(partition + 1) - 1, key_groups.last)
+            buckets.append(Unit(partition, first, last))
+            first = last + 1
+        return buckets
+
+    def is_whole(self, bucket: Unit) -> bool:
+        """Whether a bucket has all its key groups."""
+        behind = min(self.first_of(bucket.partition + 1), self.max_parallelism)
+        return (bucket.first, bucket.last + 1) == (self.first_of(bucket.partition), behind)
+
+    def buckets_of(self, key_groups: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The bucket of each key group of a column."""
+        scaled = pc.multiply(key_groups.cast(pa.int64()), MAX_PARTITIONS)
+        return pc.divide(scaled, self.max_parallelism).cast(pa.int32())
 
     def table_schema(self, columns: pa.Schema) -> pa.Schema:
         """The columns of the table: those of the state, and the bucket where there is one."""
         if self.column == KEY_GROUP:
             return columns
-        return columns.insert(0, pa.field(BUCKET, pa.int32()))
+        return columns.append(pa.field(BUCKET, pa.int32()))
 
     def file_schema(self, columns: pa.Schema) -> pa.Schema:
         """The columns of a file: Delta keeps the partition column in its log alone."""
@@ -64,34 +114,138 @@ class Partitioning:
         return columns.remove(columns.get_field_index(KEY_GROUP))
 
 
-def units_of(key_groups: KeyGroupRange, partitioning: Partitioning) -> list[Unit]:
-    """The units that key groups `first` to `last` of one subtask form."""
-    units: list[Unit] = []
-    for group in range(key_groups.first, key_groups.last + 1):
-        partition = partitioning.partition_of(group)
-        if units and units[-1].partition == partition:
-            units[-1] = Unit(partition, units[-1].first, group)
-        else:
-            units.append(Unit(partition, group, group))
-    return units
+class FileCuts:
+    """Where the files of one table end, within the key groups of a slice.
+
+    Two files of one partition must both lie within it, so that it can be edited as a whole. Hence a
+    bucket that is not whole, at an end of the slice, is a file by itself.
+
+    Args:
+        partitioning: How the table is partitioned.
+        buckets: The slice's, in order.
+        partitions: How many partitions the table is to have, whatever its bytes.
+    """
+
+    def __init__(
+        self, partitioning: Partitioning, buckets: Sequence[Unit], partitions: int | None = None
+    ) -> None:
+        self._buckets = buckets
+        self._fixed = partitions is not None
+        self._file_bytes = FILE_BYTES if partitioning.column == BUCKET else 0
+        self._limits = [math.inf if self._fixed else self._file_bytes for _ in buckets]
+        whole = [partitioning.is_whole(bucket) for bucket in buckets]
+        self._ends = [not (this and following) for this, following in pairwise(whole)] + [
+            True
+        ] * bool(buckets)
+        if partitions is not None:
+            shares = [bucket.partition * partitions // MAX_PARTITIONS for bucket in buckets]
+            for at, (share, next_share) in enumerate(pairwise(shares)):
+                self._ends[at] |= share != next_share
+        self._bytes = 0
+
+    def follow(self, starts: Collection[int], sizes: Sequence[int]) -> None:
+        """End files where those of the snapshot before do, but where they have grown too much.
+
+        Args:
+            starts: The partitions of the files that it has of the table.
+            sizes: Bytes of the table's states in each bucket.
+        """
+        beginnings = [at for at, bucket in enumerate(self._buckets) if bucket.partition in starts]
+        if self._fixed or sum(sizes) * SHRUNK < len(beginnings) * self._file_bytes:
+            return
+        for first, behind in pairwise([0, *beginnings[1:], len(self._buckets)]):
+            self._ends[behind - 1] = True
+            if sum(sizes[first:behind]) < GROWN * self._file_bytes:
+                self._limits[first:behind] = [math.inf] * (behind - first)
+
+    def ends_after(self, bucket: int, size: int) -> bool:
+        """Whether a file ends behind a bucket: to be asked of one after the other.
+
+        Args:
+            bucket: Which of the buckets it is.
+            size: Bytes of the table's states in it.
+        """
+        self._bytes += size
+        ends = self._ends[bucket] or self._bytes >= self._limits[bucket]
+        if ends:
+            self._bytes = 0
+        return ends
+
+    def units(self, sizes: Sequence[int]) -> list[Unit]:
+        """All files, where the bytes of each bucket are known."""
+        units, start = [], 0
+        for at, size in enumerate(sizes):
+            if self.ends_after(at, size):
+                first = self._buckets[start]
+                units.append(Unit(first.partition, first.first, self._buckets[at].last))
+                start = at + 1
+        return units
 
 
-def plan_unit_slices(
-    file: KeyedFile, partitioning: Partitioning, slice_bytes: int
-) -> list[tuple[KeyGroupRange, int]]:
-    """Cut a file into ranges of whole units of about `slice_bytes`, each with its bytes."""
-    sizes = dict(file.group_bytes())
-    slices: list[tuple[KeyGroupRange, int]] = []
-    first, size = -1, 0
-    last = -1
-    for unit in units_of(file.key_groups, partitioning):
-        held = sum(sizes.get(group, 0) for group in range(unit.first, unit.last + 1))
-        if size and size + held > slice_bytes:
-            slices.append((KeyGroupRange(first, last), size))
-            first, size = unit.first, 0
-        first = unit.first if first < 0 else first
-        last = unit.last
-        size += held
-    if first >= 0:
-        slices.append((KeyGroupRange(first, last), size))
-    return slices
+@dataclass(frozen=True, slots=True)
+class SlicePart:
+    """Some key groups of one of an operator's files, by its place among them."""
+
+    file: int
+    key_groups: KeyGroupRange
+
+
+def plan_import_slices(
+    files: Sequence[KeyedFile],
+    partitioning: Partitioning,
+    present: Collection[tuple[int, int]] = (),
+) -> list[tuple[SlicePart, ...]]:
+    """Cut an operator's files into slices of whole buckets, about `SLICE_BYTES` each.
+
+    Small files whose key groups follow on each other share a slice: a table has at least a file for
+    each.
+
+    Args:
+        files: The files.
+        partitioning: How the operator's tables are partitioned.
+        present: First and last key group of files that the snapshot before has; a slice ends within
+            one only where it would be twice as large otherwise.
+    """
+    inside = {
+        partition
+        for first, last in present
+        for partition in range(
+            partitioning.partition_of(first) + 1, partitioning.partition_of(last) + 1
+        )
+    }
+    slices: list[list[SlicePart]] = []
+    size = 0
+    before: KeyedFile | None = None
+    for index in sorted(range(len(files)), key=lambda at: files[at].key_groups.first):
+        file = files[index]
+        sizes = dict(file.group_bytes())
+        joins = before is not None and _continues(before, file)
+        if not joins or size + sum(sizes.values()) > SMALL_SLICE_BYTES:
+            slices.append([])
+            size = 0
+        before = file
+        for bucket in partitioning.buckets(file.key_groups):
+            count = sum(sizes.get(group, 0) for group in range(bucket.first, bucket.last + 1))
+            limit = SLICE_BYTES * (2 if bucket.partition in inside else 1)
+            if size and size + count > limit:
+                slices.append([])
+                size = 0
+            _add_part(slices[-1], index, bucket)
+            size += count
+    return [tuple(parts) for parts in slices if parts]
+
+
+def _continues(before: KeyedFile, file: KeyedFile) -> bool:
+    """Whether a file has the next key groups of the very same states."""
+    return (
+        file.key_groups.first == before.key_groups.last + 1
+        and file.key_serializer == before.key_serializer
+        and [state.meta_info for state in file.states]
+        == [state.meta_info for state in before.states]
+    )
+
+
+def _add_part(parts: list[SlicePart], file: int, bucket: Unit) -> None:
+    same = parts and parts[-1].file == file
+    first = parts.pop().key_groups.first if same else bucket.first
+    parts.append(SlicePart(file, KeyGroupRange(first, bucket.last)))

@@ -5,7 +5,6 @@ Partitions that both snapshots share, or whose fingerprints are equal, are not e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +21,6 @@ from pipelines.lake.tables.records import (
     StateRecord,
 )
 from pipelines.lake.tables.table_rows import TableRows, table_rows
-from pipelines.lake.tables.units import Partitioning
 from pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.handles import KeyGroupRange
@@ -240,7 +238,10 @@ def _element_types(state: OperatorStateRecord) -> tuple[str, str, str]:
 def _differing(
     first: OperatorRecord, before: TableRows, second: OperatorRecord, after: TableRows
 ) -> list[KeyGroupRange]:
-    """The key groups that may differ: all, in one piece, where they are numbered differently."""
+    """The key groups that may differ, so that no file has rows of two ranges.
+
+    They are all in one range where they are numbered differently.
+    """
     if first.max_parallelism != second.max_parallelism:
         top = max(first.max_parallelism, second.max_parallelism) - 1
         return [KeyGroupRange(0, top)]
@@ -249,29 +250,18 @@ def _differing(
         {(one.first, one.last): one.fingerprint for one in rows.units} for rows in (before, after)
     ]
     same = {key for key, value in marks[0].items() if value and marks[1].get(key) == value}
-    partitioning = Partitioning(first.max_parallelism)
-    open_partitions = {
-        unit.partition
+    ranges: list[KeyGroupRange] = []
+    for begin, end in sorted(
+        (unit.first, unit.last)
         for rows in (before, after)
         for unit in rows.units
         if unit.path not in same_paths and (unit.first, unit.last) not in same
-    }
-    groups = [
-        group
-        for group in range(first.max_parallelism)
-        if partitioning.partition_of(group) in open_partitions
-    ]
-    return [KeyGroupRange(group, group) for group in groups] if len(groups) < 256 else _runs(groups)
-
-
-def _runs(groups: Sequence[int]) -> list[KeyGroupRange]:
-    runs: list[KeyGroupRange] = []
-    for group in groups:
-        if runs and runs[-1].last == group - 1:
-            runs[-1] = KeyGroupRange(runs[-1].first, group)
+    ):
+        if ranges and begin <= ranges[-1].last:
+            ranges[-1] = KeyGroupRange(ranges[-1].first, max(ranges[-1].last, end))
         else:
-            runs.append(KeyGroupRange(group, group))
-    return runs
+            ranges.append(KeyGroupRange(begin, end))
+    return ranges
 
 
 def _compare_groups(task: _Task) -> StateDifference:

@@ -22,7 +22,9 @@ def lake(tmp_path: Path) -> Lake:
     """A lake with the demo's two savepoints: monday, tuesday."""
     made = Lake(tmp_path / "lake")
     for name in ("monday", "tuesday"):
-        import_snapshot(made, str(DEMO / name), JOB, snapshot_id=name, engine="local")
+        import_snapshot(
+            made, str(DEMO / name), JOB, snapshot_id=name, engine="local", partitions=128
+        )
     return made
 
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pipelines.cli.main import main
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest import importing
 from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables import units
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.spark.engine import SparkEngine
 from state_core.errors import CorruptSnapshotError, StateError
@@ -125,7 +125,8 @@ class TestImport:
         """The same rows, key groups, counts and fingerprints, however many slices there are."""
         local, spark = Lake(str(tmp_path / "local")), Lake(str(tmp_path / "spark"))
         expected = import_snapshot(local, str(case.snapshot), "job", engine="local")
-        monkeypatch.setattr(importing, "SLICE_BYTES", 4000)
+        monkeypatch.setattr(units, "SLICE_BYTES", 4000)
+        monkeypatch.setattr(units, "SMALL_SLICE_BYTES", 4000)
         found = import_snapshot(spark, str(case.snapshot), "job", engine=engine)
         assert (expected.engine, found.engine) == ("local", "spark")
         assert found.written_units == expected.written_units > 0

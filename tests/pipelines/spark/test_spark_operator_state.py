@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export import redistributing
 from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest import importing
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables import operator_tables
+from pipelines.lake.tables import operator_tables, units
 from pipelines.spark.engine import SparkEngine
 from state_core import open_snapshot
 from state_core.model.snapshot import Snapshot
@@ -76,7 +75,7 @@ def engine(
     if request.param == "small":
         monkeypatch.setattr(operator_tables, "PIECE_BYTES", 1)
         monkeypatch.setattr(redistributing, "TASK_BYTES", 1)
-        monkeypatch.setattr(importing, "SLICE_BYTES", 1)
+        monkeypatch.setattr(units, "SLICE_BYTES", 1)
     return Counting(spark)
 
 

@@ -498,7 +498,7 @@ ADDED = [
 def added(scene: Scene, table: str, path: str) -> None:
     """A version in whose log there is one more file."""
     log = scene.path / table / "_delta_log"
-    partition = {"job": "orders"} if table == "snapshots" else {"key_group": "1"}
+    partition = {"job": "orders"} if table == "snapshots" else {"key_group_bucket": "1"}
     action = {
         "path": scene.fill(path), "size": 4, "partitionValues": partition,
         "modificationTime": 1, "dataChange": True, "stats": '{"numRecords": 1}',

@@ -46,10 +46,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with three imports, each a few key groups different, and an edit of the third."""
     root = tmp_path_factory.mktemp("prepared")
     lake = Lake(root / "lake")
-    import_as(lake, WINDOWS, "first")
+    import_as(lake, WINDOWS, "first", partitions=128)
     for name, groups in (("second", "key_group < 20"), ("third", "key_group BETWEEN 10 AND 40")):
         change = ("tumbling/window-contents", groups, {"value": "value + 1"})
-        import_as(lake, edited_savepoint(WINDOWS, root / name, change), name)
+        later = edited_savepoint(WINDOWS, root / name, change)
+        import_as(lake, later, name, partitions=128)
     edit(lake, TUMBLING).delete("key_group > 100")
     commit_snapshot(lake, "orders", "edited", "third", engine=LOCAL)
     return root / "lake"
@@ -173,12 +174,12 @@ def test_what_an_edit_left(lake: Lake) -> None:
     edit(lake, TUMBLING).update({"value": "0"}, predicate="key_group < 60")
     commit_snapshot(lake, "orders", "again", "edited", engine=LOCAL)
     root = Path(lake.location) / TUMBLING
-    left = list(root.glob("key_group=*/*.parquet"))
+    left = list(root.glob("key_group_bucket=*/*.parquet"))
     size = sum(path.stat().st_size for path in left)
     result = drop_snapshots(lake, "orders", snapshot_ids=[])
     assert left
     assert (result.files, result.freed_bytes) == (len(left), size)
-    assert list(root.glob("key_group=*/*.parquet")) == []
+    assert list(root.glob("key_group_bucket=*/*.parquet")) == []
     assert_whole(lake)
 
 

@@ -88,7 +88,7 @@ VALUES: list[tuple[Place, Any]] = [
     ((*OTHER, "disagreeing"), [2]), ((*OTHER, "disagreeing"), ["x"]),
     ((*SUBTASK, "subtask"), -1), ((*SUBTASK, "subtask"), 1 << 40), ((*SUBTASK, "subtask"), 1),
     ((*SUBTASK, "elements"), -1), ((*TABLE, "version"), -1), ((*TABLE, "version"), "0"),
-    ((*TABLE, "partition_by"), ""), ((*TABLE, "partition_by"), "key_group_bucket"),
+    ((*TABLE, "partition_by"), ""), ((*TABLE, "partition_by"), "key_group"),
     ((*TABLE, "partition_by"), "../victim"), ((*TABLE, "units"), []),
     ((*UNIT, "path"), "_data/x.parquet"), ((*UNIT, "partition"), 77), ((*UNIT, "first"), -5),
     ((*UNIT, "first"), 3), ((*UNIT, "last"), 1 << 40), ((*UNIT, "last"), -1),

@@ -49,9 +49,9 @@ ALICE, WIDE_ALICE = 116, 244  # her key groups of 128 and 1,024
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """A lake with `WORDS` as the snapshot `monday` of job `orders`."""
+    """A lake with `WORDS` as the snapshot `monday` of job `orders`, a file a key group."""
     lake = Lake(tmp_path / "lake")
-    import_as(lake, WORDS, "monday")
+    import_as(lake, WORDS, "monday", partitions=128)
     return lake
 
 
@@ -59,7 +59,7 @@ def lake(tmp_path: Path) -> Lake:
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a lake with `KINDS` lies."""
     root = tmp_path_factory.mktemp("kinds") / "lake"
-    import_as(Lake(root), KINDS, "monday")
+    import_as(Lake(root), KINDS, "monday", partitions=128)
     return root
 
 
@@ -75,7 +75,12 @@ def counts(snapshot: Snapshot) -> dict[str, int]:
 
 
 def append(lake: Lake, **values: Any) -> None:
-    """Put a row more into the table of counts, like one that is there but for some columns."""
+    """Put a row more into the table of counts, like one that is there but for some columns.
+
+    Unless it is given, the bucket is the key group, as it is of 128.
+    """
+    if "key_group" in values:
+        values = {"key_group_bucket": values["key_group"], **values}
     table = edit(lake, COUNTS)
     row = table.to_pyarrow_table().slice(0, 1)
     for name, value in values.items():
@@ -174,7 +179,7 @@ def test_all_rows_deleted(lake: Lake, tmp_path: Path) -> None:
 def test_wide_tables(tmp_path: Path) -> None:
     """Where key groups share buckets an edit writes its bucket again, and the rest stays."""
     lake = Lake(tmp_path / "lake")
-    parent = import_as(lake, WIDE, "monday")
+    parent = import_as(lake, WIDE, "monday", partitions=128)
     before = counts(open_snapshot(WIDE))
     word = min(before)
     edit(lake, COUNTS).update({"value": "-1"}, predicate=f"key = '{word}'")
@@ -254,17 +259,24 @@ REFUSED: dict[str, tuple[Callable[[Lake], object], type[StateError], str]] = {
     "a row that was moved": (
         lambda lake: edit(lake, COUNTS).update({"key_group": "7"}, predicate="key_group = 8"),
         KeyGroupError,
+        r"4 rows in the partition of key groups 8-8 are of another",
+    ),
+    "a row that was moved, and its bucket": (
+        lambda lake: edit(lake, COUNTS).update(
+            {"key_group": "7", "key_group_bucket": "7"}, predicate="key_group = 8"
+        ),
+        KeyGroupError,
         r"key groups 7.*is in key group 7, and its hash says 8",
     ),
     "a key group that there is not": (
         lambda lake: append(lake, key="alice", key_group=500),
         KeyGroupError,
-        r"counter/count: rows whose key_group is 500, and it goes from 0 to 127; a row must keep",
+        r"counter/count: rows whose key_group_bucket is 500, and it goes from 0 to 127; a row must keep",
     ),
     "a negative key group": (
         lambda lake: append(lake, key="alice", key_group=-3),
         KeyGroupError,
-        r"rows whose key_group is -3",
+        r"rows whose key_group_bucket is -3",
     ),
     "a key twice": (
         lambda lake: append(lake, value=1),
@@ -379,7 +391,9 @@ def test_a_fault_in_one_table_does_not_spoil_another(kinds: Path, tmp_path: Path
     wrong.update({"key_group": "3"}, predicate="key_group = 70")
     edit(lake, paths[2]).delete("key_group >= 64")
     for _ in range(2):
-        with pytest.raises(KeyGroupError, match="kinds/total, key groups 3"):
+        with pytest.raises(
+            KeyGroupError, match="kinds/total: 2 rows in the partition of key groups 70-70"
+        ):
             commit(lake)
     edit(lake, paths[1]).restore(before)
     made = commit(lake)

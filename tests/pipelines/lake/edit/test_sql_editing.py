@@ -58,10 +58,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake whose job `orders` has five snapshots, `day-0` to `day-4`, each with other counts."""
     root = tmp_path_factory.mktemp("prepared")
     lake = Lake(root / "lake")
-    import_as(lake, WORDS, "day-0")
+    import_as(lake, WORDS, "day-0", partitions=128)
     for day in range(1, 5):
         change = ("counter/count", f"key_group % 5 = {day}", {"value": f"value + {day}"})
-        import_as(lake, edited_savepoint(WORDS, root / f"sp-{day}", change), f"day-{day}")
+        savepoint = edited_savepoint(WORDS, root / f"sp-{day}", change)
+        import_as(lake, savepoint, f"day-{day}", partitions=128)
     return root / "lake"
 
 

@@ -13,8 +13,7 @@ import pytest
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export import exporting
 from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest import importing
-from pipelines.lake.tables import unit_writer
+from pipelines.lake.tables import unit_writer, units
 from state_core import open_snapshot
 from state_core.errors import (
     KeyGroupError,
@@ -270,7 +269,8 @@ def test_in_many_pieces(
     whole = Lake(tmp_path / "whole")
     import_as(whole, WINDOWS, "s")
     wanted = exported(whole, "s", tmp_path / "wanted", **options)
-    monkeypatch.setattr(importing, "SLICE_BYTES", size)
+    for name in ("SLICE_BYTES", "SMALL_SLICE_BYTES", "FILE_BYTES"):
+        monkeypatch.setattr(units, name, size)
     monkeypatch.setattr(unit_writer, "ROW_GROUP_BYTES", size)
     monkeypatch.setattr(exporting, "SLICE_BYTES", size)
     monkeypatch.setattr(exporting, "CHUNK_BYTES", size // 2)
@@ -333,7 +333,7 @@ def test_a_savepoint_is_never_written_over(lake: Lake, tmp_path: Path) -> None:
 def test_a_damaged_lake(damage: str, max_parallelism: int | None, tmp_path: Path) -> None:
     """A file of the lake that is gone or broken is named, and no savepoint comes of it."""
     lake = Lake(tmp_path / "lake")
-    path = sorted(unit_paths(import_as(lake, WORDS, "s")))[20]
+    path = sorted(unit_paths(import_as(lake, WORDS, "s", partitions=128)))[20]
     file = tmp_path / "lake" / path
     data = file.read_bytes()
     file.unlink()

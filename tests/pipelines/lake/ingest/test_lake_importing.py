@@ -137,33 +137,32 @@ def test_typed_columns(lake: Lake) -> None:
 
 @every_case
 def test_partitions_are_key_groups(case: GoldenCase, lake: Lake, tmp_path: Path) -> None:
-    """Up to 128 key groups each is a partition with one file; above, ranges share buckets."""
+    """A file has its key groups in order, and they are whole; the log says the first and last."""
     record = import_as(lake, case.snapshot, "s")
     for operator in record.operators:
-        wide = operator.max_parallelism > 128
-        column = "key_group_bucket" if wide else "key_group"
-        for table in (one for one in operator.tables if one.units):
+        for table in (one for one in operator.tables if one.units and one.partition_by):
             opened = version_of(lake, record, table.path)
-            assert opened.metadata().partition_columns == [column]
-            actions = pa.table(opened.get_add_actions(flatten=True))
-            partitions = actions.column(f"partition.{column}").to_pylist()
-            assert len(set(partitions)) <= 128
-            assert wide or len(set(partitions)) == len(partitions)
-            for path, partition in zip(actions.column("path").to_pylist(), partitions, strict=True):
-                file = pq.ParquetFile(tmp_path / "lake" / table.path / path)
-                assert column not in file.schema_arrow.names
-                if wide:
-                    groups = file.read(columns=["key_group"]).column("key_group").to_pylist()
-                    assert groups == sorted(groups)
-                    buckets = {group * 128 // operator.max_parallelism for group in groups}
-                    assert buckets == {partition}
+            assert opened.metadata().partition_columns == ["key_group_bucket"]
+            actions = pa.table(opened.get_add_actions(flatten=True)).to_pylist()
+            groups_seen: list[int] = []
+            for action in sorted(actions, key=lambda one: one["min.key_group"]):
+                file = pq.ParquetFile(tmp_path / "lake" / table.path / action["path"])
+                assert "key_group_bucket" not in file.schema_arrow.names
+                groups = file.read(columns=["key_group"]).column("key_group").to_pylist()
+                assert groups == sorted(groups)
+                assert (action["min.key_group"], action["max.key_group"]) == (groups[0], groups[-1])
+                bucket = groups[0] * 128 // operator.max_parallelism
+                assert action["partition.key_group_bucket"] == bucket
+                groups_seen += sorted(set(groups))
+            assert groups_seen == sorted(set(groups_seen))
 
 
 def test_wide_tables_have_the_key_group_as_a_column(lake: Lake) -> None:
     """In a bucketed table the key group is a column that engines see, beside the bucket."""
     record = import_as(lake, WIDE, "s")
     rows = rows_of(lake, record, record.operators[0].states[0].table)
-    assert rows.schema.names[:2] == ["key_group_bucket", "key_group"]
+    assert rows.schema.names[0] == "key_group"
+    assert rows.schema.names[-1] == "key_group_bucket"
     assert len(rows) == 300
     assert max(rows.column("key_group").to_pylist()) > 127
 

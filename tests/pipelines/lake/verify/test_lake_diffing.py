@@ -169,8 +169,8 @@ def test_only_differing_key_groups_are_opened(
     group = entries(WORDS)[open_snapshot(WORDS).operator("counter").operator_id, "count"][0][0]
     change = ("counter/count", f"key_group = {group}", {"value": "0"})
     later = edited_savepoint(WORDS, tmp_path / "later", change)
-    import_as(lake, WORDS, "a")
-    import_as(lake, later, "b")
+    import_as(lake, WORDS, "a", partitions=128)
+    import_as(lake, later, "b", partitions=128)
     opened = []
     real = diffing._compare_groups
 
