@@ -65,6 +65,7 @@ class Lake(Catalog):
         uids: Iterable[str] = (),
         note: str = "",
         taken_at: datetime | None = None,
+        partitions: int | None = None,
         progress: Progress | None = None,
     ) -> ImportResult:
         """Import a savepoint or checkpoint as the job's next snapshot.
@@ -78,12 +79,14 @@ class Lake(Catalog):
             uids: Operator uids to recognise, for snapshots of before Flink 2.0.
             note: Kept with it.
             taken_at: When the job took it; by default the time of its file `_metadata`.
+            partitions: How many files each state is to have, 1 to 128; by default as its bytes ask
+                for.
             progress: Called with (done, total) after each slice.
         """
         return import_snapshot(
             self, os.fspath(source), job, snapshot_id=snapshot_id, engine=engine,
             allow_external=allow_external, uids=uids, note=note, taken_at=taken_at,
-            progress=progress,
+            partitions=partitions, progress=progress,
         )  # fmt: skip
 
     def get(

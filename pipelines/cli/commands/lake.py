@@ -50,6 +50,11 @@ __all__ = ["commit", "drop", "import_command", "snapshots"]
 @click.option(
     "--taken", type=Instant(), help="When the job took it; by default the time of its `_metadata`."
 )
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 128),
+    help="How many files each state is to have; by default as its bytes ask for.",
+)
 @plugins_option
 @json_option
 def import_command(
@@ -62,12 +67,14 @@ def import_command(
     allow_external: tuple[str, ...],
     note: str,
     taken: datetime | None,
+    partitions: int | None,
     as_json_: bool,
 ) -> None:
     """Import a savepoint or checkpoint as the next snapshot of a job.
 
-    Each state becomes a Delta table, partitioned by key group; key groups that did not change since
-    the job's previous snapshot are not written again. Importing the same one twice changes nothing.
+    Each state becomes a Delta table, partitioned by key group: a file a megabyte of state, at most
+    128. Files that hold the same as in the job's previous snapshot are not written again. Importing
+    the same one twice changes nothing.
     What only code of yours understands is typed with --plugins; name the same ones from then on.
 
     \b
@@ -88,6 +95,7 @@ def import_command(
             uids=uids,
             note=note,
             taken_at=taken,
+            partitions=partitions,
             progress=progress,
         )
     record = done.record

@@ -148,8 +148,8 @@ class KeyGroupLayout:
                     f"{missing} rows in the partition of key groups {piece.unit.key_groups} are of"
                     " another",
                     place=table.path,
-                    remedy="a row's key group follows from its key, and its file from both: leave the"
-                    f" columns {KEY_GROUP} and {self.partitioning.column} as they are",
+                    remedy="a row's key group follows from its key, and its file from that: leave"
+                    f" the columns {KEY_GROUP} and {self.partitioning.column} as they are",
                 )
         return states
 

@@ -271,7 +271,7 @@ REFUSED: dict[str, tuple[Callable[[Lake], object], type[StateError], str]] = {
     "a key group that there is not": (
         lambda lake: append(lake, key="alice", key_group=500),
         KeyGroupError,
-        r"counter/count: rows whose key_group_bucket is 500, and it goes from 0 to 127; a row must keep",
+        r"count: rows whose key_group_bucket is 500, and it goes from 0 to 127; a row must keep",
     ),
     "a negative key group": (
         lambda lake: append(lake, key="alice", key_group=-3),

@@ -1,0 +1,326 @@
+"""How many files a state has: by its bytes, and as the snapshot before had them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.committing import commit_snapshot
+from pipelines.lake.edit.sql_editing import edit_by_sql
+from pipelines.lake.ingest.import_targets import table_targets
+from pipelines.lake.tables import units
+from pipelines.lake.tables.record_rules import record_fault
+from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from pipelines.lake.tables.tables import CONFIGURATION, create_table
+from pipelines.lake.tables.unit_writer import table_columns
+from pipelines.lake.tables.units import (
+    BUCKET,
+    KEY_GROUP,
+    FileCuts,
+    Partitioning,
+    plan_import_slices,
+)
+from state_core import open_snapshot
+from state_core.errors import LakeError
+from state_core.model.handles import KeyGroupRange
+from tests.support.lakes import (
+    KINDS,
+    LOCAL,
+    WIDE,
+    WORDS,
+    assert_whole,
+    edit,
+    edited_savepoint,
+    entries,
+    exported,
+    import_as,
+)
+
+MEGABYTE = 1 << 20
+COUNTS = "orders/keyed/counter/count"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake that is not there yet."""
+    return Lake(tmp_path / "lake")
+
+
+def count_files(record: SnapshotRecord) -> list[UnitRecord]:
+    """The files of the table of counts."""
+    (table,) = (t for op in record.operators for t in op.tables if t.path.startswith(COUNTS))
+    return table.units
+
+
+def ranges(cuts: FileCuts, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last key group of each file."""
+    return [(unit.first, unit.last) for unit in cuts.units(sizes)]
+
+
+def cut(max_parallelism: int, sizes: Sequence[int], **before: Any) -> list[tuple[int, int]]:
+    """Files of all key groups of an operator, of buckets with these bytes."""
+    partitioning = Partitioning(max_parallelism)
+    buckets = partitioning.buckets(KeyGroupRange(0, max_parallelism - 1))
+    cuts = FileCuts(partitioning, buckets, before.get("partitions"))
+    if "starts" in before:
+        cuts.follow(before["starts"], sizes)
+    return ranges(cuts, sizes)
+
+
+class TestCuts:
+    """Where files end."""
+
+    def test_a_small_state_is_one_file(self) -> None:
+        """Below a megabyte."""
+        assert cut(128, [80] * 128) == [(0, 127)]
+
+    def test_a_few_megabytes_are_a_few_files(self) -> None:
+        """Of about a megabyte each."""
+        assert len(cut(128, [40_000] * 128)) == 5
+
+    def test_a_large_state_is_a_file_a_bucket(self) -> None:
+        """However large it is."""
+        assert len(cut(128, [70 * MEGABYTE] * 128)) == 128
+        assert len(cut(1 << 15, [70 * MEGABYTE] * 128)) == 128
+
+    def test_files_stay_where_they_were(self) -> None:
+        """Until one has grown to four megabytes, which alone is cut anew."""
+        sizes = [100_000] * 128
+        before = cut(128, sizes)
+        starts = {first for first, _ in before}
+        assert cut(128, [2 * size for size in sizes], starts=starts) == before
+        grown = [3_000_000 if first <= 12 else 100_000 for first in range(128)]
+        after = cut(128, grown, starts=starts)
+        assert after[:10] == [(group, group) for group in range(10)]
+        assert [one for one in after if one[0] >= 22] == [one for one in before if one[0] >= 22]
+
+    def test_many_small_files_become_few(self) -> None:
+        """Where a state has shrunk to a sixteenth of what its files are for."""
+        assert cut(128, [1000] * 128, starts=set(range(128))) == [(0, 127)]
+        assert len(cut(128, [100_000] * 128, starts=set(range(128)))) == 128
+
+    @pytest.mark.parametrize("partitions", [1, 2, 3, 100, 128])
+    def test_as_many_as_were_asked_for(self, partitions: int) -> None:
+        """Whatever the bytes, and whatever was there before."""
+        for size in (1, 70 * MEGABYTE):
+            assert len(cut(128, [size] * 128, partitions=partitions)) == partitions
+            assert len(cut(4096, [size] * 128, partitions=partitions, starts={5})) == partitions
+
+    @given(
+        st.integers(1, 1 << 15),
+        st.lists(st.integers(0, 3 * MEGABYTE), min_size=128, max_size=128),
+        st.sets(st.integers(0, 127)),
+        st.data(),
+    )
+    def test_two_files_of_a_bucket_have_it_to_themselves(
+        self, max_parallelism: int, sizes: list[int], starts: set[int], data: st.DataObject
+    ) -> None:
+        """Slices that end anywhere: all key groups are covered once, each file in whole buckets."""
+        partitioning = Partitioning(max_parallelism)
+        ends = sorted(data.draw(st.sets(st.integers(0, max_parallelism - 1))))
+        ends = [*ends, max_parallelism - 1] if max_parallelism - 1 not in ends else ends
+        files: list[tuple[int, int]] = []
+        first = 0
+        for last in ends:
+            buckets = partitioning.buckets(KeyGroupRange(first, last))
+            cuts = FileCuts(partitioning, buckets)
+            cuts.follow(starts, sizes[: len(buckets)])
+            files += ranges(cuts, sizes[: len(buckets)])
+            first = last + 1
+        assert [group for begin, end in files for group in range(begin, end + 1)] == list(
+            range(max_parallelism)
+        )
+        for (begin, end), (next_begin, next_end) in pairwise(files):
+            if partitioning.partition_of(end) == partitioning.partition_of(next_begin):
+                shared = {partitioning.partition_of(group) for group in (begin, end, next_end)}
+                assert len(shared) == 1
+
+
+@dataclass
+class Source:
+    """A file of keyed state, as far as slices are planned by it."""
+
+    key_groups: KeyGroupRange
+    size: int
+    key_serializer: bytes = b"k"
+    states: list[Any] = field(default_factory=list)
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """The bytes of each key group."""
+        groups = range(self.key_groups.first, self.key_groups.last + 1)
+        return [(group, self.size // len(groups)) for group in groups]
+
+
+def sources(count: int, size: int, max_parallelism: int = 1024) -> list[Any]:
+    """Files of as many subtasks."""
+    width = max_parallelism // count
+    return [Source(KeyGroupRange(at * width, (at + 1) * width - 1), size) for at in range(count)]
+
+
+class TestSlices:
+    """What is read together."""
+
+    def planned(self, files: list[Any], present: Any = ()) -> list[list[tuple[int, int, int]]]:
+        """File, first and last key group of each part of each slice."""
+        slices = plan_import_slices(files, Partitioning(1024), present)
+        return [
+            [(p.file, p.key_groups.first, p.key_groups.last) for p in parts] for parts in slices
+        ]
+
+    def test_small_files_share_a_slice(self) -> None:
+        """A hundred subtasks of a small state do not make a hundred files."""
+        (parts,) = self.planned(sources(64, 1000))
+        assert parts == [(at, at * 16, at * 16 + 15) for at in range(64)]
+        assert len(self.planned(sources(64, 4 * MEGABYTE))) == 16
+
+    def test_large_files_are_cut(self) -> None:
+        """Into slices of 64 MB, at buckets."""
+        (slices,) = [self.planned(sources(2, 256 * MEGABYTE))]
+        assert len(slices) == 8
+        assert all(first % 8 == 0 and last % 8 == 7 for ((_, first, last),) in slices)
+
+    def test_states_that_differ_share_none(self) -> None:
+        """What was registered otherwise may be stored otherwise."""
+        files = sources(4, 1000)
+        files[2].key_serializer = b"other"
+        assert len(self.planned(files)) == 3
+
+    def test_a_slice_ends_where_no_file_is_cut(self) -> None:
+        """Unless it became twice as large."""
+        files = sources(1, 128 * MEGABYTE)
+        assert [parts[0][2] for parts in self.planned(files)] == [511, 1023]
+        assert [parts[0][2] for parts in self.planned(files, [(0, 639), (640, 1023)])] == [
+            639,
+            1023,
+        ]
+        assert len(self.planned(sources(1, 300 * MEGABYTE), [(0, 1023)])) == 3
+
+
+class TestImports:
+    """Lakes of real savepoints."""
+
+    def test_small_states_are_a_file_each(self, lake: Lake, tmp_path: Path) -> None:
+        """From however many subtasks, and unchanged ones are shared."""
+        first = import_as(lake, KINDS, "first")
+        tables = [table for operator in first.operators for table in operator.keyed_tables]
+        assert {len(table.units) for table in tables} <= {0, 1}
+        change = ("kinds/total", "key_group = 3", {"value": "value + 1"})
+        second = import_as(lake, edited_savepoint(KINDS, tmp_path / "later", change), "second")
+        before, after = (
+            {
+                unit.path
+                for operator in record.operators
+                for t in operator.tables
+                for unit in t.units
+            }
+            for record in (first, second)
+        )
+        assert len(after - before) == 1
+        assert exported(lake, "second", tmp_path / "out") == entries(tmp_path / "later")
+        assert_whole(lake)
+
+    @pytest.mark.parametrize("source", [WORDS, WIDE], ids=["128", "1024"])
+    def test_growth_splits_and_shares(
+        self, source: Path, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a state has of files follows its bytes; what did not change is shared."""
+        monkeypatch.setattr(units, "FILE_BYTES", 400)
+        first = import_as(lake, source, "first")
+        files = count_files(first)
+        assert 4 < len(files) < 40
+        groups = {group for group, _, _ in next(iter(entries(source).values()))}
+        change = ("counter/count", f"key_group = {min(groups)}", {"value": "value + 1"})
+        later = edited_savepoint(source, tmp_path / "later", change)
+        second = count_files(import_as(lake, later, "second"))
+        assert [(one.first, one.last) for one in second] == [(one.first, one.last) for one in files]
+        assert sum(one not in files for one in second) == 1
+        monkeypatch.setattr(units, "FILE_BYTES", 20)
+        third = count_files(import_as(lake, source, "third"))
+        assert len(third) > 2 * len(files)
+        monkeypatch.setattr(units, "FILE_BYTES", MEGABYTE)
+        fourth = count_files(import_as(lake, source, "fourth"))
+        assert len(fourth) == 1
+        for name, wanted in (("first", source), ("second", later), ("fourth", source)):
+            assert exported(lake, name, tmp_path / f"out-{name}") == entries(wanted)
+        assert_whole(lake)
+
+    def test_partitions_that_were_asked_for(self, lake: Lake, tmp_path: Path) -> None:
+        """They are made, and others are refused."""
+        assert len(count_files(import_as(lake, WORDS, "four", partitions=4))) == 4
+        assert len(count_files(import_as(lake, WORDS, "two", partitions=2))) == 2
+        assert exported(lake, "two", tmp_path / "out") == entries(WORDS)
+        for partitions in (0, 129, -1):
+            with pytest.raises(LakeError, match="give 1 to 128"):
+                import_as(lake, WORDS, "x", partitions=partitions)
+
+    def test_a_row_more_in_any_bucket_of_a_file(self, lake: Lake, tmp_path: Path) -> None:
+        """A row that another engine inserts may name the bucket of its key group."""
+        import_as(lake, WORDS, "monday")
+        with_row = edit(lake, COUNTS).to_pyarrow_table().slice(0, 1)
+        for name, value in (("key", "alice"), ("key_group", 116), (BUCKET, 116), ("value", 7)):
+            at = with_row.schema.get_field_index(name)
+            values = pa.array([value], with_row.schema.field(name).type)
+            with_row = with_row.set_column(at, with_row.schema.field(name), values)
+        write_deltalake(edit(lake, COUNTS), with_row, mode="append")
+        record = commit_snapshot(lake, "orders", "edited", "monday", engine=LOCAL).record
+        (file,) = count_files(record)
+        assert (file.rows, file.partition) == (301, 0)
+        assert_whole(lake, orphans=True)
+
+
+class TestFirstLakes:
+    """Tables with a partition for each key group, as statelake's first lakes have them."""
+
+    @pytest.fixture
+    def old(self, lake: Lake) -> Lake:
+        """Such a lake, with `WORDS` as the snapshot `monday`."""
+        for operator in open_snapshot(WORDS).operators:
+            for target in table_targets(lake, "orders", operator) if operator.keyed_states else ():
+                create_table(
+                    lake.table(target.path).directory,
+                    table_columns(operator.state(target.states[0])),
+                    partition_by=[KEY_GROUP],
+                    configuration=CONFIGURATION,
+                )
+        import_as(lake, WORDS, "monday")
+        return lake
+
+    def test_they_stay_so(self, old: Lake, tmp_path: Path) -> None:
+        """Imports, edits, commits and exports find a file for each key group, and share them."""
+        monday = old.snapshot("orders", "monday")
+        assert {t.partition_by for op in monday.operators for t in op.keyed_tables} == {KEY_GROUP}
+        assert all(file.first == file.last == file.partition for file in count_files(monday))
+        assert len(count_files(monday)) == 115
+        change = ("counter/count", "key_group < 3", {"value": "value + 1"})
+        later = edited_savepoint(WORDS, tmp_path / "later", change)
+        tuesday = import_as(old, later, "tuesday")
+        assert sum(one not in count_files(monday) for one in count_files(tuesday)) == 3
+        edit(old, COUNTS).delete("key_group = 5")
+        commit_snapshot(old, "orders", "committed", "tuesday", engine=LOCAL)
+        edit_by_sql(
+            old, "orders", "monday", "edited",
+            ["INSERT INTO counter.count (key_group, key, value) VALUES (116, 'alice', 7)"],
+        )  # fmt: skip
+        assert len(count_files(old.snapshot("orders", "edited"))) == 115
+        assert exported(old, "tuesday", tmp_path / "out") == entries(later)
+        for name in ("monday", "tuesday", "committed", "edited"):
+            assert record_fault(old.snapshot("orders", name), whole=True) == ""
+        assert_whole(old, orphans=True)
+
+    def test_partitions_are_another_table(self, old: Lake, tmp_path: Path) -> None:
+        """What was asked for is made beside it."""
+        record = import_as(old, WORDS, "again", partitions=1)
+        (table,) = (t for op in record.operators for t in op.keyed_tables if t.units)
+        assert table.path == f"{COUNTS}~{BUCKET}"
+        assert exported(old, "again", tmp_path / "out") == entries(WORDS)
+        assert_whole(old)
