@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.lake.edit.pieces import Counts, Piece, Rewritten
+from pipelines.lake.tables.operator_tables import NO_PARTITION
 from pipelines.lake.tables.records import (
     OperatorRecord,
     StateRecord,
@@ -18,7 +19,7 @@ from pipelines.lake.tables.records import (
     UnitRecord,
     key_group_records,
 )
-from pipelines.lake.tables.table_rows import TableRows, table_rows
+from pipelines.lake.tables.table_rows import TableRows, open_unit, table_rows
 from pipelines.lake.tables.tables import TableFile, table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch, table_columns
 from pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
@@ -87,10 +88,10 @@ class KeyGroupLayout:
         """The pieces of the table whose files are not the snapshot's any more.
 
         A piece reaches from where one of the snapshot's files begins to where the next one does, so
-        a new row may be in any bucket of its own piece.
+        a new row may be in any bucket of its own piece, and in none: then its key group says which.
 
         Raises:
-            KeyGroupError: A file is in a partition that no key group has.
+            KeyGroupError: A file is in a partition that no key group has, or a row in no key group.
         """
         starts = sorted({file.partition for file in files})
         replaced: dict[Unit, list[UnitRecord]] = {}
@@ -98,13 +99,31 @@ class KeyGroupLayout:
         for file in files:
             replaced.setdefault(self._piece_of(file.partition, starts), []).append(file)
         for new in edited:
-            unit = self._piece_of(new.partition, starts)
-            staged.setdefault(unit, []).append(_staged(new, unit))
+            for partition in self._partitions_of(new):
+                unit = self._piece_of(partition, starts)
+                staged.setdefault(unit, []).append(_staged(new, unit))
         return [
             Piece(unit, tuple(replaced.get(unit, ())), tuple(staged.get(unit, ())), edited=True)
             for unit in sorted({**replaced, **staged}, key=lambda unit: unit.first)
             if _paths(replaced.get(unit, ())) != _paths(staged.get(unit, ()))
         ]
+
+    def _partitions_of(self, file: TableFile) -> list[int]:
+        """The partition of a file; where that is null, those that its rows belong to."""
+        if file.partition != NO_PARTITION or self.partitioning.column == KEY_GROUP:
+            return [file.partition]
+        unit = UnitRecord(file.path, NO_PARTITION, 0, 0, file.rows, file.size, b"")
+        with open_unit(self.after.lake, self.after.path, unit) as opened:
+            groups = opened.read(columns=[KEY_GROUP]).column(KEY_GROUP).unique().to_pylist()
+        most = self.after.max_parallelism - 1
+        wrong = [group for group in groups if group is None or not 0 <= group <= most]
+        if wrong:
+            raise KeyGroupError(
+                f"a row whose {KEY_GROUP} is {wrong[0]}, and it goes from 0 to {most}",
+                place=self._directory.uri,
+                remedy="for a new key, compute it",
+            )
+        return sorted({self.partitioning.partition_of(group) for group in groups})
 
     def _piece_of(self, partition: int, starts: Sequence[int]) -> Unit:
         """The key groups of the piece that a partition belongs to.
@@ -241,7 +260,8 @@ class KeyGroupLayout:
 
 def _staged(file: TableFile, unit: Unit) -> UnitRecord:
     """A file that a user wrote, which may have rows of a whole piece."""
-    return UnitRecord(file.path, file.partition, unit.first, unit.last, file.rows, file.size, b"")
+    rows = -1 if file.partition == NO_PARTITION else file.rows  # it may have some of others
+    return UnitRecord(file.path, file.partition, unit.first, unit.last, rows, file.size, b"")
 
 
 def _paths(files: Sequence[UnitRecord]) -> set[str]:

@@ -124,10 +124,10 @@ class TestImport:
     ) -> None:
         """The same rows, key groups, counts and fingerprints, however many slices there are."""
         local, spark = Lake(str(tmp_path / "local")), Lake(str(tmp_path / "spark"))
-        expected = import_snapshot(local, str(case.snapshot), "job", engine="local")
+        expected = import_snapshot(local, str(case.snapshot), "job", engine="local", partitions=128)
         monkeypatch.setattr(units, "SLICE_BYTES", 4000)
         monkeypatch.setattr(units, "SMALL_SLICE_BYTES", 4000)
-        found = import_snapshot(spark, str(case.snapshot), "job", engine=engine)
+        found = import_snapshot(spark, str(case.snapshot), "job", engine=engine, partitions=128)
         assert (expected.engine, found.engine) == ("local", "spark")
         assert found.written_units == expected.written_units > 0
         assert described(found.record) == described(expected.record)

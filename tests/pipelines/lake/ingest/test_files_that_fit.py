@@ -18,6 +18,7 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.sql_editing import edit_by_sql
 from pipelines.lake.ingest.import_targets import table_targets
+from pipelines.lake.query.key_group_function import key_group
 from pipelines.lake.tables import units
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
@@ -31,7 +32,7 @@ from pipelines.lake.tables.units import (
     plan_import_slices,
 )
 from state_core import open_snapshot
-from state_core.errors import LakeError
+from state_core.errors import KeyGroupError, LakeError
 from state_core.model.handles import KeyGroupRange
 from tests.support.lakes import (
     KINDS,
@@ -48,6 +49,7 @@ from tests.support.lakes import (
 
 MEGABYTE = 1 << 20
 COUNTS = "orders/keyed/counter/count"
+NEW_WORDS = {"alice", "bob", "carol", "dave", "eve"}
 
 
 @pytest.fixture
@@ -60,6 +62,21 @@ def count_files(record: SnapshotRecord) -> list[UnitRecord]:
     """The files of the table of counts."""
     (table,) = (t for op in record.operators for t in op.tables if t.path.startswith(COUNTS))
     return table.units
+
+
+def group_of(word: str) -> int:
+    """The key group of a word, of 128."""
+    return int(key_group(pa.array([word]), pa.array([128]))[0].as_py())
+
+
+def insert(lake: Lake, word: str, group: int, bucket: int | None) -> None:
+    """Put a row more into the table of counts, as another engine would."""
+    row = edit(lake, COUNTS).to_pyarrow_table().slice(0, 1)
+    for name, value in (("key", word), (KEY_GROUP, group), (BUCKET, bucket), ("value", 7)):
+        at = row.schema.get_field_index(name)
+        field = row.schema.field(name)
+        row = row.set_column(at, field, pa.array([value], field.type))
+    write_deltalake(edit(lake, COUNTS), row, mode="append")
 
 
 def ranges(cuts: FileCuts, sizes: Sequence[int]) -> list[tuple[int, int]]:
@@ -263,19 +280,30 @@ class TestImports:
             with pytest.raises(LakeError, match="give 1 to 128"):
                 import_as(lake, WORDS, "x", partitions=partitions)
 
-    def test_a_row_more_in_any_bucket_of_a_file(self, lake: Lake, tmp_path: Path) -> None:
-        """A row that another engine inserts may name the bucket of its key group."""
-        import_as(lake, WORDS, "monday")
-        with_row = edit(lake, COUNTS).to_pyarrow_table().slice(0, 1)
-        for name, value in (("key", "alice"), ("key_group", 116), (BUCKET, 116), ("value", 7)):
-            at = with_row.schema.get_field_index(name)
-            values = pa.array([value], with_row.schema.field(name).type)
-            with_row = with_row.set_column(at, with_row.schema.field(name), values)
-        write_deltalake(edit(lake, COUNTS), with_row, mode="append")
-        record = commit_snapshot(lake, "orders", "edited", "monday", engine=LOCAL).record
-        (file,) = count_files(record)
-        assert (file.rows, file.partition) == (301, 0)
+    @pytest.mark.parametrize("bucket", ["its own", "its file's", "none"])
+    def test_rows_of_another_engine(self, bucket: str, lake: Lake, tmp_path: Path) -> None:
+        """A row that one inserts may name the bucket of its key group, or its file's, or none."""
+        import_as(lake, WORDS, "monday", partitions=2)
+        for name in NEW_WORDS:
+            group = group_of(name)
+            insert(
+                lake, name, group, {"its own": group, "its file's": group // 64 * 64}.get(bucket)
+            )
+        made = commit_snapshot(lake, "orders", "edited", "monday", engine=LOCAL).record
+        assert [file.partition for file in count_files(made)] == [0, 64]
+        assert sum(file.rows for file in count_files(made)) == 300 + len(NEW_WORDS)
+        exported(lake, "edited", tmp_path / "out")
+        rows = open_snapshot(tmp_path / "out").operator("counter").state("count").to_arrow()
+        assert set(rows.column("key").to_pylist()) >= NEW_WORDS
         assert_whole(lake, orphans=True)
+
+    @pytest.mark.parametrize("group", [-1, 128, 500])
+    def test_a_key_group_that_there_is_not(self, group: int, lake: Lake) -> None:
+        """A row that names no bucket is not lost for that: it is refused."""
+        import_as(lake, WORDS, "monday")
+        insert(lake, "alice", group, None)
+        with pytest.raises(KeyGroupError, match=f"key_group is {group}, and it goes from 0 to 127"):
+            commit_snapshot(lake, "orders", "edited", "monday", engine=LOCAL)
 
 
 class TestFirstLakes:
