@@ -3,6 +3,7 @@
 =================  ==================================================================
 `lake/`            Delta tables of state
 `spark/`           the only place with PySpark
+`flink/`           live Flink clusters, by their REST API
 `runtime/`         jobs of process functions, run on what their sources got
 `operations/`      whole operations that the command and Dagster both run
 `report/`          a snapshot as a page of HTML

@@ -29,6 +29,9 @@
     │   └── RestoreInterruptedError   a restore that was told to end
     ├── NotFoundError                 no such operator, state, job or snapshot
     │   └── NoMatchError              nothing there is what was asked for
+    ├── ClusterError                  a Flink cluster says no, or what nobody understands
+    │   ├── UnreachableClusterError   it does not answer, or not in time
+    │   └── FlinkJobError             a job there failed, ended, or does not come to run
     └── LakeError                     the lake can't do that
         ├── DamagedLakeError          a row, a note or a log of the lake's that can't be true
         ├── NotALakeError             no `snapshots` table there
@@ -36,7 +39,8 @@
         └── UnreadableTableError      a Delta feature that the direct reader does not speak
 
 Where Python has an error of the kind, ours is one as well: a missing file or snapshot is a
-`FileNotFoundError`, an unknown name a `LookupError`, impossible bytes or values a `ValueError`.
+`FileNotFoundError`, an unknown name a `LookupError`, impossible bytes or values a `ValueError`, a
+cluster that is gone a `ConnectionError`.
 
 A message is one sentence that names the place (file and offset, or operator, state and key
 group), what was found there, and ends in what to do about it.
@@ -51,6 +55,7 @@ from state_core.printable import printable
 __all__ = [
     "AsyncCommitError",
     "CheckpointRecordError",
+    "ClusterError",
     "CommitError",
     "CommitOrderError",
     "ConflictError",
@@ -59,6 +64,7 @@ __all__ = [
     "DeclarationError",
     "DeletedBlobError",
     "EncodeError",
+    "FlinkJobError",
     "IncompatibleError",
     "KeyGroupError",
     "LakeError",
@@ -78,6 +84,7 @@ __all__ = [
     "TruncatedError",
     "UnknownHashError",
     "UnknownSerializerError",
+    "UnreachableClusterError",
     "UnreadableTableError",
     "UnsafePathError",
     "UnsupportedFormatError",
@@ -227,6 +234,18 @@ class NotFoundError(StateError, LookupError):
 
 class NoMatchError(NotFoundError):
     """The question was right, and nothing there matches it."""
+
+
+class ClusterError(StateError):
+    """A Flink cluster refuses a call, or answers what nobody understands."""
+
+
+class UnreachableClusterError(ClusterError, ConnectionError):
+    """A Flink cluster does not answer, or not in time: what was asked for may still happen."""
+
+
+class FlinkJobError(ClusterError):
+    """A job on a Flink cluster failed, ended, or does not come to run."""
 
 
 class LakeError(StateError):

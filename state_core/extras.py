@@ -13,6 +13,7 @@ _PACKAGES = {
     "spark": {"pyspark": "PySpark", "pandas": "pandas", "filelock": "filelock"},
     "dagster": {"dagster": "Dagster", "matplotlib": "Matplotlib"},
     "kafka": {"confluent_kafka": "confluent-kafka"},
+    "flink": {"requests": "Requests"},
 }
 
 

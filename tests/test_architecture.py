@@ -76,6 +76,7 @@ LAYERS = (
     ("state_core.process",),
     ("state_core",),
     ("pipelines",),
+    ("pipelines.flink",),
     ("pipelines.lake.tables",),
     ("pipelines.lake.catalog",),
     ("pipelines.lake.query",),
@@ -105,6 +106,7 @@ LATE = {
 FORBIDDEN = {
     "state_core": ("pyspark", "delta", "deltalake", "dagster", "pipelines"),
     "pipelines.lake": ("pyspark", "dagster"),
+    "pipelines.flink": ("pyspark", "dagster"),
     "pipelines.spark": ("dagster",),
     "pipelines.orchestration": ("pyspark",),
 }
@@ -150,6 +152,8 @@ PATHS_BY_HAND = {
     "state_core.serializers.framework.plugins": ({"pathlib"}, USERS_OWN),
     "pipelines.engine": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.operations.bootstrap": ({"pathlib", "Directory"}, USERS_OWN),
+    "pipelines.flink.connection": ({"pathlib"}, USERS_OWN),
+    "pipelines.flink.path_map": ({"Directory"}, USERS_OWN),
     "pipelines.cli.main": ({"os.open"}, "the null device"),
     "pipelines.cli.settings": (
         {"pathlib", ".read_text"}, USERS_OWN,

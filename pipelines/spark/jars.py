@@ -28,6 +28,12 @@ DELTA_JARS = tuple(
 )
 MINIMUM_JAVA = 17
 RETRY_SECONDS = (2.0, 10.0)
+# for JARs without what they depend on: no POM is asked for, nor the POMs that it names
+WITHOUT_POMS = (
+    '<ivysettings><settings defaultResolver="central"/><resolvers>'
+    '<ibiblio name="central" m2compatible="true" usepoms="false"/>'
+    "</resolvers></ivysettings>"
+)
 
 
 class JavaError(StateError):
@@ -79,7 +85,8 @@ def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()
     with FileLock(cache_directory() / "ivy.lock"):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=target.parent, suffix=".part") as part:
-                _retrieve(_ivy_module(whole, alone), Path(part))
+                wanted = list(whole)
+                _retrieve(_ivy_module(wanted, alone), Path(part), with_poms=bool(wanted))
                 (Path(part) / "jars").rename(target)
     return target
 
@@ -103,14 +110,18 @@ def _ivy_module(whole: Iterable[str], alone: Iterable[str]) -> str:
     )
 
 
-def _retrieve(module: str, part: Path) -> None:
+def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
     """Run Ivy, which puts everything into `part/jars`; a registry may stumble, so up to thrice."""
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    settings = part / "ivy.xml"
-    settings.write_text(module, "utf-8")
+    wanted, settings = part / "ivy.xml", part / "ivysettings.xml"
+    wanted.write_text(module, "utf-8")
+    settings.write_text(WITHOUT_POMS, "utf-8")
+    # what is known without its POM is kept apart, as it seems to depend on nothing
+    cache = str(cache_directory() / ("ivy" if with_poms else "ivy-alone"))
     command = [
-        java_command(), "-jar", str(ivy), "-cache", str(cache_directory() / "ivy"),
-        "-ivy", str(settings), "-confs", "jars",
+        java_command(), "-jar", str(ivy), "-cache", cache,
+        *(() if with_poms else ("-settings", str(settings))),
+        "-ivy", str(wanted), "-confs", "jars",
         "-retrieve", f"{part}/jars/[artifact]-[revision](-[classifier]).[ext]", "-warn",
     ]  # fmt: skip
     for pause in (*RETRY_SECONDS, None):

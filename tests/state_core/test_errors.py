@@ -68,6 +68,7 @@ def test_names_from_files_do_no_harm(name: str, shown: str) -> None:
         (errors.EncodeError, ValueError),
         (errors.KeyGroupError, ValueError),
         (errors.IncompatibleError, ValueError),
+        (errors.UnreachableClusterError, ConnectionError),
     ],
 )
 def test_pythons_own_kinds_catch_them(kind: type[StateError], also: type[Exception]) -> None:

@@ -1,0 +1,23 @@
+"""Live Flink clusters, by their REST API (Flink 1.18 to 2.3).
+
+::
+
+    from pipelines.flink.cluster import FlinkCluster
+    from pipelines.flink.connection import ConnectionSettings
+
+    cluster = FlinkCluster(ConnectionSettings.from_environment("https://flink.example:8081"))
+    job = cluster.find_job("orders")
+    location = cluster.take_savepoint(job.id, "s3://bucket/savepoints")
+
+==============  ====================================================================
+`connection`    one HTTP call: who asks, what may be tried again, and what went wrong
+`answers`       what the cluster answers, as records
+`cluster_view`  `ClusterView`: jobs and their checkpoints, looked at
+`cluster`       `FlinkCluster`: the same, and savepoints, JARs, runs
+`root_causes`   why something failed, in one sentence
+`path_map`      paths of the cluster as paths of this machine, and back
+==============  ====================================================================
+
+Nothing here knows of lakes. Passwords, tokens, headers and arguments of jobs stand in no message,
+no `repr` and no log.
+"""

@@ -1,0 +1,285 @@
+"""What a Flink cluster answers, as records: checked, as anybody may answer at a URL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, TypeVar
+
+from state_core.errors import ClusterError
+
+__all__ = [
+    "ENDED",
+    "Checkpoint",
+    "Checkpoints",
+    "FlinkJob",
+    "FlinkJobDetails",
+    "Operation",
+    "answered",
+    "is_id",
+    "rows",
+]
+
+ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "SUSPENDED"})
+"""States of jobs that do not run any more."""
+
+Value = TypeVar("Value")
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is an id of Flink's: 32 hexadecimal digits."""
+    return _ID.fullmatch(text) is not None
+
+
+def answered(
+    answer: Any, place: str, *names: str, kind: type[Value], default: Value | None = None
+) -> Value:
+    """A value in an answer.
+
+    Args:
+        answer: Parsed JSON.
+        place: What was asked, for the message.
+        names: Of the objects on the way, and of the value.
+        kind: What it is.
+        default: Taken where there is none, or null.
+
+    Raises:
+        ClusterError: There is none, or it is something else.
+    """
+    value = answer
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None and default is not None:
+        return default
+    if kind is float and isinstance(value, int):
+        value = float(value)
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise ClusterError(
+            f"its answer has no {'.'.join(names) or kind.__name__}",
+            place=place,
+            remedy="see that the URL is that of Flink's REST API, 1.18 to 2.3",
+        )
+    return value
+
+
+def rows(answer: Any, place: str, *names: str) -> list[dict[str, Any]]:
+    """A list of objects in an answer.
+
+    Raises:
+        ClusterError: There is none.
+    """
+    found: list[Any] = answered(answer, place, *names, kind=list)
+    return [answered(row, place, kind=dict) for row in found]
+
+
+def _id(row: Any, place: str, name: str) -> str:
+    """An id, which is going to be part of paths."""
+    value = answered(row, place, name, kind=str)
+    if not is_id(value):
+        raise ClusterError(f"its answer has no {name} but {value!r:.80}", place=place)
+    return value
+
+
+def _time(milliseconds: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(max(milliseconds, 0) / 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return datetime.fromtimestamp(0, timezone.utc)
+
+
+@dataclass(frozen=True)
+class FlinkJob:
+    """A job as the overview has it.
+
+    Attributes:
+        id: Its id on the cluster: 32 hexadecimal digits.
+        name: Its name, which several may have.
+        state: `RUNNING`, `RESTARTING`, `FINISHED`, ...
+        started: When.
+        seconds: How long it runs, or ran.
+        tasks: How many subtasks it has.
+        running_tasks: How many of them run.
+    """
+
+    id: str
+    name: str
+    state: str
+    started: datetime
+    seconds: float
+    tasks: int
+    running_tasks: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether it does not run any more."""
+        return self.state in ENDED
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], place: str) -> FlinkJob:
+        """The job of a row of `/jobs/overview`."""
+        return cls(
+            _id(row, place, "jid"),
+            answered(row, place, "name", kind=str),
+            answered(row, place, "state", kind=str),
+            _time(answered(row, place, "start-time", kind=int)),
+            answered(row, place, "duration", kind=int, default=0) / 1000,
+            answered(row, place, "tasks", "total", kind=int, default=0),
+            answered(row, place, "tasks", "running", kind=int, default=0),
+        )
+
+
+@dataclass(frozen=True)
+class FlinkJobDetails:
+    """A job by itself.
+
+    Attributes:
+        id: Its id on the cluster.
+        name: Its name.
+        state: `RUNNING`, `RESTARTING`, `FINISHED`, ...
+        parallelism: The largest of its tasks'.
+        max_parallelism: The largest of its tasks'; 0 if there are none yet.
+        tasks: The state of each of its tasks (chains of operators).
+    """
+
+    id: str
+    name: str
+    state: str
+    parallelism: int
+    max_parallelism: int
+    tasks: tuple[str, ...]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it does not run any more."""
+        return self.state in ENDED
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs, with all of its tasks."""
+        working = all(task in ("RUNNING", "FINISHED") for task in self.tasks)
+        return self.state == "RUNNING" and working
+
+    @classmethod
+    def of(cls, answer: Any, place: str) -> FlinkJobDetails:
+        """The job of `/jobs/ID`."""
+        tasks = rows(answer, place, "vertices")
+        return cls(
+            _id(answer, place, "jid"),
+            answered(answer, place, "name", kind=str),
+            answered(answer, place, "state", kind=str),
+            max((answered(t, place, "parallelism", kind=int) for t in tasks), default=0),
+            max(
+                (answered(t, place, "maxParallelism", kind=int, default=0) for t in tasks),
+                default=0,
+            ),
+            tuple(answered(task, place, "status", kind=str) for task in tasks),
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint or savepoint of a running job.
+
+    Attributes:
+        number: Its id in the job.
+        status: `COMPLETED`, `IN_PROGRESS`, `FAILED`.
+        is_savepoint: Whether somebody asked for it as a savepoint.
+        triggered: When.
+        seconds: How long it took from there to its end.
+        state_bytes: How much state it has.
+        written_bytes: How much of that it wrote; less, where it is incremental.
+        path: Where it is, as the cluster calls that; empty if nowhere.
+    """
+
+    number: int
+    status: str
+    is_savepoint: bool
+    triggered: datetime
+    seconds: float
+    state_bytes: int
+    written_bytes: int
+    path: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], place: str) -> Checkpoint:
+        """The checkpoint of a row of `/jobs/ID/checkpoints`."""
+        state_bytes = answered(row, place, "state_size", kind=int, default=0)
+        return cls(
+            answered(row, place, "id", kind=int),
+            answered(row, place, "status", kind=str),
+            answered(row, place, "is_savepoint", kind=bool, default=False),
+            _time(answered(row, place, "trigger_timestamp", kind=int, default=0)),
+            answered(row, place, "end_to_end_duration", kind=int, default=0) / 1000,
+            state_bytes,
+            answered(row, place, "checkpointed_size", kind=int, default=state_bytes),
+            answered(row, place, "external_path", kind=str, default=""),
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """What a job's checkpoints came to since it was started.
+
+    Attributes:
+        completed: How many were completed.
+        failed: How many failed.
+        in_progress: How many are being taken.
+        restored_from: What the job was restored from, as the cluster calls it; empty if nothing.
+        latest_savepoint: The last savepoint that was completed; empty if none.
+        history: Those that the cluster remembers (10 by default), the oldest first.
+    """
+
+    completed: int
+    failed: int
+    in_progress: int
+    restored_from: str
+    latest_savepoint: str
+    history: tuple[Checkpoint, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, answer: Any, place: str) -> Checkpoints:
+        """Those of `/jobs/ID/checkpoints`."""
+
+        def path(name: str) -> str:
+            return answered(answer, place, "latest", name, "external_path", kind=str, default="")
+
+        history = [Checkpoint.of(row, place) for row in rows(answer, place, "history")]
+        return cls(
+            answered(answer, place, "counts", "completed", kind=int),
+            answered(answer, place, "counts", "failed", kind=int, default=0),
+            answered(answer, place, "counts", "in_progress", kind=int, default=0),
+            path("restored"),
+            path("savepoint"),
+            tuple(sorted(history, key=lambda one: one.number)),
+        )
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something that a cluster does while others wait.
+
+    Attributes:
+        completed: Whether it has ended, well or badly.
+        location: What it made, if it ended well and made something.
+        failure: The stack trace, or its class, if it ended badly.
+    """
+
+    completed: bool
+    location: str = ""
+    failure: str = ""
+
+    @classmethod
+    def of(cls, answer: Any, place: str) -> Operation:
+        """The operation of a trigger's answer; COMPLETED is not yet success."""
+        if answered(answer, place, "status", "id", kind=str) != "COMPLETED":
+            return cls(completed=False)
+        made: dict[str, Any] = answered(answer, place, "operation", kind=dict, default={})
+        cause = made.get("failure-cause")
+        if cause is not None:
+            name = answered(cause, place, "class", kind=str, default="unknown")
+            trace = answered(cause, place, "stack-trace", kind=str, default=name)
+            return cls(completed=True, failure=trace or name)
+        return cls(completed=True, location=answered(made, place, "location", kind=str, default=""))

@@ -1,0 +1,394 @@
+"""`FlinkCluster`: the jobs, savepoints and JARs of a live cluster.
+
+What changes something carries an id of ours (`trigger_id`, `job_id`), by which Flink knows the call
+again: who keeps the id before asking can ask what came of it after a crash.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from pipelines.flink.answers import FlinkJobDetails, Operation, answered
+from pipelines.flink.cluster_view import ClusterView, checked_id
+from pipelines.flink.root_causes import root_cause
+from state_core.errors import (
+    ClusterError,
+    DeclarationError,
+    FlinkJobError,
+    NotFoundError,
+    UnreachableClusterError,
+)
+
+__all__ = ["CLAIM_MODES", "FORMATS", "FlinkCluster", "Report", "new_id"]
+
+Report = Callable[[str], None]
+"""Told in a few words what is waited for, each time that changes."""
+
+FORMATS = ("canonical", "native")
+CLAIM_MODES = ("no_claim", "claim", "legacy")
+SAVEPOINT_SECONDS = 600.0
+RUNNING_SECONDS = 300.0
+PAUSE_SECONDS = 2.0
+# said while a job starts or restarts: the next try may be well
+_SUSPENDING = ("suspending", "not all required tasks are currently running")
+
+
+def new_id() -> str:
+    """An id that Flink takes for a job or an operation."""
+    return uuid.uuid4().hex
+
+
+class FlinkCluster(ClusterView):
+    """A cluster with what can be done on it: savepoints, JARs, jobs that are run and cancelled."""
+
+    def take_savepoint(
+        self,
+        job_id: str,
+        directory: str = "",
+        *,
+        form: str = "canonical",
+        trigger_id: str = "",
+        timeout: float = SAVEPOINT_SECONDS,
+        report: Report | None = None,
+    ) -> str:
+        """Have a savepoint of a running job taken, which runs on.
+
+        Args:
+            job_id: The job.
+            directory: Where the cluster makes a directory for it; by default where it is
+                configured to.
+            form: `canonical` or `native`.
+            trigger_id: An id of the caller's (`new_id`). With one that was given before, that
+                savepoint is waited for, and no other is taken.
+            timeout: Seconds to wait.
+            report: Told what is waited for.
+
+        Returns:
+            Where it is, as the cluster calls that.
+
+        Raises:
+            FlinkJobError: It failed, or the job ended meanwhile; with the root cause.
+            UnreachableClusterError: It did not come to an end in time.
+        """
+        body = {"cancel-job": False, **({"target-directory": directory} if directory else {})}
+        return self._savepoint(
+            job_id, "savepoints", body, form, trigger_id, timeout, report or _silent
+        )
+
+    def stop_with_savepoint(
+        self,
+        job_id: str,
+        directory: str = "",
+        *,
+        form: str = "canonical",
+        drain: bool = False,
+        trigger_id: str = "",
+        timeout: float = SAVEPOINT_SECONDS,
+        report: Report | None = None,
+    ) -> str:
+        """Stop a job with a savepoint; as `take_savepoint`, and the job is over when this returns.
+
+        Args:
+            job_id: The job.
+            directory: Where the cluster makes a directory for it.
+            form: `canonical` or `native`.
+            drain: Whether all windows and timers are to fire first: for a job that is not to go on.
+            trigger_id: As for `take_savepoint`.
+            timeout: Seconds to wait.
+            report: Told what is waited for.
+        """
+        until = time.monotonic() + timeout
+        body = {"drain": drain, **({"targetDirectory": directory} if directory else {})}
+        location = self._savepoint(
+            job_id, "stop", body, form, trigger_id, timeout, report or _silent
+        )
+        while not self.job(job_id).ended:
+            self.wait(until, f"job {job_id} to end behind its savepoint {location}")
+        return location
+
+    def triggered_savepoint(self, job_id: str, trigger_id: str) -> Operation | None:
+        """What came of a savepoint that was asked for by an id; None if the cluster knows none."""
+        path = f"/jobs/{checked_id(job_id)}/savepoints/{checked_id(trigger_id)}"
+        try:
+            return Operation.of(self.connection.get(path), self.place(path))
+        except NotFoundError:
+            return None
+
+    def _savepoint(
+        self,
+        job_id: str,
+        call: str,
+        body: Mapping[str, Any],
+        form: str,
+        trigger_id: str,
+        timeout: float,
+        report: Report,
+    ) -> str:
+        """Have a savepoint taken, again while the job is just restarting."""
+        until = time.monotonic() + timeout
+        trigger = checked_id(trigger_id or new_id())
+        named = {**body, "formatType": _one_of(form, FORMATS), "triggerId": trigger}
+        while True:
+            report(f"savepoint of {job_id}")
+            operation = self._triggered(job_id, call, named, until)
+            if not operation.failure:
+                break
+            cause = root_cause(operation.failure)
+            if not any(words in operation.failure.lower() for words in _SUSPENDING):
+                raise self._no_savepoint(job_id, cause)
+            report(f"the job is restarting: {cause}")
+            self.wait(until, f"a savepoint of {job_id}: {cause}", PAUSE_SECONDS)
+            if self.job(job_id).ended:
+                raise self._no_savepoint(job_id, cause)
+            named["triggerId"] = new_id()
+        if not operation.location:
+            raise ClusterError(
+                f"a savepoint of job {job_id} was completed, and nothing says where it is",
+                place=self.url,
+            )
+        return operation.location
+
+    def _triggered(
+        self, job_id: str, call: str, body: Mapping[str, Any], until: float
+    ) -> Operation:
+        path = f"/jobs/{checked_id(job_id)}/{call}"
+        try:
+            # Flink knows it again by its trigger id
+            answer = self.connection.call("POST", path, body, again=True)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"there is no job {job_id} that runs", place=self.url, remedy=error.problem
+            ) from error
+        request = answered(answer, self.place(path), "request-id", kind=str)
+        while True:
+            operation = self.triggered_savepoint(job_id, request)
+            if operation is None:
+                raise self._no_savepoint(job_id, "the cluster has forgotten it: did it restart?")
+            if operation.completed:
+                return operation
+            self.wait(until, f"a savepoint of job {job_id}")
+
+    def _no_savepoint(self, job_id: str, cause: str) -> FlinkJobError:
+        """Said with what became of the job."""
+        try:
+            state = f"the job is {self.job(job_id).state}"
+        except ClusterError as error:
+            state = f"what became of the job is not known ({error})"
+        except NotFoundError:
+            state = "the cluster does not know the job any more"
+        return FlinkJobError(f"no savepoint of job {job_id}: {cause}", place=self.url, remedy=state)
+
+    def dispose_savepoint(self, location: str, *, timeout: float = SAVEPOINT_SECONDS) -> None:
+        """Have the cluster delete a savepoint.
+
+        Args:
+            location: As the cluster calls it.
+            timeout: Seconds to wait.
+
+        Raises:
+            ClusterError: It can't, with the root cause.
+        """
+        path, until = "/savepoint-disposal", time.monotonic() + timeout
+        answer = self.connection.call("POST", path, {"savepoint-path": location})
+        request = answered(answer, self.place(path), "request-id", kind=str)
+        path = f"{path}/{checked_id(request)}"
+        while True:
+            operation = Operation.of(self.connection.get(path), self.place(path))
+            if operation.failure:
+                raise ClusterError(
+                    f"{location} is not disposed of: {root_cause(operation.failure)}",
+                    place=self.url,
+                )
+            if operation.completed:
+                return
+            self.wait(until, f"{location} to be disposed of")
+
+    # --------------------------------------------------------------------- JARs and runs
+
+    def upload_jar(self, path: str) -> str:
+        """Give the cluster a JAR.
+
+        Returns:
+            Its id there.
+
+        Raises:
+            DeclarationError: There is no such file.
+        """
+        try:
+            answer = self.connection.call("POST", "/jars/upload", upload=path)
+        except OSError as error:
+            if isinstance(error, ClusterError):
+                raise
+            raise DeclarationError(f"it can't be read ({error.strerror})", place=path) from error
+        name = answered(answer, self.place("/jars/upload"), "filename", kind=str)
+        return name.rpartition("/")[2]
+
+    def delete_jar(self, jar_id: str) -> None:
+        """Have the cluster forget a JAR; jobs that run of it go on."""
+        self.connection.call("DELETE", f"/jars/{quote(jar_id, safe='')}")
+
+    def run_jar(
+        self,
+        jar_id: str,
+        *,
+        savepoint: str = "",
+        claim_mode: str = "no_claim",
+        allow_non_restored: bool = False,
+        parallelism: int | None = None,
+        max_parallelism: int | None = None,
+        entry_class: str = "",
+        arguments: Sequence[str] = (),
+        configuration: Mapping[str, str] | None = None,
+        job_id: str = "",
+    ) -> str:
+        """Submit a JAR that was uploaded. The job need not run yet: see `wait_until_running`.
+
+        Args:
+            jar_id: As `upload_jar` gave it.
+            savepoint: What to start from, as the cluster calls it; empty for nothing.
+            claim_mode: Whose the savepoint is from then on: `no_claim` (the caller's), `claim`
+                (the job's, which deletes it), `legacy` (nobody's).
+            allow_non_restored: Whether state may be left behind that the job has no operator for.
+            parallelism: Of operators that do not say theirs.
+            max_parallelism: The same.
+            entry_class: The class with `main`; by default what the JAR says.
+            arguments: Of the program. No message has them.
+            configuration: Further settings of Flink's for this job.
+            job_id: An id of the caller's (`new_id`): the same twice is refused by Flink.
+
+        Returns:
+            The job's id.
+
+        Raises:
+            ClusterError: It is refused, with the root cause.
+        """
+        settings = dict(configuration or {})
+        if max_parallelism:
+            settings["pipeline.max-parallelism"] = str(max_parallelism)
+        body: dict[str, Any] = {"jobId": checked_id(job_id or new_id())}
+        if savepoint:
+            body |= {"savepointPath": savepoint, "allowNonRestoredState": allow_non_restored}
+            if _one_of(claim_mode, CLAIM_MODES) != "NO_CLAIM":  # which is Flink's own default
+                old = int(self.version().partition(".")[0] or 0) < 2
+                body["restoreMode" if old else "claimMode"] = claim_mode.upper()
+        body |= {"parallelism": parallelism} if parallelism else {}
+        body |= {"entryClass": entry_class} if entry_class else {}
+        body |= {"programArgsList": list(arguments)} if arguments else {}
+        body |= {"flinkConfiguration": settings} if settings else {}
+        path = f"/jars/{quote(jar_id, safe='')}/run"
+        try:
+            answer = self.connection.call("POST", path, body)
+        except UnreachableClusterError:
+            if not self._has_arrived(body["jobId"]):
+                raise
+            return str(body["jobId"])
+        except ClusterError as error:
+            for argument in sorted(arguments, key=len, reverse=True):
+                error.problem = error.problem.replace(argument, "***") if argument else ""
+            raise
+        return answered(answer, self.place(path), "jobid", kind=str)
+
+    def _has_arrived(self, job_id: str) -> bool:
+        """Whether a submission was taken whose answer was lost."""
+        try:
+            self.job(job_id)
+        except (NotFoundError, ClusterError):
+            return False
+        return True
+
+    def wait_until_running(
+        self,
+        job_id: str,
+        *,
+        checkpoint: bool = True,
+        timeout: float = RUNNING_SECONDS,
+        report: Report | None = None,
+    ) -> FlinkJobDetails:
+        """Wait until a job runs, with all of its tasks, and has completed a checkpoint.
+
+        One is triggered, as the job's own may be hours away.
+
+        Args:
+            job_id: The job.
+            checkpoint: Whether a checkpoint is waited for: the proof that its state works.
+            timeout: Seconds to wait.
+            report: Told what is waited for.
+
+        Raises:
+            FlinkJobError: It failed or ended, or does not come so far in time; with the root cause.
+        """
+        until = time.monotonic() + timeout
+        said = triggered = ""
+        while True:
+            job = self.job(job_id)
+            waited = f"job {job_id} is {job.state}"
+            if job.ended:
+                raise self._not_running(job_id, f"is {job.state}")
+            if job.runs:
+                if not checkpoint or self.checkpoints(job_id).completed:
+                    return job
+                triggered = triggered or self._trigger_checkpoint(job_id)
+                waited = f"job {job_id} runs; waiting for a completed checkpoint"
+            if report is not None and waited != said:
+                report(waited)
+            said = waited
+            if time.monotonic() > until:
+                problem = "has completed no checkpoint" if job.runs else f"is {job.state}"
+                raise self._not_running(job_id, f"{problem} after {timeout:g} s")
+            time.sleep(self.poll_seconds)
+
+    def _trigger_checkpoint(self, job_id: str) -> str:
+        """Ask for a checkpoint now; where that can't be, the job's own is waited for."""
+        body = {"triggerId": new_id(), "checkpointType": "CONFIGURED"}
+        try:
+            self.connection.call(
+                "POST", f"/jobs/{checked_id(job_id)}/checkpoints", body, again=True
+            )
+        except (ClusterError, NotFoundError):
+            return "refused"
+        return "asked for"
+
+    def _not_running(self, job_id: str, problem: str) -> FlinkJobError:
+        try:
+            cause = self.failure_of(job_id)
+        except (ClusterError, NotFoundError) as error:
+            cause = f"why is not known ({error.problem})"
+        whole = f"job {job_id} {problem}: {cause}" if cause else f"job {job_id} {problem}"
+        return FlinkJobError(whole, place=self.url)
+
+    def cancel(self, job_id: str, *, timeout: float = RUNNING_SECONDS) -> str:
+        """Cancel a job, and wait until it is over.
+
+        Args:
+            job_id: The job.
+            timeout: Seconds to wait.
+
+        Returns:
+            The state that it ended in; one that ended before is left alone.
+
+        Raises:
+            NotFoundError: The cluster does not know it.
+            UnreachableClusterError: It did not end in time.
+        """
+        until = time.monotonic() + timeout
+        if not self.job(job_id).ended:
+            path = f"/jobs/{checked_id(job_id)}?mode=cancel"
+            self.connection.call("PATCH", path, again=True)
+        while not (job := self.job(job_id)).ended:
+            self.wait(until, f"job {job_id} to be cancelled")
+        return job.state
+
+
+def _silent(_: str) -> None:
+    """Nobody listens."""
+
+
+def _one_of(word: str, legal: Sequence[str]) -> str:
+    """A word that Flink spells in capitals."""
+    if word.lower() not in legal:
+        raise DeclarationError(f"{word!r} is none of {', '.join(legal)}")
+    return word.upper()

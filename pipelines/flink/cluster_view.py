@@ -1,0 +1,148 @@
+"""What a cluster says of its jobs: it is asked, and nothing is changed."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from typing_extensions import Self
+
+from pipelines.flink.answers import (
+    Checkpoints,
+    FlinkJob,
+    FlinkJobDetails,
+    answered,
+    is_id,
+    rows,
+)
+from pipelines.flink.connection import Connection, ConnectionSettings
+from pipelines.flink.root_causes import root_cause
+from state_core.errors import DeclarationError, NotFoundError, UnreachableClusterError
+
+__all__ = ["ClusterView", "checked_id"]
+
+POLL_SECONDS = 0.5
+
+
+class ClusterView:
+    """A cluster that is looked at. Every method raises a `StateError` that says what went wrong.
+
+    Args:
+        settings: Where it is and who asks; or its URL, and what the environment says of who asks
+            (`STATELAKE_FLINK_TOKEN` and others, see `ConnectionSettings.from_environment`).
+        poll_seconds: How long to wait between two looks at what is waited for.
+    """
+
+    def __init__(
+        self, settings: ConnectionSettings | str = "", *, poll_seconds: float = POLL_SECONDS
+    ) -> None:
+        if isinstance(settings, str):
+            settings = ConnectionSettings.from_environment(settings)
+        self.url = settings.url
+        self.poll_seconds = poll_seconds
+        self.connection = Connection(settings)
+
+    def __repr__(self) -> str:
+        return f"FlinkCluster({self.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self.connection.close()
+
+    def version(self) -> str:
+        """Flink's version: `2.3.0`."""
+        answer = self.connection.get("/config")
+        return answered(answer, self.place("/config"), "flink-version", kind=str)
+
+    def jobs(self) -> list[FlinkJob]:
+        """All jobs that the cluster knows, those that ended too, the newest first."""
+        path = "/jobs/overview"
+        answer, place = self.connection.get(path), self.place(path)
+        found = [FlinkJob.of(row, place) for row in rows(answer, place, "jobs")]
+        return sorted(found, key=lambda job: job.started, reverse=True)
+
+    def find_job(self, name_or_id: str) -> FlinkJob:
+        """A job by its id or its name; of one name, that which has not ended, or else the newest.
+
+        Raises:
+            NotFoundError: There is none, or several of that name run.
+        """
+        jobs = self.jobs()
+        wanted = name_or_id.strip()
+        named = [job for job in jobs if wanted in (job.id, job.name)]
+        running = [job for job in named if not job.ended]
+        if len(running) > 1:
+            ids = ", ".join(job.id for job in running)
+            raise NotFoundError(
+                f"{len(running)} jobs are called {wanted!r}",
+                place=self.url,
+                remedy=f"name one by its id: {ids}",
+            )
+        if running or named:
+            return (running or named)[0]
+        names = ", ".join(sorted({repr(job.name) for job in jobs if not job.ended})) or "none"
+        raise NotFoundError(
+            f"there is no job {wanted!r}", place=self.url, remedy=f"jobs that run: {names}"
+        )
+
+    def job(self, job_id: str) -> FlinkJobDetails:
+        """A job's state, its parallelism and max parallelism.
+
+        Raises:
+            NotFoundError: The cluster does not know it, or has forgotten it.
+        """
+        path = f"/jobs/{checked_id(job_id)}"
+        return FlinkJobDetails.of(self.connection.get(path), self.place(path))
+
+    def checkpoints(self, job_id: str) -> Checkpoints:
+        """Sizes and durations of a job's checkpoints over time."""
+        path = f"/jobs/{checked_id(job_id)}/checkpoints"
+        return Checkpoints.of(self.connection.get(path), self.place(path))
+
+    def failure_of(self, job_id: str) -> str:
+        """The root cause of a job's last failure, in one sentence; empty if there was none."""
+        path = f"/jobs/{checked_id(job_id)}/exceptions"
+        answer, place = self.connection.get(path), self.place(path)
+        history = answered(answer, place, "exceptionHistory", kind=dict, default={})
+        entries = rows(history, place, "entries") if history else []
+        traces = [answered(entry, place, "stacktrace", kind=str, default="") for entry in entries]
+        traces.append(answered(answer, place, "root-exception", kind=str, default=""))
+        return next((cause for trace in traces if (cause := root_cause(trace))), "")
+
+    def place(self, path: str) -> str:
+        """What is asked, for a message."""
+        return f"GET {self.url}{path}"
+
+    def wait(self, until: float, what: str, pause: float = 0.0) -> None:
+        """Wait until the next look.
+
+        Raises:
+            UnreachableClusterError: It is later than `until`, by the monotonic clock.
+        """
+        if time.monotonic() > until:
+            raise UnreachableClusterError(
+                f"waited too long for {what}",
+                place=self.url,
+                remedy="it may still happen: look at the job, or give it more time",
+            )
+        time.sleep(pause or self.poll_seconds)
+
+
+def checked_id(identifier: str) -> str:
+    """An id, as it becomes part of a path."""
+    if not is_id(identifier):
+        raise DeclarationError(
+            f"{identifier!r} is no id of Flink's", remedy="ids are 32 hexadecimal digits"
+        )
+    return identifier

@@ -1,0 +1,432 @@
+"""One HTTP call to a Flink cluster: who asks, what may be tried again, and what went wrong.
+
+What may be tried again is what can't happen twice: a `GET`, a call that carries an id of ours by
+which Flink knows it again, and anything that never left this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
+
+from pipelines.flink.root_causes import root_cause
+from state_core.errors import (
+    ClusterError,
+    DeclarationError,
+    NotFoundError,
+    StateError,
+    UnreachableClusterError,
+)
+
+__all__ = ["Connection", "ConnectionSettings"]
+
+TIMEOUT_SECONDS = 30.0
+LARGEST_ANSWER = 64 << 20
+"""So many bytes of an answer are read."""
+
+RETRIES = 3
+FIRST_PAUSE_SECONDS = 0.25
+TRANSIENT = {429, 502, 503, 504}
+HIDDEN = "***"
+SHORTEST_SECRET = 4
+_PIECE = 1 << 16
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """Where a cluster's REST API is, and who asks.
+
+    Attributes:
+        url: `http://host:8081`, or behind a proxy with a path. A user and password in it are taken
+            out of it.
+        user: For basic authentication.
+        password: The same.
+        token: A bearer token, instead of a user.
+        headers: Further headers, which are taken for secrets.
+        ca_file: The certificates (PEM) by which the server's is judged; the usual ones if empty.
+        certificate: A client's certificate (PEM).
+        key: Its private key, where it is not in the same file.
+        timeout: Seconds that a call may take.
+    """
+
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_file: str = ""
+    certificate: str = ""
+    key: str = ""
+    timeout: float = TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        url, user, password = _taken_apart(self.url)
+        object.__setattr__(self, "url", url)
+        if user and not self.user:
+            object.__setattr__(self, "user", user)
+            object.__setattr__(self, "password", password)
+        if self.user and self.token:
+            raise DeclarationError(
+                "a user and a bearer token", place=self.url, remedy="give one of the two"
+            )
+        if not self.timeout > 0:
+            raise DeclarationError("a timeout of no time", place=self.url, remedy="give seconds")
+        for path in filter(None, (self.ca_file, self.certificate, self.key)):
+            if not Path(path).is_file():
+                raise DeclarationError(
+                    f"there is no file {path!r}", place=self.url, remedy="name one in PEM"
+                )
+
+    @classmethod
+    def from_environment(
+        cls, url: str = "", environment: Mapping[str, str] = os.environ
+    ) -> ConnectionSettings:
+        """Settings of `STATELAKE_FLINK` and what begins like it.
+
+        `STATELAKE_FLINK_USER`, `_PASSWORD`, `_TOKEN`, `_HEADERS` (a JSON object, or lines
+        `Name: value`), `_CA`, `_CERT`, `_KEY`, `_TIMEOUT` (seconds).
+
+        Args:
+            url: The cluster; by default `STATELAKE_FLINK`.
+            environment: Instead of the process's own.
+
+        Raises:
+            DeclarationError: Something of that can't be; the message has no secret.
+        """
+
+        def said(name: str) -> str:
+            return environment.get(f"STATELAKE_FLINK{name}", "")
+
+        timeout = said("_TIMEOUT") or str(TIMEOUT_SECONDS)
+        try:
+            seconds = float(timeout)
+        except ValueError as error:
+            raise _wrong_variable("TIMEOUT", f"{timeout!r} is no number of seconds") from error
+        return cls(
+            url or said(""),
+            said("_USER"), said("_PASSWORD"), said("_TOKEN"), _headers(said("_HEADERS")),
+            said("_CA"), said("_CERT"), said("_KEY"), seconds,
+        )  # fmt: skip
+
+    @staticmethod
+    def has_credentials(environment: Mapping[str, str] = os.environ) -> bool:
+        """Whether the environment has something that not every cluster should be shown."""
+        names = ("USER", "PASSWORD", "TOKEN", "HEADERS", "CERT", "KEY")
+        return any(environment.get(f"STATELAKE_FLINK_{name}") for name in names)
+
+    def secrets(self) -> list[str]:
+        """What no message may have, the longest first."""
+        parts = [self.password, self.token, *self.headers.values()]
+        return sorted({part for part in parts if len(part) >= SHORTEST_SECRET}, key=len)[::-1]
+
+
+def _wrong_variable(name: str, problem: str) -> DeclarationError:
+    return DeclarationError(problem, place=f"STATELAKE_FLINK_{name}")
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Headers of JSON, or of lines."""
+    if not text.strip():
+        return {}
+    remedy = "give a JSON object of texts, or lines `Name: value`"
+    if text.lstrip().startswith("{"):
+        try:
+            said = json.loads(text)
+        except (ValueError, RecursionError):
+            said = None  # the error would show the text
+    else:
+        pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
+        said = {name.strip(): value.strip() for name, _, value in pairs}
+    if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
+        raise DeclarationError("no headers", place="STATELAKE_FLINK_HEADERS", remedy=remedy)
+    if not all(name and name.isprintable() and ":" not in name for name in said):
+        raise DeclarationError(
+            "a header without a name", place="STATELAKE_FLINK_HEADERS", remedy=remedy
+        )
+    return said
+
+
+def _taken_apart(url: str) -> tuple[str, str, str]:
+    """A URL without its user and password; and these."""
+    problem = ""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port, problem = urlsplit(""), None, None, "that is no URL"
+    if not url:
+        problem = "no Flink cluster is named"
+    elif not problem and (parts.scheme not in ("http", "https") or not host):
+        problem = "that is no URL of a REST API"
+    elif parts.query or parts.fragment:
+        problem = "a URL with a query"
+    if problem:
+        raise DeclarationError(
+            problem,
+            place="--flink, or STATELAKE_FLINK",
+            remedy="give one like http://jobmanager:8081",
+        )
+    shown = f"[{host}]" if ":" in str(host) else host
+    place = f"{parts.scheme}://{shown}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+    return place, unquote(parts.username or ""), unquote(parts.password or "")
+
+
+class _Credentials(requests.auth.AuthBase):
+    """What says who asks. Always there: without, requests would look into `~/.netrc`."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings = settings
+
+    def __call__(self, call: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._settings.token:
+            call.headers["Authorization"] = f"Bearer {self._settings.token}"
+        elif self._settings.user:
+            basic = requests.auth.HTTPBasicAuth(self._settings.user, self._settings.password)
+            basic(call)
+        return call
+
+
+class Connection:
+    """Calls to one cluster.
+
+    Args:
+        settings: Where it is, and who asks.
+        retries: How often a call that may be tried again is.
+    """
+
+    def __init__(self, settings: ConnectionSettings, *, retries: int = RETRIES) -> None:
+        self.settings = settings
+        self.retries = retries
+        self._session = requests.Session()
+        self._session.auth = _Credentials(settings)
+        self._session.mount("http://", HTTPAdapter(max_retries=0))
+        self._session.mount("https://", HTTPAdapter(max_retries=0))
+        self._session.headers.update(settings.headers)
+        self._session.headers["Accept"] = "application/json"
+        self._session.headers["Accept-Encoding"] = "identity"
+        if settings.ca_file:
+            self._session.verify = settings.ca_file
+        if settings.certificate:
+            key = settings.key
+            self._session.cert = (settings.certificate, key) if key else settings.certificate
+
+    def __repr__(self) -> str:
+        return f"Connection({self.settings.url!r})"
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._session.close()
+
+    def get(self, path: str) -> Any:
+        """What the cluster says of something, as parsed JSON.
+
+        Raises:
+            NotFoundError: It knows nothing like that (404).
+            UnreachableClusterError: It does not answer.
+            ClusterError: It answers with an error, or with no JSON.
+        """
+        return self.call("GET", path, again=True)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        upload: str = "",
+        again: bool = False,
+    ) -> Any:
+        """Ask for something, or have something done.
+
+        Args:
+            method: `GET`, `POST`, `PATCH`, `DELETE`.
+            path: Below the URL, with a `/` before it.
+            body: Sent as JSON.
+            upload: A file to send instead, as `jarfile`.
+            again: Whether the same call may come twice.
+
+        Returns:
+            The answer, as parsed JSON; None if it is empty.
+
+        Raises:
+            NotFoundError: The cluster knows nothing like that (404).
+            UnreachableClusterError: It does not answer.
+            ClusterError: It answers with an error, or with no JSON.
+        """
+        pause = FIRST_PAUSE_SECONDS
+        for left in range(self.retries, -1, -1):
+            try:
+                return self._once(method, path, body, upload)
+            except _TryAgainError as failure:
+                if not left or not (again or failure.never_sent):
+                    raise failure.error from None
+            time.sleep(pause)
+            pause *= 3
+        raise AssertionError  # the last time round returns or raises
+
+    def _once(self, method: str, path: str, body: Mapping[str, Any] | None, upload: str) -> Any:
+        place = f"{method} {self.settings.url}{path}"
+        until = time.monotonic() + self.settings.timeout
+        try:
+            with self._sent(method, path, body, upload) as response:
+                text = _read(response, until, place)
+                status, location = response.status_code, response.headers.get("Location", "")
+        except requests.exceptions.SSLError as error:
+            raise ClusterError(
+                f"no secure connection ({self._hidden(_innermost(error))})",
+                place=place,
+                remedy="name its authority's certificates in STATELAKE_FLINK_CA, and a client's own"
+                " in STATELAKE_FLINK_CERT and _KEY",
+            ) from None
+        except (requests.RequestException, HTTPError, TimeoutError) as error:
+            raise self._transport_failure(error, place) from None
+        except (ValueError, TypeError) as error:  # a header that HTTP has no place for
+            raise ClusterError(
+                f"that can't be asked ({self._hidden(str(error))})", place=place
+            ) from None
+        if status in TRANSIENT:
+            raise _TryAgainError(self._refusal(status, text, place), never_sent=False)
+        if 300 <= status < 400:
+            raise ClusterError(
+                f"it leads to {self._hidden(location.partition('?')[0])!r}",
+                place=place,
+                remedy="redirects are not followed, as credentials would go with them: if that is"
+                " the cluster, name it",
+            )
+        if not 200 <= status < 300:
+            raise self._refusal(status, text, place)
+        if not text.strip():
+            return None
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise ClusterError(
+                f"it answers {self._hidden(_beginning(text))!r}, which is no JSON",
+                place=place,
+                remedy="see that the URL is that of Flink's REST API (port 8081 by default)",
+            ) from None
+
+    def _sent(
+        self, method: str, path: str, body: Mapping[str, Any] | None, upload: str
+    ) -> requests.Response:
+        url, timeout = self.settings.url + path, self.settings.timeout
+        if not upload:
+            return self._session.request(
+                method, url, json=body, timeout=timeout, stream=True, allow_redirects=False
+            )
+        with Path(upload).open("rb") as file:
+            parts = {"jarfile": (Path(upload).name, file, "application/x-java-archive")}
+            return self._session.request(
+                method, url, files=parts, timeout=timeout, stream=True, allow_redirects=False
+            )
+
+    def _transport_failure(self, error: Exception, place: str) -> _TryAgainError:
+        """It was not answered; whether it was ever sent."""
+        never_sent = _never_sent(error)
+        if isinstance(error, requests.Timeout | TimeoutError) and not never_sent:
+            problem = f"no answer within {self.settings.timeout:g} s"
+            remedy = "see to the cluster, or give it more time (STATELAKE_FLINK_TIMEOUT)"
+        else:
+            problem = f"no connection ({self._hidden(_innermost(error))})"
+            remedy = "see that the cluster runs, and that it can be reached from here"
+        return _TryAgainError(
+            UnreachableClusterError(problem, place=place, remedy=remedy), never_sent=never_sent
+        )
+
+    def _refusal(self, status: int, text: str, place: str) -> StateError:
+        said = _errors_in(text)
+        cause = self._hidden(root_cause(said) if said else _beginning(text))
+        problem = f"HTTP {status}: {cause}" if cause else f"HTTP {status}"
+        if status == 404:
+            return NotFoundError(problem, place=place)
+        remedy = ""
+        if status in (401, 403):
+            remedy = "say who asks: STATELAKE_FLINK_USER and _PASSWORD, _TOKEN, or _HEADERS"
+        return ClusterError(problem, place=place, remedy=remedy)
+
+    def _hidden(self, text: str) -> str:
+        """A text of somebody else's, without our secrets."""
+        for secret in self.settings.secrets():
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+class _TryAgainError(Exception):
+    """A failure that may pass.
+
+    Attributes:
+        error: What to raise if it does not.
+        never_sent: Whether the cluster can't have seen the call.
+    """
+
+    def __init__(self, error: StateError, *, never_sent: bool) -> None:
+        super().__init__()
+        self.error = error
+        self.never_sent = never_sent
+
+
+def _read(response: requests.Response, until: float, place: str) -> str:
+    """The whole answer, if it comes in time and has an end."""
+    pieces, size = [], 0
+    while piece := response.raw.read1(_PIECE, decode_content=True):
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_ANSWER:
+            raise ClusterError(
+                f"an answer of more than {LARGEST_ANSWER >> 20} MiB",
+                place=place,
+                remedy="Flink's REST API gives none such: see to the URL",
+            )
+        if time.monotonic() > until:
+            raise TimeoutError
+    return b"".join(pieces).decode("utf-8", "replace")
+
+
+def _never_sent(error: Exception) -> bool:
+    """Whether there was not even a connection."""
+    reason = error.args[0] if error.args else None
+    if isinstance(reason, MaxRetryError):
+        reason = reason.reason
+    return isinstance(reason, NewConnectionError | ConnectTimeoutError)
+
+
+def _innermost(error: BaseException) -> str:
+    """What the system says, without addresses of Python objects."""
+    while True:
+        inner = error.args[0] if error.args and isinstance(error.args[0], BaseException) else None
+        reason = getattr(error, "reason", None)
+        inner = inner or (reason if isinstance(reason, BaseException) else None)
+        inner = inner or error.__cause__ or error.__context__
+        if inner is None or inner is error:
+            break
+        error = inner
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _errors_in(text: str) -> str:
+    """What Flink says for a failed call, in `{"errors": [...]}`."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    errors = said.get("errors") if isinstance(said, dict) else None
+    if not isinstance(errors, list):
+        return ""
+    return "\n".join(error for error in errors if isinstance(error, str))
+
+
+def _beginning(text: str) -> str:
+    short = " ".join(text[:400].split())
+    return short if len(short) <= 100 else f"{short[:100]}..."

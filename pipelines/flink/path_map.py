@@ -1,0 +1,103 @@
+"""Paths that a cluster wrote, as paths that can be read here, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from state_core.errors import DeclarationError, MissingFileError, StateError
+from state_core.files.confinement import relative_path
+from state_core.files.filesystem import Directory
+
+__all__ = ["PathMap"]
+
+METADATA = "_metadata"
+_LOCAL = re.compile(r"file:(?://)?(?=/)", re.IGNORECASE)
+
+
+class PathMap:
+    """What a directory of the cluster's is called here.
+
+    Args:
+        prefixes: By the directory as the cluster names it (`s3://bucket/flink`), the same
+            directory as it is named here (`/mnt/bucket/flink`). The longest that fits counts.
+    """
+
+    def __init__(self, prefixes: Mapping[str, str] | None = None) -> None:
+        self._prefixes = {
+            _plain(cluster): here.rstrip("/") or "/" for cluster, here in (prefixes or {}).items()
+        }
+
+    def __repr__(self) -> str:
+        return f"PathMap({self._prefixes!r})"
+
+    @classmethod
+    def parse(cls, pairs: Iterable[str]) -> PathMap:
+        """A map of texts like `s3://bucket/flink=/mnt/bucket/flink`.
+
+        Raises:
+            DeclarationError: One is not like that.
+        """
+        prefixes = {}
+        for pair in pairs:
+            cluster, equals, here = pair.partition("=")
+            if not (cluster and equals and here):
+                raise DeclarationError(
+                    f"{pair!r} maps no path", remedy="give CLUSTER=HERE: s3://bucket=/mnt/bucket"
+                )
+            prefixes[cluster] = here
+        return cls(prefixes)
+
+    def here(self, path: str) -> str:
+        """A path of the cluster's, as it is called here.
+
+        Raises:
+            UnsafePathError: It leads out of the directory that is mapped.
+        """
+        return _moved(_plain(path), self._prefixes)
+
+    def there(self, path: str) -> str:
+        """A path of this machine's, as the cluster calls it.
+
+        Raises:
+            UnsafePathError: It leads out of the directory that is mapped.
+        """
+        return _moved(_plain(path), {here: there for there, here in self._prefixes.items()})
+
+    def readable(self, path: str) -> str:
+        """A savepoint's or checkpoint's path of the cluster's, as it is called here, if it is.
+
+        Raises:
+            MissingFileError: There is nothing that could be read; the message has the path that
+                the cluster wrote, and how to map it.
+        """
+        here = self.here(path)
+        why = "there is no such snapshot here"
+        try:
+            if Directory(here).is_file(METADATA):
+                return here
+        except (StateError, OSError) as error:
+            why = error.problem if isinstance(error, StateError) else str(error)
+        looked = "" if here == _plain(path) else f", here {here}"
+        above = path.rstrip("/").rpartition("/")[0] or path
+        raise MissingFileError(
+            f"the cluster wrote {path}{looked}, which can't be read ({why})",
+            remedy="say where that directory is on this machine:"
+            f" --path-map '{above}=/where/it/is/here' (STATELAKE_FLINK_PATH_MAP, path_map)",
+        )
+
+
+def _plain(path: str) -> str:
+    """Without the `file:` that Flink writes before local paths, and without a slash at the end."""
+    return _LOCAL.sub("", path).rstrip("/") or "/"
+
+
+def _moved(path: str, prefixes: Mapping[str, str]) -> str:
+    for prefix in sorted(prefixes, key=len, reverse=True):
+        if path == prefix:
+            return prefixes[prefix]
+        above = prefix if prefix.endswith("/") else f"{prefix}/"
+        if path.startswith(above):
+            below = relative_path(path[len(above) :], what="a path of the cluster's", inside=prefix)
+            return f"{prefixes[prefix].rstrip('/')}/{below}"
+    return path

@@ -1,0 +1,153 @@
+"""A real Flink cluster on loopback: a JobManager and TaskManagers in JVMs that the tests start.
+
+Its JARs, and those of Flink's own example jobs, come from Maven Central.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from typing_extensions import Self
+
+from pipelines.flink.cluster import FlinkCluster
+from pipelines.flink.connection import ConnectionSettings
+from pipelines.spark.jars import java_command, require_java, resolve_jars
+from state_core.errors import StateError
+from tests.integration.jvm_server import JvmServer, free_ports
+
+VERSION = "2.3.0"
+SECONDS = 120
+MODULES = (
+    "flink-runtime",
+    "flink-runtime-web",
+    "flink-clients",
+    "flink-streaming-java",
+    "flink-statebackend-rocksdb",
+    "flink-connector-files",
+    "flink-connector-datagen",
+)
+LOGGING = ("slf4j-impl", "core")
+LOGGING_VERSION = "2.24.3"
+PACKAGES = (
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.util", "java.util.concurrent",
+    "java.util.concurrent.atomic", "java.util.concurrent.locks", "java.net", "java.io", "java.nio",
+    "java.math", "java.time", "java.text", "sun.nio.ch",
+)  # fmt: skip
+# without Flink's shell scripts every piece of a TaskManager's memory has to be named
+CONFIGURATION = """jobmanager.rpc.address: 127.0.0.1
+jobmanager.rpc.port: {rpc}
+jobmanager.bind-host: 127.0.0.1
+rest.address: 127.0.0.1
+rest.bind-address: 127.0.0.1
+rest.port: {rest}
+rest.bind-port: "{rest}"
+blob.server.port: "0"
+taskmanager.host: 127.0.0.1
+taskmanager.bind-host: 127.0.0.1
+taskmanager.numberOfTaskSlots: 8
+taskmanager.cpu.cores: 8
+taskmanager.memory.task.heap.size: 256m
+taskmanager.memory.task.off-heap.size: 0m
+taskmanager.memory.managed.size: 128m
+taskmanager.memory.network.min: 64m
+taskmanager.memory.network.max: 64m
+taskmanager.memory.framework.heap.size: 128m
+taskmanager.memory.framework.off-heap.size: 64m
+taskmanager.memory.jvm-metaspace.size: 192m
+taskmanager.memory.jvm-overhead.min: 128m
+taskmanager.memory.jvm-overhead.max: 128m
+web.upload.dir: {root}/upload
+io.tmp.dirs: {root}/tmp
+execution.checkpointing.interval: 2s
+execution.checkpointing.dir: file://{root}/checkpoints
+execution.checkpointing.savepoint-dir: file://{root}/savepoints
+restart-strategy.type: fixed-delay
+restart-strategy.fixed-delay.attempts: 2
+restart-strategy.fixed-delay.delay: 1s
+"""
+LOG4J = """rootLogger.level = WARN
+rootLogger.appenderRef.console.ref = Console
+appender.console.name = Console
+appender.console.type = CONSOLE
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %-5p %c{1} %m%n
+"""
+JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+
+
+def cluster_jars() -> Path:
+    """The directory with a cluster's JARs, downloaded at the first call."""
+    require_java()
+    wanted = [f"org.apache.flink:{module}:{VERSION}" for module in MODULES]
+    wanted += [f"org.apache.logging.log4j:log4j-{name}:{LOGGING_VERSION}" for name in LOGGING]
+    return resolve_jars(f"flink-cluster-{VERSION}", wanted)
+
+
+def examples_jar() -> Path:
+    """Flink's own streaming jobs, which nobody here wrote."""
+    name = f"org.apache.flink:flink-examples-streaming:{VERSION}"
+    (jar,) = resolve_jars(f"flink-examples-{VERSION}", alone=[name]).glob("*.jar")
+    return jar
+
+
+class LiveFlink(JvmServer):
+    """A cluster with a session for any jobs.
+
+    Attributes:
+        url: Its REST API.
+        root: Its directory: `savepoints` and `checkpoints` are in it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("flink-")
+        rest, rpc = free_ports(2)
+        self.url = f"http://127.0.0.1:{rest}"
+        self.root = self._root
+        conf = self._root / "conf"
+        for made in (conf, self._root / "tmp", self._root / "upload"):
+            made.mkdir()
+        text = CONFIGURATION.format(rest=rest, rpc=rpc, root=self._root)
+        (conf / "config.yaml").write_text(text, "utf-8")
+        (conf / "log4j.properties").write_text(LOG4J, "utf-8")
+        self._java = [
+            java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in PACKAGES),
+            f"-Dlog4j.configurationFile=file:{conf}/log4j.properties",
+            "-cp", f"{cluster_jars()}/*",
+        ]  # fmt: skip
+        self._configured = ["--configDir", str(conf)]
+        self._start([*self._java, JOB_MANAGER, *self._configured])
+        self._worker = subprocess.Popen(
+            [*self._java, TASK_MANAGER, *self._configured],
+            stdout=self._told,
+            stderr=subprocess.STDOUT,
+        )
+
+    def client(self) -> FlinkCluster:
+        """What is tested."""
+        return FlinkCluster(ConnectionSettings(self.url), poll_seconds=0.1)
+
+    def __enter__(self) -> Self:
+        until = time.monotonic() + SECONDS
+        while self._process.poll() is None and time.monotonic() < until:
+            if self._has_slots():
+                return self
+            time.sleep(0.2)
+        told = (self._root / "told").read_text("utf-8", "replace")[-2000:]
+        self.__exit__(None, None, None)
+        raise RuntimeError(f"Flink does not come up: {told}")
+
+    def _has_slots(self) -> bool:
+        with self.client() as cluster:
+            try:
+                return bool(cluster.connection.get("/overview")["slots-available"])
+            except StateError:
+                return False
+
+    def __exit__(self, *error: object) -> None:
+        self._worker.kill()
+        self._worker.wait()
+        super().__exit__(None, None, None)
