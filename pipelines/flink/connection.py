@@ -146,7 +146,7 @@ def _headers(text: str) -> dict[str, str]:
             said = None  # the error would show the text
     else:
         pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
-        said = {name.strip(): value.strip() for name, _, value in pairs}
+        said = {name.strip(): value.strip() if colon else None for name, colon, value in pairs}
     if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
         raise DeclarationError("no headers", place="STATELAKE_FLINK_HEADERS", remedy=remedy)
     if not all(name and name.isprintable() and ":" not in name for name in said):
@@ -281,6 +281,12 @@ class Connection:
             with self._sent(method, path, body, upload) as response:
                 text = _read(response, until, place)
                 status, location = response.status_code, response.headers.get("Location", "")
+        except (ValueError, TypeError) as error:  # its words would show what it is about
+            raise ClusterError(
+                f"that can't be asked: HTTP has no place for it ({type(error).__name__})",
+                place=place,
+                remedy="see to the URL and to STATELAKE_FLINK_HEADERS",
+            ) from None
         except requests.exceptions.SSLError as error:
             raise ClusterError(
                 f"no secure connection ({self._hidden(_innermost(error))})",
@@ -290,10 +296,6 @@ class Connection:
             ) from None
         except (requests.RequestException, HTTPError, TimeoutError) as error:
             raise self._transport_failure(error, place) from None
-        except (ValueError, TypeError) as error:  # a header that HTTP has no place for
-            raise ClusterError(
-                f"that can't be asked ({self._hidden(str(error))})", place=place
-            ) from None
         if status in TRANSIENT:
             raise _TryAgainError(self._refusal(status, text, place), never_sent=False)
         if 300 <= status < 400:

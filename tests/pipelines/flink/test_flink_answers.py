@@ -1,0 +1,109 @@
+"""Root causes out of stack traces, and paths of a cluster as paths of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.flink.path_map import PathMap
+from pipelines.flink.root_causes import LONGEST, root_cause
+from state_core.errors import DeclarationError, MissingFileError, UnsafePathError
+
+RESTORE = """Internal server error.
+<Exception on server side:
+org.apache.flink.client.program.ProgramInvocationException: The main method caused an error
+\tat org.apache.flink.client.program.PackagedProgram.callMainMethod(PackagedProgram.java:372)
+\t... 11 more
+Caused by: java.lang.RuntimeException: Could not initialize
+\tat a.B.lambda$c$0(B.java:1) ~[?:?]
+Caused by: org.apache.flink.util.StateMigrationException: The new serializer
+ must not be incompatible.
+\tat a.B.c(B.java:1)
+\tSuppressed: java.io.IOException: closed
+\t\tat a.B.c(B.java:1)
+\t... 3 more
+End of exception on server side>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            RESTORE,
+            "StateMigrationException: The new serializer must not be incompatible.",
+        ),
+        ("a.b.C$D: what\n\tat a.b(C.java:1)", "C$D: what"),
+        ("org.apache.flink.X\n\tat a.b(C.java:1)", "X"),
+        ("Job not found", "Job not found"),
+        ("", ""),
+        ("\n\tat a.b(C.java:1)\n", ""),
+        ("see file.txt for http://a.b.c/d", "see file.txt for http://a.b.c/d"),
+    ],
+)
+def test_the_innermost_cause_is_one_sentence(text: str, cause: str) -> None:
+    """Without packages, frames and what was suppressed."""
+    assert root_cause(text) == cause
+
+
+def test_a_cause_has_an_end() -> None:
+    """However long the message is."""
+    assert len(root_cause("x" * 10_000)) <= LONGEST + 3
+
+
+@pytest.mark.parametrize(
+    ("path", "here"),
+    [
+        ("s3://bucket/flink/savepoint-1", "/mnt/flink/savepoint-1"),
+        ("s3://bucket/flink", "/mnt/flink"),
+        ("s3://bucket/other/sp", "/mnt/bucket/other/sp"),
+        ("s3://bucket-2/sp", "s3://bucket-2/sp"),
+        ("file:/data/sp", "/local/sp"),
+        ("file:///data/sp/", "/local/sp"),
+        ("/data/sp", "/local/sp"),
+        ("file:///other/sp", "/other/sp"),
+        ("hdfs://nn/sp", "hdfs://nn/sp"),
+    ],
+)
+def test_paths_are_mapped_by_the_longest_prefix(path: str, here: str) -> None:
+    """Of whole names."""
+    paths = PathMap.parse(
+        ["s3://bucket=/mnt/bucket", "s3://bucket/flink=/mnt/flink/", "file:///data=/local"]
+    )
+    assert paths.here(path) == here
+
+
+def test_paths_are_mapped_back() -> None:
+    """For what was written here, and is to be read there."""
+    paths = PathMap({"s3://bucket/flink": "/mnt/flink"})
+    assert paths.there("/mnt/flink/exports/1") == "s3://bucket/flink/exports/1"
+    assert paths.there("/elsewhere/1") == "/elsewhere/1"
+
+
+def test_no_path_leads_out_of_what_is_mapped() -> None:
+    """A cluster is asked where its savepoint is, not for the files of this machine."""
+    with pytest.raises(UnsafePathError):
+        PathMap({"s3://a": "/mnt/a"}).here("s3://a/../../etc")
+
+
+@pytest.mark.parametrize("pair", ["s3://a", "=/mnt", "s3://a="])
+def test_what_maps_nothing_is_refused(pair: str) -> None:
+    """With how it is written."""
+    with pytest.raises(DeclarationError, match="CLUSTER=HERE"):
+        PathMap.parse([pair])
+
+
+def test_a_snapshot_that_can_not_be_read_names_both_paths(tmp_path: Path) -> None:
+    """What the cluster wrote, where it was looked for, and how to map it."""
+    paths = PathMap({"s3://bucket": str(tmp_path)})
+    with pytest.raises(MissingFileError) as raised:
+        paths.readable("s3://bucket/sp")
+    said = str(raised.value)
+    assert "the cluster wrote s3://bucket/sp" in said
+    assert f"here {tmp_path}/sp" in said
+    assert "--path-map 's3://bucket=/where/it/is/here'" in said
+    with pytest.raises(MissingFileError, match=r"hdfs://nn/a, which can't be read"):
+        PathMap().readable("hdfs://nn/a")
+    (tmp_path / "sp").mkdir()
+    (tmp_path / "sp" / "_metadata").touch()
+    assert paths.readable("s3://bucket/sp") == f"{tmp_path}/sp"

@@ -1,0 +1,349 @@
+"""A cluster that is gone, slow, or talks nonsense; and secrets, which nobody is told."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.flink.cluster import FlinkCluster
+from pipelines.flink.connection import LARGEST_ANSWER, Connection, ConnectionSettings
+from state_core.errors import (
+    ClusterError,
+    DeclarationError,
+    FlinkJobError,
+    NotFoundError,
+    StateError,
+    UnreachableClusterError,
+)
+from tests.support.fake_rest import Answer, FakeRest
+
+JOB = "0123456789abcdef" * 2
+TRIGGER = "f" * 32
+RUNNING = {
+    "jid": JOB, "name": "orders", "state": "RUNNING",
+    "vertices": [{"parallelism": 2, "maxParallelism": 128, "status": "RUNNING"}],
+}  # fmt: skip
+SUSPENDED = {
+    "status": {"id": "COMPLETED"},
+    "operation": {
+        "failure-cause": {
+            "class": "java.util.concurrent.CompletionException",
+            "stack-trace": "java.util.concurrent.CompletionException: x\n\tat a.B.c(B.java:1)\n"
+            "Caused by: org.apache.flink.runtime.checkpoint.CheckpointException:"
+            " Checkpoint Coordinator is suspending.\n\tat a.B.c(B.java:1)\n",
+        }
+    },
+}
+DONE = {"status": {"id": "COMPLETED"}, "operation": {"location": "file:/savepoints/sp"}}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits long between two tries; no proxy stands before loopback."""
+    monkeypatch.setattr("pipelines.flink.connection.FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("pipelines.flink.cluster.PAUSE_SECONDS", 0.001)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def client(server: FakeRest, **settings: object) -> FlinkCluster:
+    """A client that is in a hurry."""
+    made = ConnectionSettings(server.url, **{"timeout": 5.0, **settings})  # type: ignore[arg-type]
+    return FlinkCluster(made, poll_seconds=0.001)
+
+
+def failure(call: Callable[[], object], kind: type[StateError] = ClusterError) -> str:
+    """What a call that fails says."""
+    with pytest.raises(kind) as raised:
+        call()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer("<html>Welcome to nginx</html>"),
+        Answer(b"\xff\xfe\x00"),
+        Answer("{"),
+        Answer("[" * 100_000),
+        Answer(""),
+        Answer("null"),
+        Answer([1]),
+        Answer({"jobs": None}),
+        Answer({"jobs": [1]}),
+        Answer({"jobs": [{"jid": "../../config", "name": "x", "state": "RUNNING"}]}),
+        Answer({"jobs": [{"jid": JOB, "name": 1, "state": "RUNNING", "start-time": 1}]}),
+        Answer({"jobs": [{"jid": JOB, "name": "x", "state": "RUNNING", "start-time": True}]}),
+    ],
+)
+def test_garbage_is_an_error_that_names_the_call(answer: Answer) -> None:
+    """Whatever is answered, it is no Python error, and short."""
+    with FakeRest([answer]) as server:
+        said = failure(client(server).jobs)
+    assert f"GET {server.url}/jobs/overview" in said
+    assert len(said) < 500
+
+
+def test_times_that_no_calendar_has_are_none() -> None:
+    """They are a picture's, not worth an error."""
+    row = {"jid": JOB, "name": "x", "state": "RUNNING", "start-time": 10**30}
+    with FakeRest([Answer({"jobs": [row]})]) as server:
+        assert client(server).jobs()[0].started.year == 1970
+
+
+def test_a_cluster_that_is_gone_is_told() -> None:
+    """With what the system said."""
+    with FakeRest([Answer()]) as server:
+        pass
+    said = failure(client(server).jobs, UnreachableClusterError)
+    assert "no connection (Connection refused)" in said
+    assert "0x" not in said
+
+
+@pytest.mark.parametrize("slow", [Answer({}, delay=2), Answer({"a" * 40: 1}, dripping=0.1)])
+def test_a_slow_cluster_is_left(slow: Answer) -> None:
+    """One that says nothing, and one that never comes to an end."""
+    with FakeRest([slow]) as server:
+        cluster = client(server, timeout=0.2)
+        cluster.connection.retries = 0
+        said = failure(cluster.jobs, UnreachableClusterError)
+    assert "no answer within 0.2 s" in said
+
+
+def test_an_endless_answer_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded whatever comes."""
+    monkeypatch.setattr("pipelines.flink.connection.LARGEST_ANSWER", 1 << 16)
+    assert LARGEST_ANSWER > 1 << 20
+    with FakeRest([Answer(b"[" + b"1," * (1 << 20))]) as server:
+        assert "an answer of more than" in failure(client(server).jobs)
+
+
+def test_reading_is_tried_again_and_a_change_is_not() -> None:
+    """What may have happened must not happen twice."""
+    busy, jobs = Answer({"errors": ["leader election"]}, 503), Answer({"jobs": []})
+    with FakeRest([busy, busy, jobs]) as server:
+        assert client(server).jobs() == []
+    with FakeRest([busy]) as server:
+        said = failure(lambda: client(server).upload_jar(__file__))
+        assert "HTTP 503: leader election" in said
+        assert len(server.asked) == 1
+    with FakeRest([Answer({"errors": ["no"]}, 500)]) as server:
+        assert "HTTP 500: no" in failure(client(server).jobs)
+        assert len(server.asked) == 1
+
+
+def test_a_savepoint_is_asked_for_again_by_the_same_id() -> None:
+    """Flink knows it by that, so no second one is taken."""
+    with FakeRest([Answer("", 502), Answer({"request-id": TRIGGER}), Answer(DONE)]) as server:
+        location = client(server).take_savepoint(JOB, "file:/savepoints", trigger_id=TRIGGER)
+    assert location == "file:/savepoints/sp"
+    (first, second) = (body for method, _, _, body in server.asked if method == "POST")
+    assert first == second
+    assert TRIGGER.encode() in first
+
+
+def test_a_submission_whose_answer_was_lost_is_looked_for() -> None:
+    """It is not sent again: the job is asked for by the id that it was given."""
+
+    def answer(_: str, path: str) -> Answer:
+        return Answer({}, delay=1) if path.endswith("/run") else Answer(RUNNING)
+
+    with FakeRest(answer) as server:
+        assert client(server, timeout=0.2).run_jar("a.jar", job_id=JOB) == JOB
+    assert [method for method, *_ in server.asked] == ["POST", "GET"]
+
+
+def test_a_savepoint_of_a_suspending_coordinator_is_tried_again() -> None:
+    """COMPLETED with a failure cause is no success; this one passes."""
+    answers = [Answer({"request-id": TRIGGER}), Answer(SUSPENDED), Answer(RUNNING)]
+    with FakeRest([*answers, *answers[:1], Answer(DONE)]) as server:
+        assert client(server).take_savepoint(JOB) == "file:/savepoints/sp"
+    bodies = [body for method, _, _, body in server.asked if method == "POST"]
+    assert len(set(bodies)) == 2
+
+
+@pytest.mark.parametrize("state", ["FINISHED", "FAILED"])
+def test_a_job_that_ends_while_its_savepoint_is_taken(state: str) -> None:
+    """Said with the cause, and with what became of the job."""
+    gone = Answer({**RUNNING, "state": state})
+    with FakeRest([Answer({"request-id": TRIGGER}), Answer(SUSPENDED), gone]) as server:
+        said = failure(lambda: client(server).take_savepoint(JOB), FlinkJobError)
+    assert "CheckpointException: Checkpoint Coordinator is suspending." in said
+    assert said.endswith(f"the job is {state}")
+
+
+def test_a_cluster_that_restarts_forgets_the_savepoint() -> None:
+    """Which is said."""
+    answers = [Answer({"request-id": TRIGGER}), Answer({"errors": ["x"]}, 404), Answer("", 404)]
+    with FakeRest(answers) as server:
+        said = failure(lambda: client(server).take_savepoint(JOB), FlinkJobError)
+    assert "forgotten" in said
+    assert said.endswith("the cluster does not know the job any more")
+
+
+def test_a_savepoint_that_takes_too_long_is_left() -> None:
+    """With the word that it may still happen."""
+    with FakeRest(
+        [Answer({"request-id": TRIGGER}), Answer({"status": {"id": "IN_PROGRESS"}})]
+    ) as s:
+        said = failure(lambda: client(s).take_savepoint(JOB, timeout=0.05), UnreachableClusterError)
+    assert "waited too long for a savepoint" in said
+    assert "may still happen" in said
+
+
+def test_ids_are_none_that_lead_elsewhere() -> None:
+    """No path of the API is made of what is no id."""
+    with FakeRest([Answer({})]) as server:
+        assert "no id of Flink's" in failure(
+            lambda: client(server).job("../config"), DeclarationError
+        )
+        assert server.asked == []
+
+
+def test_jobs_of_one_name_are_told_apart() -> None:
+    """By what runs, or else by their ids."""
+    row = {"name": "orders", "start-time": 1, "duration": 1}
+    ids = ["1" * 32, "2" * 32]
+    jobs = [{**row, "jid": jid, "state": "RUNNING"} for jid in ids]
+    with FakeRest([Answer({"jobs": jobs})]) as server:
+        said = failure(lambda: client(server).find_job("orders"), NotFoundError)
+        assert all(jid in said for jid in ids)
+        assert client(server).find_job(ids[1]).id == ids[1]
+    jobs[0]["state"] = "FINISHED"
+    with FakeRest([Answer({"jobs": jobs})]) as server:
+        assert client(server).find_job("orders").id == ids[1]
+        assert "jobs that run: 'orders'" in failure(
+            lambda: client(server).find_job("other"), NotFoundError
+        )
+
+
+# ---------------------------------------------------------------------------------- secrets
+
+SECRETS = {
+    "password": {"user": "ann", "password": "s3cret-word"},
+    "token": {"token": "s3cret-word"},
+    "header": {"headers": {"X-Api-Key": "s3cret-word"}},
+    "url": {},
+}
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer({"errors": ["what is s3cret-word?"]}, 500),
+        Answer({"errors": ["s3cret-word"]}, 404),
+        Answer("s3cret-word"),
+        Answer("", 302, headers={"Location": "http://s3cret-word/"}),
+        Answer("", 401),
+    ],
+    ids=["500", "404", "garbage", "redirect", "401"],
+)
+def test_secrets_are_sent_and_never_told(
+    kind: str, answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not in messages, traces, reprs or logs; not even where the server says them."""
+    with FakeRest([answer]) as server, caplog.at_level(logging.DEBUG):
+        url = server.url.replace("//", "//ann:s3cret-word@") if kind == "url" else server.url
+        settings = ConnectionSettings(url, **SECRETS[kind])  # type: ignore[arg-type]
+        cluster = FlinkCluster(settings)
+        with pytest.raises(StateError) as raised:
+            cluster.jobs()
+    (_, _, headers, _) = server.asked[0]
+    sent = {"token": "Bearer s3cret-word", "header": "s3cret-word"}
+    name = "X-Api-Key" if kind == "header" else "Authorization"
+    assert headers[name] == sent.get(kind, "Basic YW5uOnMzY3JldC13b3Jk")
+    told = "".join(traceback.format_exception(raised.value))
+    for text in (told, repr(settings), repr(cluster), repr(cluster.connection), caplog.text):
+        assert "s3cret-word" not in text
+        assert "YW5uOnMzY3JldC13b3Jk" not in text
+
+
+def test_redirects_are_not_followed() -> None:
+    """Credentials would go with them."""
+    with FakeRest([Answer({"jobs": []})]) as other:
+        moved = Answer("", 302, headers={"Location": f"{other.url}/jobs?x=1"})
+        with FakeRest([moved]) as server:
+            said = failure(client(server, token="token").jobs)  # noqa: S106
+        assert f"it leads to '{other.url}/jobs'" in said
+        assert other.asked == []
+
+
+def test_arguments_of_a_job_are_never_told() -> None:
+    """Flink says them again where a program refuses them."""
+    with FakeRest([Answer({"errors": ["No such option: --password=hunter2"]}, 400)]) as server:
+        said = failure(lambda: client(server).run_jar("a.jar", arguments=["--password=hunter2"]))
+    assert "hunter2" not in said
+    assert "No such option: ***" in said
+
+
+def test_no_netrc_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would answer for who asks."""
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login ann password s3cret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    with FakeRest([Answer({"jobs": []})]) as server:
+        client(server).jobs()
+    assert "Authorization" not in server.asked[0][2]
+
+
+# ---------------------------------------------------------------------------------- settings
+
+
+def test_settings_come_from_the_environment(tmp_path: Path) -> None:
+    """All of them, and a URL that is given goes before that of the environment."""
+    (tmp_path / "ca.pem").touch()
+    environment = {
+        "STATELAKE_FLINK": "https://flink.example/api/",
+        "STATELAKE_FLINK_TOKEN": "token",
+        "STATELAKE_FLINK_HEADERS": "X-Tenant: blue\nX-Other: a:b",
+        "STATELAKE_FLINK_CA": str(tmp_path / "ca.pem"),
+        "STATELAKE_FLINK_TIMEOUT": "7",
+    }
+    settings = ConnectionSettings.from_environment("", environment)
+    assert settings.url == "https://flink.example/api"
+    assert settings.token == "token"  # noqa: S105 - the test's
+    assert settings.headers == {"X-Tenant": "blue", "X-Other": "a:b"}
+    assert settings.timeout == 7
+    assert Connection(settings)._session.verify == str(tmp_path / "ca.pem")
+    assert ConnectionSettings.from_environment("http://other", environment).url == "http://other"
+    assert ConnectionSettings.has_credentials(environment)
+    assert not ConnectionSettings.has_credentials({"STATELAKE_FLINK": "x"})
+
+
+@pytest.mark.parametrize(
+    ("environment", "problem"),
+    [
+        ({}, "no Flink cluster is named"),
+        ({"": "ftp://host"}, "no URL of a REST API"),
+        ({"": "http://[::1"}, "that is no URL"),
+        ({"": "http://host:port"}, "that is no URL"),
+        ({"": "http://host?token=secret"}, "a URL with a query"),
+        ({"_USER": "ann", "_TOKEN": "secret"}, "a user and a bearer token"),
+        ({"_TIMEOUT": "long"}, "no number of seconds"),
+        ({"_TIMEOUT": "0"}, "no time"),
+        ({"_TIMEOUT": "nan"}, "no time"),
+        ({"_HEADERS": '{"a": ["secret"]}'}, "no headers"),
+        ({"_HEADERS": '{"a": "secret"'}, "no headers"),
+        ({"_HEADERS": "secret"}, "no headers"),
+        ({"_HEADERS": ": secret"}, "a header without a name"),
+        ({"_CA": "/nowhere.pem"}, "there is no file"),
+    ],
+)
+def test_settings_that_can_not_be(environment: dict[str, str], problem: str) -> None:
+    """Are refused in a sentence without secrets."""
+    url = {"": "http://host"} if any(environment) else {}
+    given = {f"STATELAKE_FLINK{name}": value for name, value in {**url, **environment}.items()}
+    said = failure(lambda: ConnectionSettings.from_environment("", given), DeclarationError)
+    assert problem in said
+    assert "secret" not in said
+
+
+def test_a_header_that_http_has_no_place_for() -> None:
+    """Is said without what it holds."""
+    with FakeRest([Answer({})]) as server:
+        said = failure(client(server, headers={"X": "s3cret\nword"}).jobs)
+    assert "can't be asked" in said
+    assert "s3cret" not in said
