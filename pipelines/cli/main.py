@@ -48,6 +48,7 @@ COMMANDS = {
     "export": ("export:export", "Write a snapshot as a canonical savepoint"),
     "run": ("run:run", "Run a job of process functions"),
     "checkpoints": ("checkpoints:checkpoints", "See to the checkpoints of a running job"),
+    "flink": ("flink.group:flink", "Work on a live Flink cluster"),
     "bootstrap": ("bootstrap:bootstrap_command", "Write a savepoint of nothing but tables"),
     "demo": ("demo:demo", "Run the whole way on bundled savepoints"),
 }

@@ -1,7 +1,7 @@
 """Options that several commands have, and where their values come from.
 
-A lake, a job and an engine are those of the command line; else those of the environment
-(`STATELAKE_LAKE`, `STATELAKE_JOB`); else those of `statelake.toml`.
+A lake, a job, an engine and a Flink cluster are those of the command line; else those of the
+environment (`STATELAKE_LAKE`, `STATELAKE_JOB`, `STATELAKE_FLINK`); else those of `statelake.toml`.
 
 A shell's TAB completes a lake's jobs and snapshots. It takes them from the lake, which anybody may
 have written, and puts them into a command line: so only names that mean nothing to a shell.
@@ -111,7 +111,7 @@ def configured_option(
     """An option that the environment and `statelake.toml` stand for.
 
     Args:
-        name: `lake` or `job`.
+        name: `lake`, `job` or `flink`.
         help_: What it is to the command.
         required: Whether nothing can be done without it.
     """

@@ -5,11 +5,13 @@
     lake = "lake"     # relative to this file, or anywhere: "~/lake", "s3://bucket/lake"
     job = "orders"
     engine = "local"  # or "auto", or "spark"
+    flink = "http://jobmanager:8081"
 
 It is looked for in the working directory and in those above it, up to that of the repository or of
 the user; where neither is above, in the working directory alone. So nobody else can put it in a
-directory that many share, such as `/tmp`, and have it found from below. It names no code and no
-cluster: a directory of somebody else's may have one.
+directory that many share, such as `/tmp`, and have it found from below. It names no code, and no
+cluster for Spark: a directory of somebody else's may have one. A Flink cluster that it names is
+shown no credentials.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ else:
 __all__ = ["ENGINES", "FILE", "KEYS", "configured"]
 
 FILE = "statelake.toml"
-KEYS = ("lake", "job", "engine")
+KEYS = ("lake", "job", "engine", "flink")
 ENGINES = ("auto", "spark", "local")
 
 

@@ -14,6 +14,7 @@
 `compress`           a savepoint with another compression
 `run`                jobs of process functions
 `checkpoints`        checkpoints of tasks: list, verify, drop, migrate
+`flink/`             live clusters: jobs, savepoints, runs
 `demo`               the guided tour
 `terminal`           what they print with; `plugins`, the option that several share; `times`
 ===================  ================================================================

@@ -1,0 +1,123 @@
+"""Options that commands on a cluster share, and the cluster that these lead to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+
+from pipelines.cli.commands.times import Duration
+from pipelines.cli.options import configured_option
+from pipelines.cli.settings import FILE
+from state_core.errors import DeclarationError
+from state_core.extras import require_extra
+from state_core.printable import printable
+
+if TYPE_CHECKING:
+    from pipelines.flink.cluster import FlinkCluster
+
+__all__ = [
+    "connected",
+    "flink_job_options",
+    "flink_option",
+    "form_option",
+    "named_job",
+    "path_map_option",
+    "seconds",
+    "status_line",
+    "timeout_option",
+]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+flink_option = configured_option(
+    "flink", "The cluster's REST API: http://HOST:8081.", required=True
+)
+path_map_option = click.option(
+    "--path-map",
+    "path_map",
+    multiple=True,
+    envvar="STATELAKE_FLINK_PATH_MAP",
+    show_envvar=True,
+    metavar="CLUSTER=HERE",
+    help="What a directory of the cluster's is called here: s3://bucket=/mnt/bucket.",
+)
+form_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["canonical", "native"]),
+    default="canonical",
+    show_default=True,
+    help="Native is quicker where there is much state; both are imported.",
+)
+
+
+def timeout_option(default: str, what: str) -> Callable[[Command], Command]:
+    """`--timeout`."""
+    return click.option(
+        "--timeout", type=Duration(), default=default, show_default=True, help=f"How long {what}."
+    )
+
+
+def flink_job_options(command: Command) -> Command:
+    """`--job-id` and `--job-name`, of which one is needed."""
+    by_id = click.option("--job-id", metavar="ID", help="The job on the cluster, by its id.")
+    by_name = click.option("--job-name", metavar="NAME", help="The same, by its name.")
+    return by_id(by_name(command))
+
+
+def named_job(cluster: FlinkCluster, job_id: str | None, job_name: str | None) -> str:
+    """The id of the job that a command line names.
+
+    Raises:
+        UsageError: It names none, or two.
+        NotFoundError: There is no such job, or several that run.
+    """
+    if (job_id is None) == (job_name is None):
+        raise click.UsageError("give either --job-id or --job-name")
+    return cluster.find_job(job_id or job_name or "").id
+
+
+@contextmanager
+def connected(url: str) -> Iterator[FlinkCluster]:
+    """The cluster of `--flink`.
+
+    Raises:
+        DeclarationError: Only a file names it, and the environment has credentials: who wrote that
+            file would get them.
+    """
+    require_extra("flink")
+    from pipelines.flink.cluster import FlinkCluster  # noqa: PLC0415 - requests only when wanted
+    from pipelines.flink.connection import ConnectionSettings  # noqa: PLC0415 - the same
+
+    context = click.get_current_context()
+    of_file = context.get_parameter_source("flink") is ParameterSource.DEFAULT_MAP
+    if of_file and ConnectionSettings.has_credentials():
+        raise DeclarationError(
+            f"only {FILE} names the cluster {url}, and the environment has credentials for one",
+            remedy="name it with --flink or STATELAKE_FLINK: a file that lies in a directory is not"
+            " sent what is yours",
+        )
+    with FlinkCluster(ConnectionSettings.from_environment(url)) as cluster:
+        yield cluster
+
+
+@contextmanager
+def status_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """What is waited for, on standard error; nothing where nobody watches."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with Console(stderr=True).status("") as status:
+        yield lambda waited: status.update(printable(waited).replace("[", "\\["))
+
+
+def seconds(duration: timedelta) -> float:
+    """A duration as clusters have it."""
+    return duration.total_seconds()

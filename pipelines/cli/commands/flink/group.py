@@ -1,0 +1,30 @@
+"""`statelake flink`: jobs on a live cluster, and their savepoints."""
+
+from __future__ import annotations
+
+import click
+
+from pipelines.cli.commands.flink.jobs import cancel, checkpoints, jobs
+from pipelines.cli.commands.flink.runs import run
+from pipelines.cli.commands.flink.savepoints import dispose, savepoint, stop
+
+__all__ = ["flink"]
+
+
+@click.group()
+def flink() -> None:
+    """Work on a live Flink cluster: its jobs, their savepoints.
+
+    The cluster is that of --flink, STATELAKE_FLINK or statelake.toml. Who asks is said by the
+    environment alone, so that no process list and no history of a shell shows it:
+    STATELAKE_FLINK_USER and _PASSWORD, _TOKEN, _HEADERS (lines `Name: value`), _CA, _CERT and _KEY
+    (files in PEM), _TIMEOUT (seconds).
+
+    \b
+    Example:
+      statelake flink jobs --flink http://jobmanager:8081
+    """
+
+
+for _command in (jobs, checkpoints, savepoint, stop, run, cancel, dispose):
+    flink.add_command(_command)

@@ -1,0 +1,109 @@
+"""`statelake flink jobs`, `checkpoints` and `cancel`: what runs on a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+
+import click
+
+from pipelines.cli.commands.flink.connecting import (
+    connected,
+    flink_job_options,
+    flink_option,
+    named_job,
+    seconds,
+    timeout_option,
+)
+from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
+from pipelines.shown import age_text
+
+__all__ = ["cancel", "checkpoints", "jobs"]
+
+
+@click.command()
+@flink_option
+@click.option("--all", "every", is_flag=True, help="Those that ended, too.")
+@json_option
+def jobs(flink: str, every: bool, as_json_: bool) -> None:
+    """List the jobs of a cluster, the newest first.
+
+    \b
+    Examples:
+      statelake flink jobs --flink http://jm:8081
+      statelake flink jobs --flink https://flink.example --all --json
+    """
+    with connected(flink) as cluster:
+        listed = [job for job in cluster.jobs() if every or not job.ended]
+    if as_json_:
+        as_json([asdict(job) for job in listed])
+        return
+    rows = [
+        (job.id, job.name, job.state, f"{job.running_tasks}/{job.tasks}",
+         f"{job.started:%Y-%m-%d %H:%M}", age_text(round(job.seconds * 1000)))
+        for job in listed
+    ]  # fmt: skip
+    columns = ("<id", "<name", "<state", ">tasks", "<started", ">for")
+    print_table(f"{len(rows)} jobs", columns, rows)
+
+
+@click.command()
+@flink_option
+@flink_job_options
+@json_option
+def checkpoints(flink: str, job_id: str | None, job_name: str | None, as_json_: bool) -> None:
+    """Show the sizes and durations of a job's checkpoints over time.
+
+    They are those that the cluster remembers: the last 10, by default
+    (web.checkpoints.history). `written` is less than `state` where they are incremental.
+
+    \b
+    Examples:
+      statelake flink checkpoints --flink http://jm:8081 --job-name orders
+      statelake flink checkpoints --flink http://jm:8081 --json \\
+          --job-id 5f1e2c0a1b2c3d4e5f60718293a4b5c6
+    """
+    with connected(flink) as cluster:
+        summary = cluster.checkpoints(named_job(cluster, job_id, job_name))
+    if as_json_:
+        as_json(asdict(summary))
+        return
+    rows = [
+        (str(one.number), "savepoint" if one.is_savepoint else "checkpoint", one.status.lower(),
+         f"{one.triggered:%Y-%m-%d %H:%M:%S}", f"{one.seconds:.1f} s", bytes_text(one.state_bytes),
+         bytes_text(one.written_bytes), one.path)
+        for one in summary.history
+    ]  # fmt: skip
+    columns = (
+        ">number", "<kind", "<status", "<triggered", ">took", ">state", ">written", "<path"
+    )  # fmt: skip
+    title = f"{summary.completed} completed, {summary.failed} failed"
+    print_table(title, columns, rows)
+    if summary.restored_from:
+        tell(f"restored from {summary.restored_from}")
+
+
+@click.command()
+@flink_option
+@flink_job_options
+@timeout_option("5min", "it may take to end")
+@json_option
+def cancel(
+    flink: str, job_id: str | None, job_name: str | None, timeout: timedelta, as_json_: bool
+) -> None:
+    """Cancel a job, without a savepoint, and wait until it is over.
+
+    What it did since its last checkpoint is lost: `statelake flink stop` takes a savepoint.
+
+    \b
+    Examples:
+      statelake flink cancel --flink http://jm:8081 --job-name canary
+      statelake flink cancel --flink http://jm:8081 --job-id 5f1e2c0a1b2c3d4e5f60718293a4b5c6
+    """
+    with connected(flink) as cluster:
+        job = named_job(cluster, job_id, job_name)
+        state = cluster.cancel(job, timeout=seconds(timeout))
+    if as_json_:
+        as_json({"job": job, "state": state})
+        return
+    tell(f"job {job} is {state}", marked=job)

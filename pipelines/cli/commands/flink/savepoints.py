@@ -1,0 +1,208 @@
+"""`statelake flink savepoint`, `stop` and `dispose`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from pipelines.cli.commands.flink.connecting import (
+    connected,
+    flink_job_options,
+    flink_option,
+    form_option,
+    named_job,
+    path_map_option,
+    seconds,
+    status_line,
+    timeout_option,
+)
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import as_json, json_option, progress_bar, tell
+from pipelines.cli.options import configured_option, engine_option, lake_is_meant
+from state_core.errors import StateError
+
+__all__ = ["dispose", "savepoint", "stop"]
+
+
+def _import_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What names a lake that the savepoint is imported into at once."""
+    for option in (
+        click.option("--as", "snapshot_id", help="What to call it there; by default as Flink did."),
+        configured_option("job", "The job's name in the lake."),
+        configured_option("lake", "Import it into this lake at once."),
+        path_map_option,
+        engine_option,
+        plugins_option,
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@flink_option
+@flink_job_options
+@click.option("--to", "directory", default="", help="Where the cluster makes a directory for it.")
+@form_option
+@timeout_option("10min", "it may take")
+@_import_options
+@json_option
+@click.pass_context
+def savepoint(
+    context: click.Context,
+    flink: str,
+    job_id: str | None,
+    job_name: str | None,
+    directory: str,
+    form: str,
+    timeout: timedelta,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    path_map: tuple[str, ...],
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Have a savepoint of a running job taken; the job runs on.
+
+    With --lake, --job or --as it is imported at once. Where the cluster's paths are others than
+    this machine's, --path-map says what they are called here.
+
+    \b
+    Examples:
+      statelake flink savepoint --flink http://jm:8081 --job-name orders
+      statelake flink savepoint --flink http://jm:8081 --job-name orders --format native \\
+          --to s3://bucket/savepoints
+      statelake flink savepoint --flink http://jm:8081 --job-name orders --as monday \\
+          --lake /data/lake --job orders --path-map s3://bucket=/mnt/bucket
+    """
+    target = _import_target(context, lake, job)
+    with connected(flink) as cluster, status_line(quiet=as_json_) as report:
+        location = cluster.take_savepoint(
+            named_job(cluster, job_id, job_name), directory, form=form, timeout=seconds(timeout),
+            report=report,
+        )  # fmt: skip
+    _finish("took", location, target, snapshot_id, path_map, engine, as_json_)
+
+
+@click.command()
+@flink_option
+@flink_job_options
+@click.option("--to", "directory", default="", help="Where the cluster makes a directory for it.")
+@click.option(
+    "--drain", is_flag=True, help="Let all windows and timers fire first: for a job that is over."
+)
+@form_option
+@timeout_option("10min", "it may take")
+@_import_options
+@json_option
+@click.pass_context
+def stop(
+    context: click.Context,
+    flink: str,
+    job_id: str | None,
+    job_name: str | None,
+    directory: str,
+    drain: bool,
+    form: str,
+    timeout: timedelta,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    path_map: tuple[str, ...],
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Stop a job with a savepoint, and wait until it is over.
+
+    With --lake, --job or --as the savepoint is imported at once.
+
+    \b
+    Examples:
+      statelake flink stop --flink http://jm:8081 --job-name orders \\
+          --to s3://bucket/savepoints
+      statelake flink stop --flink http://jm:8081 --job-name orders --drain --json
+    """
+    target = _import_target(context, lake, job)
+    with connected(flink) as cluster, status_line(quiet=as_json_) as report:
+        location = cluster.stop_with_savepoint(
+            named_job(cluster, job_id, job_name), directory, form=form, drain=drain,
+            timeout=seconds(timeout), report=report,
+        )  # fmt: skip
+    _finish("stopped with", location, target, snapshot_id, path_map, engine, as_json_)
+
+
+def _import_target(
+    context: click.Context, lake: str | None, job: str | None
+) -> tuple[str, str] | None:
+    """The lake and the job that a savepoint is imported into, if that is asked for."""
+    if not lake_is_meant(context):
+        return None
+    if not lake or not job:
+        raise click.UsageError("an import needs --lake and --job")
+    return lake, job
+
+
+def _finish(
+    did: str,
+    location: str,
+    target: tuple[str, str] | None,
+    snapshot_id: str | None,
+    path_map: tuple[str, ...],
+    engine: str,
+    quiet: bool,
+) -> None:
+    """Tell where the savepoint is; import it, if that is asked for."""
+    if not quiet:
+        tell(f"{did} savepoint {location}", marked=location)
+    if target is None:
+        if quiet:
+            as_json({"savepoint": location})
+        return
+    from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - of the extra `flink`
+    from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - Delta only when wanted
+    from pipelines.lake.ingest.importing import import_snapshot  # noqa: PLC0415 - the same
+
+    lake, job = target
+    try:
+        here = PathMap.parse(path_map).readable(location)
+        with progress_bar("importing", quiet=quiet) as progress:
+            done = import_snapshot(
+                Lake(lake), here, job, snapshot_id=snapshot_id, engine=engine, progress=progress
+            )
+    except StateError as error:  # the savepoint is there, and its place must not be lost
+        raise error.within(f"savepoint {location} was taken, and its import failed") from error
+    if quiet:
+        as_json(
+            {"savepoint": location, "job": job, "snapshot_id": done.record.snapshot_id,
+             "new": done.new, "entries": done.record.entries}
+        )  # fmt: skip
+        return
+    tell(
+        f"imported {done.record.snapshot_id} of {job}: {done.record.entries:,} entries",
+        marked=done.record.snapshot_id,
+    )
+
+
+@click.command()
+@click.argument("location")
+@flink_option
+@timeout_option("10min", "it may take")
+@json_option
+def dispose(location: str, flink: str, timeout: timedelta, as_json_: bool) -> None:
+    """Have the cluster delete a savepoint. What was imported of it stays.
+
+    LOCATION is what the cluster calls it, as `statelake flink savepoint` printed it.
+
+    \b
+    Example:
+      statelake flink dispose --flink http://jm:8081 s3://bucket/savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
+    """
+    with connected(flink) as cluster:
+        cluster.dispose_savepoint(location, timeout=seconds(timeout))
+    if as_json_:
+        as_json({"disposed": location})
+        return
+    tell(f"disposed of {location}", marked=location)
