@@ -10,6 +10,7 @@ import pytest
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core.errors import StateError
+from tests.integration.flink.live_cluster import LiveFlink
 from tests.integration.flink.oracle import FlinkOracle
 from tests.integration.s3.proxy import ENVIRONMENT, S3Proxy
 from tests.support.savepoints.golden_cases import golden_cases
@@ -38,6 +39,17 @@ def running(version: str) -> Iterator[FlinkOracle]:
         pytest.fail(f"Flink {version} can't be asked: {error}", pytrace=False)
     with oracle:
         yield oracle
+
+
+@pytest.fixture(scope="session")
+def live_flink() -> Iterator[LiveFlink]:
+    """A running cluster of Flink 2.3.0, with slots for eight subtasks."""
+    try:
+        live = LiveFlink()
+    except StateError as error:
+        pytest.fail(f"no Flink cluster can be started: {error}", pytrace=False)
+    with live:
+        yield live
 
 
 @pytest.fixture(scope="session")

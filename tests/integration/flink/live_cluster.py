@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+import zipfile
 from pathlib import Path
 
 from typing_extensions import Self
@@ -14,7 +15,9 @@ from typing_extensions import Self
 from pipelines.flink.cluster import FlinkCluster
 from pipelines.flink.connection import ConnectionSettings
 from pipelines.spark.jars import java_command, require_java, resolve_jars
+from state_core import open_snapshot
 from state_core.errors import StateError
+from tests.integration.flink.distribution import JAVA_SOURCES, compiled
 from tests.integration.jvm_server import JvmServer, free_ports
 
 VERSION = "2.3.0"
@@ -151,3 +154,27 @@ class LiveFlink(JvmServer):
         self._worker.kill()
         self._worker.wait()
         super().__exit__(None, None, None)
+
+
+def counter_jar(directory: Path) -> Path:
+    """The JAR with `LiveCounter`, made in a directory."""
+    sources = [JAVA_SOURCES / "live" / "LiveCounter.java"]
+    classes = compiled(sources, sorted(cluster_jars().glob("*.jar")), f"live-{VERSION}")
+    jar = directory / "counter.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        for file in sorted(classes.glob("*.class")):
+            archive.write(file, file.name)
+    return jar
+
+
+def counted(savepoint: str) -> dict[int, int]:
+    """How many numbers each key of `LiveCounter` has seen, if none was lost or came twice."""
+    operator = open_snapshot(savepoint).operator("counter")
+    counts, last = (
+        {row["key"]: row["value"] for row in operator.state(name).to_arrow().to_pylist()}
+        for name in ("count", "last")
+    )
+    assert counts.keys() == last.keys()
+    expected = {key: (last[key] - key) // 50 + 1 for key in last}
+    assert {key: int(count) for key, count in counts.items()} == expected
+    return expected
