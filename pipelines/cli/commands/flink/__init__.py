@@ -6,5 +6,6 @@
 `jobs`         `jobs`, `checkpoints`, `cancel`
 `savepoints`   `savepoint`, `stop`, `dispose`
 `runs`         `run`
+`rescale`      `rescale`
 =============  ==================================================================
 """

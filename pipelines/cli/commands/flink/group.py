@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pipelines.cli.commands.flink.jobs import cancel, checkpoints, jobs
+from pipelines.cli.commands.flink.rescale import rescale
 from pipelines.cli.commands.flink.runs import run
 from pipelines.cli.commands.flink.savepoints import dispose, savepoint, stop
 
@@ -26,5 +27,5 @@ def flink() -> None:
     """
 
 
-for _command in (jobs, checkpoints, savepoint, stop, run, cancel, dispose):
+for _command in (jobs, checkpoints, savepoint, stop, run, cancel, dispose, rescale):
     flink.add_command(_command)

@@ -1,0 +1,264 @@
+"""A job on a live cluster is rescaled, migrated or upgraded, with a way back.
+
+The steps are a table (`rescale_steps.STEPS`), and so is the way back (`WAY_BACK`). After each the
+journal in the lake says so. The job's own savepoint is never touched: whatever fails behind it, the
+old JAR runs again from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pipelines.engine import Engine
+from pipelines.flink.cluster import FlinkCluster, new_id
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.changes import read_changes
+from pipelines.lake.verify.legality import load_job
+from pipelines.operations.rescale_journal import Journal, open_journal, start_journal
+from pipelines.operations.rescale_steps import (
+    RUN_OLD,
+    STEPS,
+    WAY_BACK,
+    Jars,
+    RescalePlan,
+    Step,
+    Work,
+)
+from state_core.errors import (
+    ClusterError,
+    ConflictError,
+    FlinkJobError,
+    NotFoundError,
+    StateError,
+    UnreachableClusterError,
+)
+from state_core.files.filesystem import Directory
+
+__all__ = ["LEFT", "PUT_BACK", "RESCALED", "RescaleResult", "rescale_job"]
+
+RESCALED, PUT_BACK, LEFT = "rescaled", "put back", "left as it was"
+
+
+@dataclass(frozen=True)
+class RescaleResult:
+    """What came of it.
+
+    Attributes:
+        outcome: `rescaled`, `put back` (the old JAR runs from the savepoint), or
+            `left as it was` (the job was never stopped).
+        why: What went wrong; empty if nothing did.
+        flink_job: The job that runs now.
+        savepoint: The job's own savepoint, untouched, as the cluster calls it; empty if none.
+        snapshot: The snapshot in the lake.
+        steps: What was done, in this order: `step`, `at`, `did`.
+    """
+
+    outcome: str
+    why: str
+    flink_job: str
+    savepoint: str
+    snapshot: str
+    steps: tuple[dict[str, str], ...]
+
+
+Progress = Callable[[str, str], None]
+"""Told of a step: its name, and `begins`, `did` (before that is kept) or `kept`."""
+
+
+def rescale_job(
+    cluster: FlinkCluster,
+    lake: Lake,
+    plan: RescalePlan,
+    *,
+    roll_back: bool = False,
+    take_over: bool = False,
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> RescaleResult:
+    """Rescale a job, or go on where an earlier call was killed.
+
+    Args:
+        cluster: Where the job runs.
+        lake: Where it goes through.
+        plan: What is to become of it; the same again to go on.
+        roll_back: Whether an earlier call is to be taken back, not completed.
+        take_over: Whether an earlier call's process is known to be gone.
+        engine: Where import, migration and export run.
+        progress: Told of each step.
+
+    Raises:
+        UnreachableClusterError: The cluster is gone; call again when it is there.
+        FlinkJobError: Neither the new nor the old job runs; the message names the savepoint.
+        ConflictError: Another rescale of the job is at work, or an earlier one is not finished
+            that was to do something else.
+        StateError: What is asked for can't be; nothing was done.
+    """
+    jars = Jars(cluster)
+    try:
+        journal = open_journal(lake, plan.job, take_over=take_over)
+        if journal is not None:
+            _refuse_another(cluster, plan, journal)
+            _look_before(plan, jars)
+            journal.write(lake, plan.job)  # this process is at work on it now
+        elif roll_back:
+            raise NotFoundError(
+                f"no rescale of job {plan.job!r} is unfinished", place=lake.location,
+                remedy="one that is done is taken back by another: stop, and run the old JAR",
+            )  # fmt: skip
+        else:
+            journal = _begun(cluster, lake, plan, jars)
+        work = Work(cluster, lake, plan, journal, jars, engine)
+        if not journal.failure:
+            _forward(work, roll_back, progress or _silent)
+        if not journal.outcome:
+            _back(work, progress or _silent)
+    finally:
+        jars.forget()
+    running = {RESCALED: journal.new_job, PUT_BACK: journal.old_again}
+    return RescaleResult(
+        journal.outcome, journal.failure, running.get(journal.outcome, journal.flink_job),
+        work.savepoint, journal.snapshot, tuple(journal.steps),
+    )  # fmt: skip
+
+
+def _begun(cluster: FlinkCluster, lake: Lake, plan: RescalePlan, jars: Jars) -> Journal:
+    """The journal of a job that runs, when all that can be looked at before was looked at."""
+    job = cluster.job(cluster.find_job(plan.flink_job).id)
+    if not job.runs:
+        raise FlinkJobError(
+            f"job {job.id} does not run with all of its tasks: it is {job.state}",
+            place=cluster.url,
+            remedy="a job is rescaled from a savepoint, and only one that runs can take it",
+        )
+    _look_before(plan, jars)
+    return start_journal(
+        lake, plan.job, flink_job=job.id, parallelism=plan.parallelism,
+        max_parallelism=plan.max_parallelism, old_parallelism=job.parallelism,
+    )  # fmt: skip
+
+
+def _look_before(plan: RescalePlan, jars: Jars) -> None:
+    """Find out what is wrong with what was given while nothing has happened."""
+    Directory(plan.paths.here(plan.savepoints)).confined()  # no file system that is not spoken here
+    if plan.migrate:
+        read_changes(plan.migrate)
+    if plan.declared:
+        load_job(plan.declared)
+    for program in (plan.new, plan.old):
+        jars.id_of(program)
+
+
+def _refuse_another(cluster: FlinkCluster, plan: RescalePlan, journal: Journal) -> None:
+    """Refuse to go on with a rescale that was to do something else.
+
+    Raises:
+        ConflictError: It was.
+    """
+    names = {journal.flink_job}
+    with suppress(NotFoundError):
+        names.add(cluster.find_job(journal.flink_job).name)
+    asked = (plan.parallelism, plan.max_parallelism)
+    begun = (journal.parallelism, journal.max_parallelism)
+    if plan.flink_job in names and asked == begun:
+        return
+    raise ConflictError(
+        f"a rescale of job {journal.flink_job} to parallelism {begun[0] or 'as it was'} and max"
+        f" parallelism {begun[1] or 'as it was'} is not finished",
+        remedy="call with the same job (--job-id) and numbers to go on with it, or with --roll-back"
+        " as well",
+    )
+
+
+def _forward(work: Work, roll_back: bool, progress: Progress) -> None:
+    """Do the steps that are left, as far as they can be done."""
+    journal = work.journal
+    for step in STEPS:
+        if journal.has_done(step.name):
+            continue
+        if roll_back and (journal.savepoint or not _is_stopping(work)):
+            journal.failure = "it was asked to be taken back"
+            journal.outcome = "" if journal.savepoint else LEFT
+            break
+        try:
+            _do(work, step, progress)
+        except UnreachableClusterError as error:
+            raise _to_go_on(error) from error
+        except Exception as error:
+            # once the job is stopped it has to run again, whatever that is
+            if not journal.savepoint and not isinstance(error, StateError):
+                raise
+            unsure = not journal.savepoint and not isinstance(error, FlinkJobError)
+            if unsure and isinstance(error, ClusterError):
+                raise _to_go_on(error) from error  # who knows whether the job is being stopped?
+            kind = "" if isinstance(error, StateError) else f"{type(error).__name__}: "
+            journal.failure = f"{step.name}: {kind}{error}"
+            journal.outcome = "" if journal.savepoint else LEFT
+            break
+    else:
+        journal.outcome = RESCALED
+    journal.write(work.lake, work.plan.job)
+
+
+def _is_stopping(work: Work) -> bool:
+    """Whether the old job has ended, or its savepoint was asked for."""
+    job_id, trigger = work.journal.flink_job, work.journal.trigger
+    try:
+        ended = work.cluster.job(job_id).ended
+    except NotFoundError:
+        return True
+    return ended or work.cluster.triggered_savepoint(job_id, trigger) is not None
+
+
+def _back(work: Work, progress: Progress) -> None:
+    """Let the old JAR run again from the untouched savepoint."""
+    journal = work.journal
+    for step in WAY_BACK:
+        if journal.has_done(step.name):
+            continue
+        try:
+            _do(work, step, progress)
+        except UnreachableClusterError as error:
+            raise _to_go_on(error) from error
+        except StateError as error:
+            _run_again(work)
+            raise FlinkJobError(
+                f"the new job does not run ({journal.failure}), and the old one neither"
+                f" ({step.name}: {error})",
+                place=work.cluster.url,
+                remedy=f"its savepoint is untouched at {work.savepoint}: run a JAR from there, or"
+                " call again",
+            ) from error
+    journal.outcome = PUT_BACK
+    journal.write(work.lake, work.plan.job)
+
+
+def _do(work: Work, step: Step, progress: Progress) -> None:
+    progress(step.name, "begins")
+    did = step.do(work)
+    progress(step.name, "did")
+    work.journal.record(work.lake, work.plan.job, step.name, did)
+    progress(step.name, "kept")
+
+
+def _run_again(work: Work) -> None:
+    """Let the next call run the old JAR again, unless that job may still come to run."""
+    journal = work.journal
+    with suppress(NotFoundError):
+        if not work.cluster.job(journal.old_again).ended:
+            return
+    journal.old_again = new_id()
+    journal.steps = [done for done in journal.steps if done["step"] != RUN_OLD]
+    journal.write(work.lake, work.plan.job)
+
+
+def _to_go_on(error: StateError) -> UnreachableClusterError:
+    return UnreachableClusterError(
+        error.problem, place=error.place,
+        remedy="nothing is lost: call again when the cluster is there, to go on or --roll-back",
+    )  # fmt: skip
+
+
+def _silent(_: str, __: str) -> None:
+    """Nobody listens."""

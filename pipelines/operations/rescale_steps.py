@@ -1,0 +1,364 @@
+"""The steps of a rescale of a live job, and of the way back, as two tables.
+
+A step that was killed before the journal knows of it is done again, and finds what it did: Flink
+knows the savepoint and the jobs by ids that the journal has had from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from pipelines.engine import Engine
+from pipelines.flink.cluster import FlinkCluster
+from pipelines.flink.path_map import PathMap
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.changes import read_changes
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.verify.compatibility import check_against
+from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
+from pipelines.operations.migrations import migrate_one
+from pipelines.operations.rescale_journal import Journal
+from state_core.checks.integrity import check_snapshot
+from state_core.errors import (
+    ClusterError,
+    CorruptSnapshotError,
+    DeclarationError,
+    FlinkJobError,
+    IncompatibleError,
+    LegalityError,
+    NotFoundError,
+)
+from state_core.files.filesystem import Directory
+
+__all__ = ["RUN_OLD", "STEPS", "WAY_BACK", "JarRun", "Jars", "RescalePlan", "Step", "Work"]
+
+RUN_OLD = "run old"
+SUFFIX = "-migrated"
+METADATA = "_metadata"
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class JarRun:
+    """A program, as it is run.
+
+    Attributes:
+        jar: The JAR's file here, to be uploaded; or else:
+        jar_id: The JAR's id on the cluster.
+        entry_class: The class with `main`; by default what the JAR says.
+        arguments: The program's. They are kept nowhere.
+        allow_non_restored: Whether state may be left behind.
+    """
+
+    jar: str = ""
+    jar_id: str = ""
+    entry_class: str = ""
+    arguments: tuple[str, ...] = field(default=(), repr=False)
+    allow_non_restored: bool = False
+
+
+@dataclass(frozen=True)
+class RescalePlan:
+    """What is to become of a job.
+
+    Attributes:
+        job: The job's name in the lake.
+        flink_job: The job on the cluster: its id or its name.
+        new: What is run from then on.
+        old: What runs now, and is run again if the new one does not.
+        savepoints: Where the cluster puts savepoints, as it calls that.
+        exports: Where the new savepoint is written, as it is called here.
+        paths: What the cluster's directories are called here.
+        parallelism: The new one; 0 for that which the job has.
+        max_parallelism: The new one; 0 for that which the job has.
+        migrate: A file that says what types states get; empty to migrate nothing.
+        against: A file or a savepoint that the snapshot is to be compatible with; empty for none.
+        declared: The new job's declaration (`jobs.py:JOB`), to be legal; empty for none.
+        form: `canonical` or `native`.
+        savepoint_seconds: How long the savepoint may take.
+        running_seconds: How long the job may take to run and complete a checkpoint.
+    """
+
+    job: str
+    flink_job: str
+    new: JarRun
+    old: JarRun
+    savepoints: str
+    exports: str
+    paths: PathMap = field(default_factory=PathMap)
+    parallelism: int = 0
+    max_parallelism: int = 0
+    migrate: str = ""
+    against: str = ""
+    declared: str = ""
+    form: str = "canonical"
+    savepoint_seconds: float = 600
+    running_seconds: float = 300
+
+
+class Jars:
+    """JARs on a cluster, as long as one call needs them: jobs that run do not."""
+
+    def __init__(self, cluster: FlinkCluster) -> None:
+        self._cluster = cluster
+        self._uploaded: dict[str, str] = {}
+
+    def id_of(self, program: JarRun) -> str:
+        """A program's JAR, uploaded if need be."""
+        if bool(program.jar) == bool(program.jar_id):
+            raise DeclarationError("a program needs a JAR, or the id of one that was uploaded")
+        if not program.jar:
+            return program.jar_id
+        if program.jar not in self._uploaded:
+            self._uploaded[program.jar] = self._cluster.upload_jar(program.jar)
+        return self._uploaded[program.jar]
+
+    def forget(self) -> None:
+        """Have the cluster delete what was uploaded."""
+        for jar_id in self._uploaded.values():
+            with suppress(ClusterError, NotFoundError):
+                self._cluster.delete_jar(jar_id)
+
+
+class Work:
+    """One call: what the steps have in common."""
+
+    def __init__(
+        self, cluster: FlinkCluster, lake: Lake, plan: RescalePlan, journal: Journal,
+        jars: Jars, engine: Engine | str,
+    ) -> None:  # fmt: skip
+        self.cluster = cluster
+        self.jars = jars
+        self.lake = lake
+        self.plan = plan
+        self.journal = journal
+        self.engine = engine
+
+    @property
+    def target(self) -> str:
+        """Where the cluster puts this savepoint, as it calls that."""
+        return f"{self.plan.savepoints.rstrip('/')}/{self.journal.directory}"
+
+    @property
+    def savepoint(self) -> str:
+        """The job's own savepoint, as the cluster calls it; empty before it is there."""
+        return f"{self.target}/{self.journal.savepoint}" if self.journal.savepoint else ""
+
+    @property
+    def savepoint_here(self) -> str:
+        """The same, as it is called here."""
+        return self.plan.paths.readable(self.savepoint)
+
+    @property
+    def export_here(self) -> str:
+        """The savepoint that the new job starts from, as it is called here."""
+        exports = Directory(self.plan.exports).confined()
+        return exports.checked_location(self.journal.directory)
+
+    def run(
+        self, program: JarRun, job_id: str, savepoint: str, parallelism: int, max_parallelism: int
+    ) -> str:
+        """Have a program run under an id, unless that was done; say how."""
+        try:
+            self.cluster.job(job_id)
+        except NotFoundError:
+            self.cluster.run_jar(
+                self.jars.id_of(program), savepoint=savepoint, job_id=job_id,
+                parallelism=parallelism or None, max_parallelism=max_parallelism or None,
+                entry_class=program.entry_class, arguments=program.arguments,
+                allow_non_restored=program.allow_non_restored,
+            )  # fmt: skip
+        return f"job {job_id} from {savepoint}"
+
+
+def _stop(work: Work) -> str:
+    """Stop the job, or find the savepoint that it was stopped with before a kill."""
+    journal, plan = work.journal, work.plan
+    try:
+        ended = work.cluster.job(journal.flink_job).ended
+    except NotFoundError:
+        ended = True  # the cluster has forgotten it, or lost it
+    if ended:
+        location = _stopped_with(work)
+    else:
+        location = work.cluster.stop_with_savepoint(
+            journal.flink_job, work.target, form=plan.form, trigger_id=journal.trigger,
+            timeout=plan.savepoint_seconds,
+        )  # fmt: skip
+    journal.savepoint = location.rstrip("/").rpartition("/")[2]
+    return f"savepoint {work.savepoint}"
+
+
+def _stopped_with(work: Work) -> str:
+    """The savepoint of a job that has ended: of no use to anybody else is its directory.
+
+    Raises:
+        FlinkJobError: There is none.
+    """
+    operation = work.cluster.triggered_savepoint(work.journal.flink_job, work.journal.trigger)
+    if operation is not None and operation.location:
+        return operation.location
+    directory = Directory(work.plan.paths.here(work.target)).confined()
+    whole = [name for name in directory.names() if directory.is_file(f"{name}/{METADATA}")]
+    if whole:
+        return f"{work.target}/{whole[-1]}"
+    raise FlinkJobError(
+        f"job {work.journal.flink_job} has ended, and there is no savepoint of it in {work.target}",
+        place=work.cluster.url,
+        remedy="start it from its last checkpoint, and then rescale it",
+    )
+
+
+def _import(work: Work) -> str:
+    done = import_snapshot(
+        work.lake, work.savepoint_here, work.plan.job, engine=work.engine,
+        note=f"rescale of {work.journal.flink_job}",
+    )  # fmt: skip
+    work.journal.snapshot = work.journal.migrated = done.record.snapshot_id
+    return f"snapshot {done.record.snapshot_id}, {done.record.entries:,} entries"
+
+
+def _integrity(work: Work) -> str:
+    report = check_snapshot(work.savepoint_here)
+    if report.faults:
+        raise CorruptSnapshotError(
+            f"{len(report.faults)} faults: {_first(report.faults)}", place=work.savepoint
+        )
+    return "sound"
+
+
+def _legality(work: Work) -> str:
+    if not work.plan.declared:
+        return "no declaration was given"
+    record = work.lake.snapshot(work.plan.job, work.journal.snapshot)
+    findings = check_declared(
+        load_job(work.plan.declared), held_of_record(record),
+        allow_missing=work.plan.new.allow_non_restored,
+    )  # fmt: skip
+    faults = [finding for finding in findings if finding.fault]
+    if faults:
+        raise LegalityError(f"{len(faults)} faults: {_first(faults)}", place=work.plan.declared)
+    return f"legal, {len(findings)} warnings"
+
+
+def _compatibility(work: Work) -> str:
+    if not work.plan.against:
+        return "nothing to compare with was given: Flink judges"
+    record = work.lake.snapshot(work.plan.job, work.journal.snapshot)
+    verdicts = check_against(
+        record, work.plan.against, allow_missing=work.plan.new.allow_non_restored
+    )
+    faults = [
+        f"{verdict.operator}/{verdict.state}: {'; '.join(map(str, verdict.result.reasons))}"
+        for verdict in verdicts
+        if verdict.fault
+    ]
+    if faults:
+        raise IncompatibleError(
+            f"{len(faults)} of {len(verdicts)} states: {_first(faults)}", place=work.plan.against
+        )
+    return f"{len(verdicts)} states, none incompatible"
+
+
+def _migrate(work: Work) -> str:
+    if not work.plan.migrate:
+        return "no migration was asked for"
+    snapshot, outcomes = work.journal.snapshot, []
+    for change in read_changes(work.plan.migrate):
+        outcome = migrate_one(
+            work.lake, work.plan.job, snapshot, change, suffix=SUFFIX, engine=work.engine
+        )
+        snapshot = outcome.made
+        outcomes.append(f"{change.operator}/{change.state} {outcome.outcome}")
+    work.journal.migrated = snapshot
+    return f"snapshot {snapshot}: {', '.join(outcomes)}"
+
+
+def _export(work: Work) -> str:
+    here = work.export_here
+    if not Directory(here).is_file(METADATA):
+        Directory(work.plan.exports).confined().delete_tree(work.journal.directory)
+        export_snapshot(
+            work.lake, work.plan.job, work.journal.migrated, here,
+            parallelism=work.journal.parallelism or None,
+            max_parallelism=work.journal.max_parallelism or None, engine=work.engine,
+        )  # fmt: skip
+    return f"savepoint {work.plan.paths.there(here)}"
+
+
+def _run(work: Work) -> str:
+    parallelism = work.journal.parallelism or work.journal.old_parallelism
+    savepoint = work.plan.paths.there(work.export_here)
+    return work.run(
+        work.plan.new, work.journal.new_job, savepoint, parallelism, work.journal.max_parallelism
+    )
+
+
+def _confirm(work: Work) -> str:
+    job_id = work.journal.new_job
+    work.cluster.wait_until_running(job_id, timeout=work.plan.running_seconds)
+    return f"job {job_id} runs, and has completed a checkpoint"
+
+
+def _cancel_new(work: Work) -> str:
+    try:
+        state = work.cluster.cancel(work.journal.new_job)
+    except NotFoundError:
+        return "the new job never ran"
+    return f"job {work.journal.new_job} is {state}"
+
+
+def _run_old(work: Work) -> str:
+    return work.run(
+        work.plan.old, work.journal.old_again, work.savepoint, work.journal.old_parallelism, 0
+    )
+
+
+def _confirm_old(work: Work) -> str:
+    job_id = work.journal.old_again
+    work.cluster.wait_until_running(job_id, timeout=work.plan.running_seconds)
+    return f"job {job_id} runs, and has completed a checkpoint"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step: done again after a kill, it finds what it did.
+
+    Attributes:
+        name: By which the journal knows it.
+        what: What it does, for a plan.
+        do: Does it, and says what it did.
+    """
+
+    name: str
+    what: str
+    do: Callable[[Work], str]
+
+
+STEPS = (
+    Step("stop", "stop the job with a savepoint", _stop),
+    Step("import", "import the savepoint into the lake", _import),
+    Step("integrity", "read all of the savepoint, and check it", _integrity),
+    Step("legality", "check the new job's declaration, if one is given", _legality),
+    Step("compatibility", "check that the new job can use each state, if types are given",
+         _compatibility),
+    Step("migrate", "give states their new types, if that is asked for", _migrate),
+    Step("export", "write the savepoint that the new job starts from", _export),
+    Step("run", "run the new job from that", _run),
+    Step("confirm", "wait until it runs and has completed a checkpoint", _confirm),
+)  # fmt: skip
+WAY_BACK = (
+    Step("cancel new", "cancel the new job, if it came so far", _cancel_new),
+    Step(RUN_OLD, "run the old JAR from the job's own savepoint", _run_old),
+    Step("confirm old", "wait until it runs and has completed a checkpoint", _confirm_old),
+)
+
+
+def _first(faults: object) -> str:
+    """The first few, as one sentence."""
+    texts = [str(fault) for fault in faults]  # type: ignore[attr-defined]
+    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+    return "; ".join(texts[:SHOWN]) + more

@@ -1,0 +1,43 @@
+"""A rescale in a process of its own that ends as a kill ends it, at a step.
+
+Arguments: JSON with `url`, `lake`, `plan` (see `plan_of`), `step` and `phase`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from pipelines.flink.cluster import FlinkCluster
+from pipelines.flink.connection import ConnectionSettings
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.operations.live_rescaling import rescale_job
+from pipelines.operations.rescale_steps import JarRun, RescalePlan
+
+__all__ = ["KILLED", "plan_of"]
+
+KILLED = 9
+
+
+def plan_of(said: dict[str, Any]) -> RescalePlan:
+    """A plan of JSON: everything but its programs is as it is said."""
+    programs = {name: JarRun(**{**said[name], "arguments": tuple(said[name]["arguments"])})
+                for name in ("new", "old")}  # fmt: skip
+    return RescalePlan(**{**said, **programs})
+
+
+def _main() -> None:
+    said = json.loads(sys.argv[1])
+
+    def kill(step: str, phase: str) -> None:
+        if (step, phase) == (said["step"], said["phase"]):
+            os._exit(KILLED)
+
+    cluster = FlinkCluster(ConnectionSettings(said["url"]), poll_seconds=0.1)
+    rescale_job(cluster, Lake(said["lake"]), plan_of(said["plan"]), engine="local", progress=kill)
+
+
+if __name__ == "__main__":
+    _main()
