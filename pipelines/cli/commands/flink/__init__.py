@@ -6,6 +6,7 @@
 `jobs`         `jobs`, `checkpoints`, `cancel`
 `savepoints`   `savepoint`, `stop`, `dispose`
 `runs`         `run`
+`canary`       `canary`
 `rescale`      `rescale`
 =============  ==================================================================
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from pipelines.cli.commands.flink.canary import canary
 from pipelines.cli.commands.flink.jobs import cancel, checkpoints, jobs
 from pipelines.cli.commands.flink.rescale import rescale
 from pipelines.cli.commands.flink.runs import run
@@ -27,5 +28,5 @@ def flink() -> None:
     """
 
 
-for _command in (jobs, checkpoints, savepoint, stop, run, cancel, dispose, rescale):
+for _command in (jobs, checkpoints, savepoint, stop, run, cancel, dispose, canary, rescale):
     flink.add_command(_command)

@@ -1,0 +1,146 @@
+"""`statelake flink canary`: does a new JAR restore? It is tried, and cancelled."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from pipelines.cli.commands.flink.connecting import (
+    connected,
+    flink_option,
+    path_map_option,
+    seconds,
+    status_line,
+    timeout_option,
+)
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from pipelines.cli.options import (
+    engine_option,
+    job_option,
+    lake_option,
+    snapshot_named,
+    snapshot_option,
+)
+
+if TYPE_CHECKING:
+    from pipelines.operations.canary import CanaryResult
+
+__all__ = ["canary"]
+
+
+@click.command()
+@flink_option
+@lake_option
+@job_option
+@snapshot_option(
+    "--snapshot", "snapshot_id", default="latest", show_default=True, help="What to run it from."
+)
+@click.option("--jar", metavar="FILE", help="The JAR, to be uploaded.")
+@click.option("--jar-id", help="One that the cluster has.")
+@click.option("--entry-class", default="", help="With `main`; by default what the JAR says.")
+@click.option("--arg", "arguments", multiple=True, help="An argument of the program.")
+@click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
+@click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="By default as it was.")
+@click.option(
+    "--allow-non-restored-state", is_flag=True, help="The new job may leave state behind."
+)
+@click.option(
+    "--exports", required=True, metavar="DIR", help="Where its savepoint is written, as it is here."
+)
+@path_map_option
+@click.option("--against", default="", help="As for `check compatibility`: a file, or a savepoint.")
+@timeout_option("5min", "it may take to run and to complete a checkpoint")
+@engine_option
+@plugins_option
+@json_option
+@click.pass_context
+def canary(
+    context: click.Context,
+    flink: str,
+    lake: str,
+    job: str,
+    snapshot_id: str,
+    jar: str | None,
+    jar_id: str | None,
+    entry_class: str,
+    arguments: tuple[str, ...],
+    parallelism: int | None,
+    max_parallelism: int | None,
+    allow_non_restored_state: bool,
+    exports: str,
+    path_map: tuple[str, ...],
+    against: str,
+    timeout: timedelta,
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Prove before a deploy that a new JAR restores: run it, look, cancel it.
+
+    While it runs it does what your program does: it reads its sources and writes its sinks. Let
+    --arg lead them to where that does no harm, or use a staging cluster.
+
+    It starts from an export of a snapshot, and ends when it has completed a checkpoint, or when
+    Flink refuses it: then the exit code is 1, and Flink's own reason is printed beside our verdict,
+    if --against says what types the new job has. The job, the export and the JAR go again.
+
+    \b
+    Examples:
+      statelake flink canary --flink http://staging:8081 --lake lake --job orders \\
+          --jar orders-2.jar --arg --sink --arg nowhere --exports /mnt/bucket/canaries \\
+          --path-map s3://bucket=/mnt/bucket
+      statelake flink canary --flink http://staging:8081 --lake lake --job orders \\
+          --jar orders-2.jar --against new.yaml --exports /sp --json
+    """
+    if (jar is None) == (jar_id is None):
+        raise click.UsageError("give either --jar or --jar-id")
+    with connected(flink) as cluster:
+        from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
+        from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415
+        from pipelines.operations.canary import run_canary  # noqa: PLC0415
+        from pipelines.operations.rescale_steps import JarRun  # noqa: PLC0415
+
+        opened = Lake(lake)
+        program = JarRun(jar or "", jar_id or "", entry_class, arguments, allow_non_restored_state)
+        with status_line(quiet=as_json_) as report:
+            done = run_canary(
+                cluster, opened, job, snapshot_named(opened, job, snapshot_id), program, exports,
+                paths=PathMap.parse(path_map), parallelism=parallelism,
+                max_parallelism=max_parallelism, against=against, timeout=seconds(timeout),
+                engine=engine, report=report,
+            )  # fmt: skip
+    _tell(done, as_json_)
+    if not done.restores:
+        context.exit(1)
+
+
+def _tell(done: CanaryResult, quiet: bool) -> None:
+    states = [
+        {"operator": verdict.operator, "state": verdict.state,
+         "verdict": verdict.result.verdict.text,
+         "reasons": [str(reason) for reason in verdict.result.reasons]}
+        for verdict in done.verdicts or ()
+    ]  # fmt: skip
+    if quiet:
+        as_json(
+            {"snapshot": done.snapshot, "restores": done.restores, "why": done.why,
+             "compatible": done.compatible, "states": states}
+        )  # fmt: skip
+        return
+    verdict = "restores" if done.restores else "is refused"
+    style = "green" if done.restores else "red"
+    tell(f"the JAR {verdict} from {done.snapshot}", marked=verdict, style=style)
+    if done.why:
+        tell(f"Flink: {done.why}")
+    if done.verdicts is None:
+        tell("statelake: no types were given with --against")
+        return
+    rows = [
+        (str(one["operator"]), str(one["state"]) or "(key)", str(one["verdict"]),
+         list(one["reasons"]))
+        for one in states
+    ]  # fmt: skip
+    expected = "compatible" if done.compatible else "incompatible"
+    print_table(f"statelake: {expected}", ("<operator", "<state", "<verdict", "<why"), rows)

@@ -1,0 +1,150 @@
+"""The proof before a deploy: a new JAR is run from a job's snapshot, looked at, and cancelled.
+
+While it runs it does what it does: reads its sources, writes its sinks. Where these lead is said by
+the program's arguments, which are the caller's.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pipelines.engine import Engine, Progress
+from pipelines.flink.cluster import FlinkCluster, Report, new_id
+from pipelines.flink.path_map import PathMap
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.verify.compatibility import check_against
+from pipelines.operations.rescale_steps import JarRun, Jars
+from state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
+from state_core.files.filesystem import Directory
+from state_core.formats.layout.state_compatibility import StateVerdict
+
+__all__ = ["CanaryResult", "run_canary"]
+
+
+@dataclass(frozen=True)
+class CanaryResult:
+    """What came of it.
+
+    Attributes:
+        snapshot: The snapshot that it was run from.
+        restores: Whether it came to run, and to complete a checkpoint.
+        why: Flink's own reason, if not.
+        verdicts: What was expected of each state; None if no types were given.
+        flink_job: The id that it had.
+    """
+
+    snapshot: str
+    restores: bool
+    why: str
+    verdicts: list[StateVerdict] | None
+    flink_job: str
+
+    @property
+    def compatible(self) -> bool | None:
+        """Whether it was expected to restore; None if no types were given."""
+        if self.verdicts is None:
+            return None
+        return not any(verdict.fault for verdict in self.verdicts)
+
+
+def run_canary(
+    cluster: FlinkCluster,
+    lake: Lake,
+    job: str,
+    snapshot_id: str,
+    program: JarRun,
+    exports: str,
+    *,
+    paths: PathMap | None = None,
+    parallelism: int | None = None,
+    max_parallelism: int | None = None,
+    against: str = "",
+    timeout: float = 300,
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+    report: Report | None = None,
+) -> CanaryResult:
+    """Run a program from a snapshot until it has completed a checkpoint, and clean up.
+
+    Args:
+        cluster: Where: a staging cluster, or the job's own.
+        lake: The lake.
+        job: The job in the lake.
+        snapshot_id: The snapshot.
+        program: What is run.
+        exports: Where its savepoint is written, as that is called here; it goes again.
+        paths: What the cluster's directories are called here.
+        parallelism: By default as it was.
+        max_parallelism: By default as it was.
+        against: A file or a savepoint with the new types, for a verdict of ours beside Flink's.
+        timeout: Seconds that it may take to run and complete a checkpoint.
+        engine: Where the export runs.
+        progress: Told how far the export is.
+        report: Told what is waited for.
+
+    Raises:
+        UnreachableClusterError: The cluster is gone; the message names what may be left there.
+        StateError: There is no such snapshot, or it can't be exported.
+    """
+    record = lake.snapshot(job, snapshot_id)
+    verdicts = None
+    if against:
+        verdicts = check_against(record, against, allow_missing=program.allow_non_restored)
+    job_id = new_id()
+    name = f"canary-{job_id}"
+    directory = Directory(exports).confined()
+    target = directory.checked_location(name)
+    jars = Jars(cluster)
+    why = ""
+    try:
+        jar_id = jars.id_of(program)
+        export_snapshot(
+            lake, job, snapshot_id, target, parallelism=parallelism,
+            max_parallelism=max_parallelism, engine=engine, progress=progress,
+        )  # fmt: skip
+        try:
+            cluster.run_jar(
+                jar_id, savepoint=(paths or PathMap()).there(target), job_id=job_id,
+                parallelism=parallelism or _parallelism_of(lake, job, snapshot_id),
+                max_parallelism=max_parallelism, entry_class=program.entry_class,
+                arguments=program.arguments, allow_non_restored=program.allow_non_restored,
+            )  # fmt: skip
+            cluster.wait_until_running(job_id, timeout=timeout, report=report)
+        except UnreachableClusterError:
+            raise
+        except ClusterError as error:
+            why = error.problem
+        _cancel(cluster, job_id)
+    except BaseException:
+        with suppress(ClusterError, NotFoundError):
+            cluster.cancel(job_id)
+        raise
+    finally:
+        jars.forget()
+        directory.delete_tree(name)
+    return CanaryResult(snapshot_id, not why, why, verdicts, job_id)
+
+
+def _parallelism_of(lake: Lake, job: str, snapshot_id: str) -> int:
+    """The largest of its operators', which a program's own default is to be."""
+    operators = lake.snapshot(job, snapshot_id).operators
+    return max((operator.parallelism for operator in operators), default=1)
+
+
+def _cancel(cluster: FlinkCluster, job_id: str) -> None:
+    """Cancel the canary, if it came so far.
+
+    Raises:
+        UnreachableClusterError: It may run on.
+    """
+    try:
+        cluster.cancel(job_id)
+    except NotFoundError:
+        return
+    except ClusterError as error:
+        raise UnreachableClusterError(
+            f"the canary, job {job_id}, is not cancelled ({error.problem})", place=error.place,
+            remedy="cancel it when the cluster is there: it writes its sinks until then",
+        ) from error  # fmt: skip
