@@ -175,12 +175,12 @@ def _forward(work: Work, roll_back: bool, progress: Progress) -> None:
     """Do the steps that are left, as far as they can be done."""
     journal = work.journal
     for step in STEPS:
-        if journal.has_done(step.name):
-            continue
         if roll_back and (journal.savepoint or not _is_stopping(work)):
             journal.failure = "it was asked to be taken back"
             journal.outcome = "" if journal.savepoint else LEFT
             break
+        if journal.has_done(step.name):
+            continue
         try:
             _do(work, step, progress)
         except UnreachableClusterError as error:
@@ -192,8 +192,7 @@ def _forward(work: Work, roll_back: bool, progress: Progress) -> None:
             unsure = not journal.savepoint and not isinstance(error, FlinkJobError)
             if unsure and isinstance(error, ClusterError):
                 raise _to_go_on(error) from error  # who knows whether the job is being stopped?
-            kind = "" if isinstance(error, StateError) else f"{type(error).__name__}: "
-            journal.failure = f"{step.name}: {kind}{error}"
+            journal.failure = f"{step.name}: {_said(error)}"
             journal.outcome = "" if journal.savepoint else LEFT
             break
     else:
@@ -225,7 +224,7 @@ def _back(work: Work, progress: Progress) -> None:
             _run_again(work)
             raise FlinkJobError(
                 f"the new job does not run ({journal.failure}), and the old one neither"
-                f" ({step.name}: {error})",
+                f" ({step.name}: {_said(error)})",
                 place=work.cluster.url,
                 remedy=f"its savepoint is untouched at {work.savepoint}: run a JAR from there, or"
                 " call again",
@@ -258,6 +257,13 @@ def _to_go_on(error: StateError) -> UnreachableClusterError:
         error.problem, place=error.place,
         remedy="nothing is lost: call again when the cluster is there, to go on or --roll-back",
     )  # fmt: skip
+
+
+def _said(error: Exception) -> str:
+    """An error as a part of a sentence."""
+    if isinstance(error, ClusterError):
+        return error.problem
+    return str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
 
 
 def _silent(_: str, __: str) -> None:

@@ -106,9 +106,14 @@ class Journal:
     outcome: str = ""
 
     @property
-    def directory(self) -> str:
-        """Of its savepoint, and of its export: nothing else is put there."""
+    def savepoint_directory(self) -> str:
+        """Where its savepoint is put, and nothing else."""
         return f"rescale-{self.name}"
+
+    @property
+    def export_directory(self) -> str:
+        """Its export: another name, as both may be in the same directory."""
+        return f"rescaled-{self.name}"
 
     def has_done(self, step: str) -> bool:
         """Whether a step was recorded."""

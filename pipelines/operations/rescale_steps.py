@@ -140,7 +140,7 @@ class Work:
     @property
     def target(self) -> str:
         """Where the cluster puts this savepoint, as it calls that."""
-        return f"{self.plan.savepoints.rstrip('/')}/{self.journal.directory}"
+        return f"{self.plan.savepoints.rstrip('/')}/{self.journal.savepoint_directory}"
 
     @property
     def savepoint(self) -> str:
@@ -156,7 +156,7 @@ class Work:
     def export_here(self) -> str:
         """The savepoint that the new job starts from, as it is called here."""
         exports = Directory(self.plan.exports).confined()
-        return exports.checked_location(self.journal.directory)
+        return exports.checked_location(self.journal.export_directory)
 
     def run(
         self, program: JarRun, job_id: str, savepoint: str, parallelism: int, max_parallelism: int
@@ -280,7 +280,7 @@ def _migrate(work: Work) -> str:
 def _export(work: Work) -> str:
     here = work.export_here
     if not Directory(here).is_file(METADATA):
-        Directory(work.plan.exports).confined().delete_tree(work.journal.directory)
+        Directory(work.plan.exports).confined().delete_tree(work.journal.export_directory)
         export_snapshot(
             work.lake, work.plan.job, work.journal.migrated, here,
             parallelism=work.journal.parallelism or None,

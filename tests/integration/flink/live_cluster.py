@@ -162,6 +162,7 @@ def counter_jar(directory: Path) -> Path:
     classes = compiled(sources, sorted(cluster_jars().glob("*.jar")), f"live-{VERSION}")
     jar = directory / "counter.jar"
     with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nMain-Class: LiveCounter\n")
         for file in sorted(classes.glob("*.class")):
             archive.write(file, file.name)
     return jar

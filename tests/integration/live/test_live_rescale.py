@@ -51,11 +51,11 @@ class Counting:
         return job_id
 
     def plan(self, **changed: Any) -> dict[str, Any]:
-        """What it is to become, as JSON."""
+        """What it is to become, as JSON; its savepoint and its export share a directory."""
         program = asdict(JarRun(jar_id=self.jar, entry_class="LiveCounter", arguments=(self.name,)))
         return {
             "job": "counting", "flink_job": self.job_id, "new": program, "old": program,
-            "savepoints": f"file://{self.root}/savepoints", "exports": f"{self.root}/exports",
+            "savepoints": f"file://{self.root}/savepoints", "exports": f"{self.root}/savepoints",
             "parallelism": 3, "max_parallelism": 300, "running_seconds": 120, **changed,
         }  # fmt: skip
 
@@ -209,7 +209,7 @@ def test_the_command_shows_a_plan_and_does_it(counting: Counting, counter: Path)
         "flink", "rescale", "--flink", counting.live.url, "--job-name", counting.name,
         "--lake", counting.lake.location, "--job", "counting", "--jar", counter,
         "--entry-class", "LiveCounter", "--savepoints", f"file://{counting.root}/savepoints",
-        "--exports", f"{counting.root}/exports", "--parallelism", "1", "--engine", "local",
+        "--exports", f"{counting.root}/savepoints", "--parallelism", "1", "--engine", "local",
     )  # fmt: skip
     planned = run(*words, "--arg", counting.name, "--dry-run")
     assert planned.code == 0, planned.err
