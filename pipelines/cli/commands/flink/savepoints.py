@@ -22,6 +22,7 @@ from pipelines.cli.commands.flink.connecting import (
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, progress_bar, tell
 from pipelines.cli.options import configured_option, engine_option, lake_is_meant
+from pipelines.flink.path_map import PathMap
 from state_core.errors import StateError
 
 __all__ = ["dispose", "savepoint", "stop"]
@@ -78,13 +79,13 @@ def savepoint(
       statelake flink savepoint --flink http://jm:8081 --job-name orders --as monday \\
           --lake /data/lake --job orders --path-map s3://bucket=/mnt/bucket
     """
-    target = _import_target(context, lake, job)
+    target = _import_target(context, lake, job, snapshot_id, path_map)
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
         location = cluster.take_savepoint(
             named_job(cluster, job_id, job_name), directory, form=form, timeout=seconds(timeout),
             report=report,
         )  # fmt: skip
-    _finish("took", location, target, snapshot_id, path_map, engine, as_json_)
+    _finish("took", location, target, snapshot_id, engine, as_json_)
 
 
 @click.command()
@@ -125,32 +126,39 @@ def stop(
           --to s3://bucket/savepoints
       statelake flink stop --flink http://jm:8081 --job-name orders --drain --json
     """
-    target = _import_target(context, lake, job)
+    target = _import_target(context, lake, job, snapshot_id, path_map)
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
         location = cluster.stop_with_savepoint(
             named_job(cluster, job_id, job_name), directory, form=form, drain=drain,
             timeout=seconds(timeout), report=report,
         )  # fmt: skip
-    _finish("stopped with", location, target, snapshot_id, path_map, engine, as_json_)
+    _finish("stopped with", location, target, snapshot_id, engine, as_json_)
 
 
 def _import_target(
-    context: click.Context, lake: str | None, job: str | None
-) -> tuple[str, str] | None:
-    """The lake and the job that a savepoint is imported into, if that is asked for."""
+    context: click.Context,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    path_map: tuple[str, ...],
+) -> tuple[str, str, PathMap] | None:
+    """What a savepoint is imported into, if that is asked for; looked at before it is taken."""
+    paths = PathMap.parse(path_map)
     if not lake_is_meant(context):
         return None
     if not lake or not job:
         raise click.UsageError("an import needs --lake and --job")
-    return lake, job
+    from pipelines.lake.tables.names import check_names  # noqa: PLC0415 - heavy
+
+    check_names(job, snapshot_id)
+    return lake, job, paths
 
 
 def _finish(
     did: str,
     location: str,
-    target: tuple[str, str] | None,
+    target: tuple[str, str, PathMap] | None,
     snapshot_id: str | None,
-    path_map: tuple[str, ...],
     engine: str,
     quiet: bool,
 ) -> None:
@@ -161,13 +169,12 @@ def _finish(
         if quiet:
             as_json({"savepoint": location})
         return
-    from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - of the extra `flink`
     from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - Delta only when wanted
     from pipelines.lake.ingest.importing import import_snapshot  # noqa: PLC0415 - the same
 
-    lake, job = target
+    lake, job, paths = target
     try:
-        here = PathMap.parse(path_map).readable(location)
+        here = paths.readable(location)
         with progress_bar("importing", quiet=quiet) as progress:
             done = import_snapshot(
                 Lake(lake), here, job, snapshot_id=snapshot_id, engine=engine, progress=progress

@@ -1,0 +1,148 @@
+"""The journal of a rescale: whose it is, and what anybody else may have written into it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.operations.rescale_journal import (
+    Journal,
+    ended_journals,
+    open_journal,
+    start_journal,
+)
+from state_core.errors import ConflictError, DamagedLakeError, StateError, UnsafePathError
+
+JOB = "0123456789abcdef" * 2
+GONE = 2**31 - 2  # no process has that number
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A directory that is to be a lake."""
+    return Lake(tmp_path / "lake")
+
+
+def started(lake: Lake) -> Journal:
+    """A rescale that has begun."""
+    return start_journal(
+        lake, "orders", flink_job=JOB, parallelism=3, max_parallelism=0, old_parallelism=2
+    )
+
+
+def file_of(lake: Lake) -> Path:
+    """The only journal."""
+    (found,) = Path(lake.location).glob("_statelake/rescales/orders/*.json")
+    return found
+
+
+def change(lake: Lake, **values: Any) -> None:
+    """Write something else into it."""
+    file = file_of(lake)
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
+def test_what_was_done_is_there_again(lake: Lake) -> None:
+    """Every field, until it has an outcome."""
+    journal = started(lake)
+    journal.savepoint = "savepoint-012345-0123456789ab"
+    journal.record(lake, "orders", "stop", "savepoint")
+    again = open_journal(lake, "orders")
+    assert again == journal
+    assert again.has_done("stop")
+    assert not again.has_done("import")
+    assert open_journal(lake, "others") is None
+    again.outcome = "rescaled"
+    again.write(lake, "orders")
+    assert open_journal(lake, "orders") is None
+    assert ended_journals(lake, "orders") == [again]
+
+
+def test_two_are_not_at_work_at_once(lake: Lake) -> None:
+    """One that began at the same moment, one in another process, one elsewhere."""
+    journal = started(lake)
+    with pytest.raises(ConflictError, match="at this moment"):
+        started(lake)
+    change(lake, process=os.getppid())
+    with pytest.raises(ConflictError, match="--take-over"):
+        open_journal(lake, "orders")
+    assert open_journal(lake, "orders", take_over=True) == journal
+    change(lake, process=GONE)
+    assert open_journal(lake, "orders") == journal
+    change(lake, host="elsewhere")
+    with pytest.raises(ConflictError, match="elsewhere"):
+        open_journal(lake, "orders")
+    change(lake, started=time.time() - 48 * 3600)
+    assert open_journal(lake, "orders") == journal
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"savepoint": "../../elsewhere"},
+        {"savepoint": "/etc"},
+        {"savepoint": ".."},
+        {"savepoint": "a/b"},
+        {"savepoint": None},
+        {"flink_job": "../config"},
+        {"new_job": 1},
+        {"trigger": "F" * 32},
+        {"parallelism": -1},
+        {"max_parallelism": 1 << 16},
+        {"old_parallelism": True},
+        {"old_parallelism": 1.5},
+        {"steps": {"step": "stop"}},
+        {"steps": [{"step": "stop"}]},
+        {"steps": [{"step": 1, "at": "", "did": ""}]},
+        {"snapshot": ["x"]},
+        {"process": 0},
+        {"started": 10**20},
+    ],
+    ids=str,
+)
+def test_what_no_rescale_wrote_is_refused(lake: Lake, forged: dict[str, Any]) -> None:
+    """By name, before anything is done with it."""
+    started(lake)
+    change(lake, **forged)
+    with pytest.raises(DamagedLakeError, match=next(iter(forged))):
+        open_journal(lake, "orders")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "{}"])
+def test_what_is_no_journal_is_refused(lake: Lake, text: str) -> None:
+    """In a sentence."""
+    started(lake)
+    file_of(lake).write_text(text)
+    with pytest.raises(DamagedLakeError):
+        open_journal(lake, "orders")
+
+
+def test_links_are_not_followed(lake: Lake, tmp_path: Path) -> None:
+    """Neither for reading nor for writing."""
+    journal = started(lake)
+    file = file_of(lake)
+    kept = tmp_path / "kept.json"
+    file.rename(kept)
+    file.symlink_to(kept)
+    with pytest.raises(UnsafePathError):
+        open_journal(lake, "orders")
+    before = kept.read_bytes()
+    with pytest.raises(StateError):
+        journal.write(lake, "orders")
+    assert kept.read_bytes() == before
+
+
+def test_other_files_are_none(lake: Lake) -> None:
+    """They are left alone."""
+    journal = started(lake)
+    folder = file_of(lake).parent
+    for name in ("notes.txt", "x.json", "20261122T000000000000.json.0123abcd.part"):
+        (folder / name).write_text("no journal")
+    assert open_journal(lake, "orders") == journal
+    assert len(list(folder.iterdir())) == 4
