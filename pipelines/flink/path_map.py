@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
 
 from state_core.errors import DeclarationError, MissingFileError, StateError
 from state_core.files.confinement import relative_path
@@ -59,10 +60,13 @@ class PathMap:
     def there(self, path: str) -> str:
         """A path of this machine's, as the cluster calls it.
 
+        Relative paths become absolute. Options and credentials of a URI are this machine's.
+
         Raises:
             UnsafePathError: It leads out of the directory that is mapped.
         """
-        return _moved(_plain(path), {here: there for there, here in self._prefixes.items()})
+        prefixes = {_resolved(here): there for there, here in self._prefixes.items()}
+        return _moved(_resolved(path), prefixes)
 
     def readable(self, path: str) -> str:
         """A savepoint's or checkpoint's path of the cluster's, as it is called here, if it is.
@@ -90,6 +94,15 @@ class PathMap:
 def _plain(path: str) -> str:
     """Without the `file:` that Flink writes before local paths, and without a slash at the end."""
     return _LOCAL.sub("", path).rstrip("/") or "/"
+
+
+def _resolved(path: str) -> str:
+    """A path of this machine's as other programs know it."""
+    plain = _plain(path)
+    if "://" not in plain:
+        return Directory(plain).uri
+    parts = urlsplit(plain)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
 
 def _moved(path: str, prefixes: Mapping[str, str]) -> str:

@@ -73,11 +73,22 @@ def test_paths_are_mapped_by_the_longest_prefix(path: str, here: str) -> None:
     assert paths.here(path) == here
 
 
-def test_paths_are_mapped_back() -> None:
+def test_paths_are_mapped_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For what was written here, and is to be read there."""
-    paths = PathMap({"s3://bucket/flink": "/mnt/flink"})
-    assert paths.there("/mnt/flink/exports/1") == "s3://bucket/flink/exports/1"
-    assert paths.there("/elsewhere/1") == "/elsewhere/1"
+    monkeypatch.chdir(tmp_path)
+    for here in ("mounted", str(tmp_path / "mounted"), f"file://{tmp_path}/mounted/"):
+        paths = PathMap({"s3://bucket/flink": here})
+        for path in ("mounted/1", f"{tmp_path}/mounted/1"):
+            assert paths.there(path) == "s3://bucket/flink/1"
+        assert paths.there("/elsewhere/1") == "/elsewhere/1"
+
+
+def test_credentials_of_this_machine_are_not_the_clusters() -> None:
+    """Nor are the options by which an object store is reached from here."""
+    there = PathMap({"s3a://bucket": "s3://bucket"}).there(
+        "s3://key:s3cret@bucket/exports/1?region=eu-central-1&endpoint_override=proxy%3A8080"
+    )
+    assert there == "s3a://bucket/exports/1"
 
 
 def test_no_path_leads_out_of_what_is_mapped() -> None:
