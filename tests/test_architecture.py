@@ -183,7 +183,6 @@ PATHS_BY_HAND = {
     ),
     "pipelines.report.page": ({".read_text"}, "files of the package itself"),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
-    "pipelines.operations.canary": ({"Directory"}, USERS_OWN),
     "pipelines.operations.rescale_steps": ({"Directory"}, USERS_OWN),
     "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),
     "pipelines.spark.frames": ({"Directory"}, USERS_OWN),
