@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
+from urllib3.exceptions import TimeoutError as PoolTimeoutError
 
 from pipelines.flink.root_causes import root_cause
 from state_core.errors import (
@@ -214,8 +215,6 @@ class Connection:
         self._session.headers.update(settings.headers)
         self._session.headers["Accept"] = "application/json"
         self._session.headers["Accept-Encoding"] = "identity"
-        if settings.ca_file:
-            self._session.verify = settings.ca_file
         if settings.certificate:
             key = settings.key
             self._session.cert = (settings.certificate, key) if key else settings.certificate
@@ -321,21 +320,24 @@ class Connection:
     def _sent(
         self, method: str, path: str, body: Mapping[str, Any] | None, upload: str
     ) -> requests.Response:
-        url, timeout = self.settings.url + path, self.settings.timeout
+        options: dict[str, Any] = {
+            "timeout": self.settings.timeout,
+            "stream": True,
+            "allow_redirects": False,
+            # said for each call: of a session's, requests lets the environment be nearer
+            "verify": self.settings.ca_file or True,
+        }
+        url = self.settings.url + path
         if not upload:
-            return self._session.request(
-                method, url, json=body, timeout=timeout, stream=True, allow_redirects=False
-            )
+            return self._session.request(method, url, json=body, **options)
         with Path(upload).open("rb") as file:
             parts = {"jarfile": (Path(upload).name, file, "application/x-java-archive")}
-            return self._session.request(
-                method, url, files=parts, timeout=timeout, stream=True, allow_redirects=False
-            )
+            return self._session.request(method, url, files=parts, **options)
 
     def _transport_failure(self, error: Exception, place: str) -> _TryAgainError:
         """It was not answered; whether it was ever sent."""
         never_sent = _never_sent(error)
-        if isinstance(error, requests.Timeout | TimeoutError) and not never_sent:
+        if isinstance(error, requests.Timeout | TimeoutError | PoolTimeoutError) and not never_sent:
             problem = f"no answer within {self.settings.timeout:g} s"
             remedy = "see to the cluster, or give it more time (STATELAKE_FLINK_TIMEOUT)"
         else:

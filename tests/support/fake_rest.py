@@ -6,6 +6,7 @@ For faults only: what Flink really answers is tested with Flink.
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -50,12 +51,17 @@ class FakeRest:
 
     Args:
         answers: In their order, or a function of method and path.
+        tls: For https.
 
     Attributes:
         asked: Each call: method, path, headers, body.
     """
 
-    def __init__(self, answers: Iterable[Answer] | Callable[[str, str], Answer]) -> None:
+    def __init__(
+        self,
+        answers: Iterable[Answer] | Callable[[str, str], Answer],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self._answers = answers if callable(answers) else list(answers)
         outer = self
@@ -74,7 +80,9 @@ class FakeRest:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         if callable(self._answers):

@@ -81,30 +81,33 @@ JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntry
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 
 
-def cluster_jars() -> Path:
+def cluster_jars(version: str = VERSION) -> Path:
     """The directory with a cluster's JARs, downloaded at the first call."""
     require_java()
-    wanted = [f"org.apache.flink:{module}:{VERSION}" for module in MODULES]
+    wanted = [f"org.apache.flink:{module}:{version}" for module in MODULES]
     wanted += [f"org.apache.logging.log4j:log4j-{name}:{LOGGING_VERSION}" for name in LOGGING]
-    return resolve_jars(f"flink-cluster-{VERSION}", wanted)
+    return resolve_jars(f"flink-cluster-{version}", wanted)
 
 
-def examples_jar() -> Path:
+def examples_jar(version: str = VERSION) -> Path:
     """Flink's own streaming jobs, which nobody here wrote."""
-    name = f"org.apache.flink:flink-examples-streaming:{VERSION}"
-    (jar,) = resolve_jars(f"flink-examples-{VERSION}", alone=[name]).glob("*.jar")
+    name = f"org.apache.flink:flink-examples-streaming:{version}"
+    (jar,) = resolve_jars(f"flink-examples-{version}", alone=[name]).glob("*.jar")
     return jar
 
 
 class LiveFlink(JvmServer):
     """A cluster with a session for any jobs.
 
+    Args:
+        version: Of Flink.
+
     Attributes:
         url: Its REST API.
         root: Its directory: `savepoints` and `checkpoints` are in it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, version: str = VERSION) -> None:
         super().__init__("flink-")
         rest, rpc = free_ports(2)
         self.url = f"http://127.0.0.1:{rest}"
@@ -113,13 +116,16 @@ class LiveFlink(JvmServer):
         for made in (conf, self._root / "tmp", self._root / "upload"):
             made.mkdir()
         text = CONFIGURATION.format(rest=rest, rpc=rpc, root=self._root)
-        (conf / "config.yaml").write_text(text, "utf-8")
+        if version.startswith("1.18."):  # whose own parser knows no quotes
+            (conf / "flink-conf.yaml").write_text(text.replace('"', ""), "utf-8")
+        else:
+            (conf / "config.yaml").write_text(text, "utf-8")
         (conf / "log4j.properties").write_text(LOG4J, "utf-8")
         self._java = [
             java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in PACKAGES),
             f"-Dlog4j.configurationFile=file:{conf}/log4j.properties",
-            "-cp", f"{cluster_jars()}/*",
+            "-cp", f"{cluster_jars(version)}/*",
         ]  # fmt: skip
         self._configured = ["--configDir", str(conf)]
         self._start([*self._java, JOB_MANAGER, *self._configured])

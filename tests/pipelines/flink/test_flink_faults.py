@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import ssl
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import certifi
 import pytest
 
 from pipelines.flink.cluster import FlinkCluster
-from pipelines.flink.connection import LARGEST_ANSWER, Connection, ConnectionSettings
+from pipelines.flink.connection import LARGEST_ANSWER, ConnectionSettings
 from state_core.errors import (
     ClusterError,
     DeclarationError,
@@ -307,7 +309,7 @@ def test_settings_come_from_the_environment(tmp_path: Path) -> None:
     assert settings.token == "token"  # noqa: S105 - the test's
     assert settings.headers == {"X-Tenant": "blue", "X-Other": "a:b"}
     assert settings.timeout == 7
-    assert Connection(settings)._session.verify == str(tmp_path / "ca.pem")
+    assert settings.ca_file == str(tmp_path / "ca.pem")
     assert ConnectionSettings.from_environment("http://other", environment).url == "http://other"
     assert ConnectionSettings.has_credentials(environment)
     assert not ConnectionSettings.has_credentials({"STATELAKE_FLINK": "x"})
@@ -347,3 +349,39 @@ def test_a_header_that_http_has_no_place_for() -> None:
         said = failure(client(server, headers={"X": "s3cret\nword"}).jobs)
     assert "can't be asked" in said
     assert "s3cret" not in said
+
+
+# ---------------------------------------------------------------------------------- TLS
+
+TLS = Path(__file__).parents[2] / "support" / "tls"  # for these tests alone; they open nothing else
+
+
+def secured(*, clients: bool) -> ssl.SSLContext:
+    """A server's side, which may ask for a client's certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "server.pem")
+    if clients:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(TLS / "authority.pem")
+    return context
+
+
+def test_a_server_is_judged_by_its_authority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is named; a server that is not known is refused before anything is sent."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
+    with FakeRest([Answer({"jobs": []})], secured(clients=False)) as server:
+        assert client(server, ca_file=str(TLS / "authority.pem")).jobs() == []
+        said = failure(client(server, token="s3cret-word").jobs)  # noqa: S106
+        assert "no secure connection" in said
+        assert "STATELAKE_FLINK_CA" in said
+        assert len(server.asked) == 1
+
+
+def test_a_client_shows_its_certificate() -> None:
+    """With its key in a file of its own; without one it is refused."""
+    known = {"ca_file": str(TLS / "authority.pem")}
+    own = {"certificate": str(TLS / "client.pem"), "key": str(TLS / "client.key")}
+    with FakeRest([Answer({"jobs": []})], secured(clients=True)) as server:
+        assert client(server, **known, **own).jobs() == []
+        failure(client(server, **known).jobs)
+        assert len(server.asked) == 1
