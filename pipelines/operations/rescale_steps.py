@@ -25,6 +25,7 @@ from state_core.checks.integrity import check_snapshot
 from state_core.errors import (
     ClusterError,
     CorruptSnapshotError,
+    DamagedLakeError,
     DeclarationError,
     FlinkJobError,
     IncompatibleError,
@@ -173,6 +174,24 @@ class Work:
             )  # fmt: skip
         return f"job {job_id} from {savepoint}"
 
+    def require_started(self, job_id: str, start: str) -> None:
+        """See that a job is the one that the journal is about: it names jobs by their ids alone.
+
+        Args:
+            job_id: The job, which runs.
+            start: The last name of the savepoint that it was started from.
+
+        Raises:
+            DamagedLakeError: It is another.
+        """
+        restored = self.cluster.checkpoints(job_id).restored_from
+        if restored.rstrip("/").rpartition("/")[2] != start:
+            raise DamagedLakeError(
+                f"job {job_id} was started from {restored or 'nothing'}, not from {start}",
+                place=f"the journal of a rescale of {self.plan.job!r}",
+                remedy="it is left alone: see who else may write into the lake",
+            )
+
 
 def _stop(work: Work) -> str:
     """Stop the job, or find the savepoint that it was stopped with before a kill."""
@@ -298,17 +317,17 @@ def _run(work: Work) -> str:
 
 
 def _confirm(work: Work) -> str:
-    job_id = work.journal.new_job
-    work.cluster.wait_until_running(job_id, timeout=work.plan.running_seconds)
-    return f"job {job_id} runs, and has completed a checkpoint"
+    return _confirmed(work, work.journal.new_job, work.journal.export_directory)
 
 
 def _cancel_new(work: Work) -> str:
+    job_id = work.journal.new_job
     try:
-        state = work.cluster.cancel(work.journal.new_job)
+        if work.cluster.job(job_id).runs:
+            work.require_started(job_id, work.journal.export_directory)
+        return f"job {job_id} is {work.cluster.cancel(job_id)}"
     except NotFoundError:
         return "the new job never ran"
-    return f"job {work.journal.new_job} is {state}"
 
 
 def _run_old(work: Work) -> str:
@@ -318,8 +337,12 @@ def _run_old(work: Work) -> str:
 
 
 def _confirm_old(work: Work) -> str:
-    job_id = work.journal.old_again
+    return _confirmed(work, work.journal.old_again, work.journal.savepoint)
+
+
+def _confirmed(work: Work, job_id: str, start: str) -> str:
     work.cluster.wait_until_running(job_id, timeout=work.plan.running_seconds)
+    work.require_started(job_id, start)
     return f"job {job_id} runs, and has completed a checkpoint"
 
 

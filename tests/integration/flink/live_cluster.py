@@ -70,6 +70,7 @@ restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 2
 restart-strategy.fixed-delay.delay: 1s
 """
+SAVEPOINTS = "state.savepoints.dir"  # before 1.20
 LOG4J = """rootLogger.level = WARN
 rootLogger.appenderRef.console.ref = Console
 appender.console.name = Console
@@ -116,8 +117,9 @@ class LiveFlink(JvmServer):
         for made in (conf, self._root / "tmp", self._root / "upload"):
             made.mkdir()
         text = CONFIGURATION.format(rest=rest, rpc=rpc, root=self._root)
-        if version.startswith("1.18."):  # whose own parser knows no quotes
-            (conf / "flink-conf.yaml").write_text(text.replace('"', ""), "utf-8")
+        if version.startswith("1.18."):  # it has names of its own, and its parser knows no quotes
+            old = text.replace('"', "").replace("execution.checkpointing.savepoint-dir", SAVEPOINTS)
+            (conf / "flink-conf.yaml").write_text(old, "utf-8")
         else:
             (conf / "config.yaml").write_text(text, "utf-8")
         (conf / "log4j.properties").write_text(LOG4J, "utf-8")

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from pipelines.flink.cluster import FlinkCluster
+from pipelines.flink.connection import ConnectionSettings
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.operations.rescale_journal import (
     Journal,
@@ -17,7 +19,16 @@ from pipelines.operations.rescale_journal import (
     open_journal,
     start_journal,
 )
+from pipelines.operations.rescale_steps import (
+    STEPS,
+    WAY_BACK,
+    JarRun,
+    Jars,
+    RescalePlan,
+    Work,
+)
 from state_core.errors import ConflictError, DamagedLakeError, StateError, UnsafePathError
+from tests.support.fake_rest import Answer, FakeRest
 
 JOB = "0123456789abcdef" * 2
 GONE = 2**31 - 2  # no process has that number
@@ -121,6 +132,32 @@ def test_what_is_no_journal_is_refused(lake: Lake, text: str) -> None:
     file_of(lake).write_text(text)
     with pytest.raises(DamagedLakeError):
         open_journal(lake, "orders")
+
+
+def test_no_job_is_cancelled_that_a_forged_journal_names(lake: Lake) -> None:
+    """One that was not started from the rescale's own export is somebody else's."""
+    journal = started(lake)
+    running = {
+        "jid": journal.new_job, "name": "payments", "state": "RUNNING",
+        "vertices": [{"parallelism": 1, "status": "RUNNING"}],
+    }  # fmt: skip
+    checkpoints = {
+        "counts": {"completed": 1}, "history": [],
+        "latest": {"restored": {"external_path": "s3://bucket/savepoints/of-payments"}},
+    }  # fmt: skip
+
+    def answer(_: str, path: str) -> Answer:
+        return Answer(checkpoints if path.endswith("/checkpoints") else running)
+
+    program = JarRun(jar_id="a.jar")
+    plan = RescalePlan("orders", JOB, program, program, "s3://bucket/sp", "/sp")
+    with FakeRest(answer) as server:
+        cluster = FlinkCluster(ConnectionSettings(server.url))
+        work = Work(cluster, lake, plan, journal, Jars(cluster), "local")
+        for step in (STEPS[-1], WAY_BACK[0]):
+            with pytest.raises(DamagedLakeError, match="of-payments, not from rescaled-"):
+                step.do(work)
+    assert {method for method, *_ in server.asked} == {"GET"}
 
 
 def test_links_are_not_followed(lake: Lake, tmp_path: Path) -> None:
