@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "pipelines" / "cli" / "demo" / "savepoints" / "monday"
 WITHOUT = """
 import sys
-sys.modules.update(dict.fromkeys(("pyspark", "dagster", "confluent_kafka")))
+sys.modules.update(dict.fromkeys(("pyspark", "dagster", "confluent_kafka", "requests")))
 from pipelines.cli.main import main
 main()
 """
@@ -22,6 +22,7 @@ NEEDY = [
     (("sql", "--engine", "spark", "--lake", "lake", "SELECT 1"), "PySpark", "spark"),
     (("import", DEMO, "--lake", "lake", "--job", "j", "--engine", "spark"), "PySpark", "spark"),
     (("checkpoints", "list", "--log", "kafka://localhost:9/t"), "confluent-kafka", "kafka"),
+    (("flink", "jobs", "--flink", "http://localhost:9"), "Requests", "flink"),
     (("demo",), "Dagster and PySpark", "dagster,spark"),
 ]
 
