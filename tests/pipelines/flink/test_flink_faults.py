@@ -10,6 +10,7 @@ from pathlib import Path
 
 import certifi
 import pytest
+import trustme
 
 from pipelines.flink.cluster import FlinkCluster
 from pipelines.flink.connection import LARGEST_ANSWER, ConnectionSettings
@@ -353,35 +354,53 @@ def test_a_header_that_http_has_no_place_for() -> None:
 
 # ---------------------------------------------------------------------------------- TLS
 
-TLS = Path(__file__).parents[2] / "support" / "tls"  # for these tests alone; they open nothing else
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    """Who vouches for the server and its clients."""
+    return trustme.CA()
 
 
-def secured(*, clients: bool) -> ssl.SSLContext:
+@pytest.fixture
+def ca_file(authority: trustme.CA, tmp_path: Path) -> str:
+    """Its certificate."""
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    return str(tmp_path / "authority.pem")
+
+
+def secured(authority: trustme.CA, *, clients: bool) -> ssl.SSLContext:
     """A server's side, which may ask for a client's certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(TLS / "server.pem")
+    authority.issue_cert("127.0.0.1", "localhost").configure_cert(context)
     if clients:
         context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(TLS / "authority.pem")
+        authority.configure_trust(context)
     return context
 
 
-def test_a_server_is_judged_by_its_authority(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_judged_by_its_authority(
+    authority: trustme.CA, ca_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one that is named; a server that is not known is refused before anything is sent."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
-    with FakeRest([Answer({"jobs": []})], secured(clients=False)) as server:
-        assert client(server, ca_file=str(TLS / "authority.pem")).jobs() == []
+    with FakeRest([Answer({"jobs": []})], secured(authority, clients=False)) as server:
+        assert client(server, ca_file=ca_file).jobs() == []
         said = failure(client(server, token="s3cret-word").jobs)  # noqa: S106
         assert "no secure connection" in said
         assert "STATELAKE_FLINK_CA" in said
         assert len(server.asked) == 1
 
 
-def test_a_client_shows_its_certificate() -> None:
+def test_a_client_shows_its_certificate(
+    authority: trustme.CA, ca_file: str, tmp_path: Path
+) -> None:
     """With its key in a file of its own; without one it is refused."""
-    known = {"ca_file": str(TLS / "authority.pem")}
-    own = {"certificate": str(TLS / "client.pem"), "key": str(TLS / "client.key")}
-    with FakeRest([Answer({"jobs": []})], secured(clients=True)) as server:
+    issued = authority.issue_cert("a-client")
+    issued.private_key_pem.write_to_path(tmp_path / "client.key")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "client.pem")
+    known = {"ca_file": ca_file}
+    own = {"certificate": str(tmp_path / "client.pem"), "key": str(tmp_path / "client.key")}
+    with FakeRest([Answer({"jobs": []})], secured(authority, clients=True)) as server:
         assert client(server, **known, **own).jobs() == []
         failure(client(server, **known).jobs)
         assert len(server.asked) == 1
