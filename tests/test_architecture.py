@@ -181,6 +181,9 @@ PATHS_BY_HAND = {
     "pipelines.lake.query.table_datasets": (
         {".filesystem"}, "an object store's, for keys that were checked; of none on a disk",
     ),
+    "pipelines.orchestration.component": (
+        {"pathlib", ".read_text", ".write_text"}, "the file that Dagster keeps its state in",
+    ),
     "pipelines.report.page": ({".read_text"}, "files of the package itself"),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.rescale_steps": ({"Directory"}, USERS_OWN),

@@ -1,17 +1,23 @@
 """All of Dagster: assets, checks, jobs, schedules, sensors, and what its UI shows.
 
 ====================  ===============================================================
-`definitions`         everything, wired together
-`resources`           where the lake and the savepoints are
-`partitions`          a partition a snapshot
-`assets`              snapshots, plans, exports
+`component`           `StateLake`: a lake and its jobs, as `defs.yaml` has them
+`settings`            what may be said of a job there
+`definitions`         the same for one job that the environment names
+`state_job`           one job's names, places and partitions
+`known_tables`        which tables it has, before anything runs
+`resources`           where the lake and the savepoints are; `savepoints` finds those
+`assets`              snapshots, their tables, plans, exports
 `checks`              checks of assets
 `ops`, `jobs`         work that is no asset
 `schedules`           when; `sensors` on what
 `metadata`            what the UI shows; `pictures` draws
+`history`             a snapshot beside those before it
+`progress`            how far long work is, in a run's log
 ====================  ===============================================================
 
-A new asset goes into `assets`, its check into `checks`.
+A new asset goes into `assets`, its check into `checks`: functions of a `StateJob`, so that every
+job has it.
 """
 
 from state_core.extras import require_extra

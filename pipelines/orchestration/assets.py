@@ -1,4 +1,9 @@
-"""The assets: a savepoint as found, its tables in the lake, a plan for it, and what goes back."""
+"""The assets of a job: its savepoints as found, their tables in the lake, plans, what goes back."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -10,30 +15,25 @@ from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.export.rescaling import plan_rescale
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.operations.migrations import migrate_one
+from pipelines.orchestration.history import history_metadata
 from pipelines.orchestration.metadata import (
     export_metadata,
     log_migration_metadata,
     outcome_metadata,
     plan_metadata,
     savepoint_metadata,
+    table_metadata,
     tables_metadata,
 )
-from pipelines.orchestration.partitions import checkpoint_log_partitions, snapshot_partitions
-from pipelines.orchestration.resources import Locations
+from pipelines.orchestration.progress import LoggedProgress
+from pipelines.orchestration.state_job import StateJob, table_key
 from state_core.files.compression import configured_compression
 from state_core.formats import open_snapshot
+from state_core.printable import printable
 
-__all__ = [
-    "LogMigrationConfig",
-    "MigrationConfig",
-    "RescaleConfig",
-    "all_assets",
-    "archive_assets",
-    "migrated_checkpoint_logs",
-    "migrated_tables",
-]
+__all__ = ["LogMigrationConfig", "MigrationConfig", "RescaleConfig", "job_assets"]
 
-GROUP = "state"
+Results = Iterator[dg.MaterializeResult[None]]
 
 
 class RescaleConfig(dg.Config):
@@ -54,71 +54,6 @@ class RescaleConfig(dg.Config):
     flink_conf: dict[str, str] = Field(default_factory=dict)
 
 
-@dg.asset(partitions_def=snapshot_partitions, group_name=GROUP, kinds={"flink"})
-def savepoint(
-    context: dg.AssetExecutionContext, locations: Locations
-) -> dg.MaterializeResult[None]:
-    """A savepoint or checkpoint as Flink wrote it: what is in it, before anything is read."""
-    snapshot = open_snapshot(locations.savepoint(context.partition_key))
-    return dg.MaterializeResult(metadata=savepoint_metadata(snapshot))
-
-
-@dg.asset(
-    partitions_def=snapshot_partitions, group_name=GROUP, deps=[savepoint], kinds={"spark", "delta"}
-)
-def state_tables(
-    context: dg.AssetExecutionContext, locations: Locations
-) -> dg.MaterializeResult[None]:
-    """Its keyed state in Delta tables, one a state, partitioned by key group."""
-    lake = locations.open_lake()
-    done = import_snapshot(
-        lake,
-        locations.savepoint(context.partition_key),
-        locations.job_name,
-        snapshot_id=context.partition_key,
-        engine="spark",
-    )
-    return dg.MaterializeResult(metadata=tables_metadata(lake, done))
-
-
-@dg.asset(partitions_def=snapshot_partitions, group_name=GROUP, deps=[state_tables])
-def restore_plan(
-    context: dg.AssetExecutionContext, config: RescaleConfig, locations: Locations
-) -> dg.MaterializeResult[None]:
-    """Which key groups each subtask gets when the job is restored, and how evenly."""
-    record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
-    parallelism = config.parallelism or max(operator.parallelism for operator in record.operators)
-    plans = plan_rescale(record, parallelism, config.max_parallelism)
-    return dg.MaterializeResult(metadata=plan_metadata(plans))
-
-
-@dg.asset(
-    partitions_def=snapshot_partitions,
-    group_name=GROUP,
-    deps=[restore_plan],
-    kinds={"spark", "flink"},
-)
-def exported_savepoint(
-    context: dg.AssetExecutionContext, config: RescaleConfig, locations: Locations
-) -> dg.MaterializeResult[None]:
-    """The snapshot as a savepoint again, which Flink restores at the planned parallelism."""
-    target = (
-        f"{locations.exports_location.rstrip('/')}/{context.partition_key}-{context.run.run_id[:8]}"
-    )
-    done = export_snapshot(
-        locations.open_lake(),
-        locations.job_name,
-        context.partition_key,
-        target,
-        parallelism=config.parallelism,
-        max_parallelism=config.max_parallelism,
-        compression=configured_compression(config.flink_conf, config.compression),
-        metadata_version=config.metadata_version,
-        engine="spark",
-    )
-    return dg.MaterializeResult(metadata=export_metadata(done))
-
-
 class MigrationConfig(dg.Config):
     """What one state is to become.
 
@@ -133,29 +68,6 @@ class MigrationConfig(dg.Config):
     suffix: str = "-migrated"
 
 
-@dg.asset(
-    partitions_def=snapshot_partitions, group_name=GROUP, deps=[state_tables], kinds={"spark"}
-)
-def migrated_tables(
-    context: dg.AssetExecutionContext, config: MigrationConfig, locations: Locations
-) -> dg.MaterializeResult[None]:
-    """The snapshot with one state under a new type, as a snapshot of its own.
-
-    Backfill it over the snapshots; what was migrated before is left alone, so a backfill that was
-    stopped is run again.
-    """
-    (change,) = read_changes(config.to, config.state)
-    done = migrate_one(
-        locations.open_lake(),
-        locations.job_name,
-        context.partition_key,
-        change,
-        suffix=config.suffix,
-        engine="spark",
-    )
-    return dg.MaterializeResult(metadata=outcome_metadata(done))
-
-
 class LogMigrationConfig(dg.Config):
     """How checkpoint logs are to be migrated.
 
@@ -168,24 +80,211 @@ class LogMigrationConfig(dg.Config):
     rollback: bool = False
 
 
-@dg.asset(partitions_def=checkpoint_log_partitions, group_name="checkpoints")
-def migrated_checkpoint_logs(
-    context: dg.AssetExecutionContext, config: LogMigrationConfig, locations: Locations
-) -> dg.MaterializeResult[None]:
-    """A checkpoint log in which every task has a record of version 2, or with rollback of 1.
-
-    Backfill it over the logs, with their jobs stopped. What was migrated before is left alone, task
-    by task, so a backfill that was stopped is run again.
-    """
-    named = [changelog_of(f"{store}={place}") for store, place in config.changelogs.items()]
-    log = open_log(locations.checkpoint_log(context.partition_key))
-    done = migrate_records(log, dict(named), rollback=config.rollback)
-    metadata = log_migration_metadata(done)
-    refused = [one for one in done if one.outcome == REFUSED]
-    if refused:
-        raise dg.Failure(f"{len(refused)} of {len(done)} tasks were refused", metadata=metadata)
-    return dg.MaterializeResult(metadata=metadata)
+def job_assets(job: StateJob) -> list[dg.AssetsDefinition]:
+    """All assets of a job. Each does one partition, or a range of them in one run."""
+    made = [_savepoint(job), _tables(job), _plan(job), _export(job), _migrated(job)]
+    return [*made, _migrated_logs(job)] if job.settings.process_functions else made
 
 
-archive_assets = [savepoint, state_tables, restore_plan, exported_savepoint]
-all_assets = [*archive_assets, migrated_tables, migrated_checkpoint_logs]
+def _freshness(job: StateJob) -> dg.FreshnessPolicy | None:
+    limit = job.settings.checks.staleness
+    return None if limit is None else dg.FreshnessPolicy.time_window(timedelta(hours=limit.hours))
+
+
+def _savepoint(job: StateJob) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=job.key("savepoint"),
+        kinds={"flink"},
+        freshness_policy=_freshness(job),
+        **job.of_snapshots(),
+    )
+    def savepoint(context: dg.AssetExecutionContext) -> None:
+        """A savepoint or checkpoint as Flink wrote it: what is in it, before anything is read."""
+        locations = job.places(context)
+        for partition in context.partition_keys:
+            found = savepoint_metadata(open_snapshot(locations.savepoint(partition)))
+            context.add_asset_metadata(found, partition_key=partition)
+
+    return savepoint
+
+
+def _tables(job: StateJob) -> dg.AssetsDefinition:
+    """One step, since an import reads a savepoint once: the snapshot as a whole, and its tables."""
+    whole = job.key("state_tables")
+    freshness = _freshness(job)
+    kinds = {"delta", "spark"} if job.settings.engine == "spark" else {"delta"}
+    outs = {
+        "state_tables": dg.AssetOut(
+            key=whole,
+            dagster_type=dg.Nothing,
+            description="A snapshot in the lake: Delta tables, one a state.",
+            kinds=kinds,
+            group_name=job.group,
+            freshness_policy=freshness,
+        )
+    }
+    keys = {table_key(path) for path in job.tables}
+    for number, (path, description) in enumerate(job.tables.items()):
+        outs[f"table_{number}"] = dg.AssetOut(
+            key=table_key(path),
+            dagster_type=dg.Nothing,
+            description=description,
+            is_required=False,
+            kinds=kinds,
+            group_name=job.group,
+            freshness_policy=freshness,
+        )
+
+    @dg.multi_asset(
+        name=job.named("state_tables"),
+        outs=outs,
+        deps=[job.key("savepoint")],
+        pool=job.pool,
+        partitions_def=job.snapshots,
+        required_resource_keys={job.resource},
+        backfill_policy=job.backfill_policy,
+    )
+    def state_tables(context: dg.AssetExecutionContext) -> Results:
+        """Import savepoints, and tell of each table under its own key."""
+        locations = job.places(context)
+        lake = locations.open_lake()
+        tables: dict[dg.AssetKey, dict[str, dict[str, Any]]] = defaultdict(dict)
+        for partition in context.partition_keys:
+            location = locations.savepoint(partition)
+            size = sum(operator.total_bytes for operator in open_snapshot(location).operators)
+            done = import_snapshot(
+                lake,
+                location,
+                locations.job_name,
+                snapshot_id=partition,
+                engine=job.settings.engine,
+                progress=LoggedProgress(context.log, f"importing {printable(partition)}", size),
+            )
+            found = {**tables_metadata(lake, done), **history_metadata(lake, done.record)}
+            context.add_asset_metadata(found, whole, partition)
+            for path, of_table in table_metadata(lake, done.record).items():
+                tables[table_key(path)][partition] = of_table
+        yield dg.MaterializeResult(asset_key=whole)
+        for key, by_partition in tables.items():
+            if key in keys and len(by_partition) == len(context.partition_keys):
+                for partition, of_table in by_partition.items():
+                    context.add_asset_metadata(of_table, key, partition)
+                yield dg.MaterializeResult(asset_key=key)
+            else:  # new since definitions were made, or not in all snapshots of this run
+                for partition, of_table in by_partition.items():
+                    context.log_event(
+                        dg.AssetMaterialization(key, partition=partition, metadata=of_table)
+                    )
+
+    return state_tables
+
+
+def _plan(job: StateJob) -> dg.AssetsDefinition:
+    @dg.asset(key=job.key("restore_plan"), deps=[job.key("state_tables")], **job.of_snapshots())
+    def restore_plan(context: dg.AssetExecutionContext, config: RescaleConfig) -> None:
+        """Which key groups each subtask gets when the job is restored, and how evenly."""
+        locations = job.places(context)
+        lake = locations.open_lake()
+        wanted = job.settings.restore
+        for partition in context.partition_keys:
+            record = lake.snapshot(locations.job_name, partition)
+            parallelism = config.parallelism or wanted.parallelism
+            plans = plan_rescale(
+                record,
+                parallelism or max(operator.parallelism for operator in record.operators),
+                config.max_parallelism or wanted.max_parallelism,
+            )
+            context.add_asset_metadata(plan_metadata(plans), partition_key=partition)
+
+    return restore_plan
+
+
+def _export(job: StateJob) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=job.key("exported_savepoint"),
+        deps=[job.key("restore_plan")],
+        kinds={"flink"},
+        **job.of_snapshots(),
+    )
+    def exported_savepoint(context: dg.AssetExecutionContext, config: RescaleConfig) -> None:
+        """The snapshot as a savepoint again, which Flink restores at the planned parallelism."""
+        locations = job.places(context)
+        lake = locations.open_lake()
+        wanted = job.settings.restore
+        exports = "/".join([locations.exports_location.rstrip("/"), *job.key_prefix])
+        compression = configured_compression(config.flink_conf, config.compression)
+        for partition in context.partition_keys:
+            done = export_snapshot(
+                lake,
+                locations.job_name,
+                partition,
+                f"{exports}/{partition}-{context.run.run_id[:8]}",
+                parallelism=config.parallelism or wanted.parallelism,
+                max_parallelism=config.max_parallelism or wanted.max_parallelism,
+                compression=compression or wanted.compression,
+                metadata_version=config.metadata_version,
+                engine=job.settings.engine,
+                progress=LoggedProgress(context.log, f"exporting {printable(partition)}"),
+            )
+            context.add_asset_metadata(export_metadata(done), partition_key=partition)
+
+    return exported_savepoint
+
+
+def _migrated(job: StateJob) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=job.key("migrated_tables"),
+        deps=[job.key("state_tables")],
+        kinds={"spark"},
+        pool=job.pool,
+        **job.of_snapshots(),
+    )
+    def migrated_tables(context: dg.AssetExecutionContext, config: MigrationConfig) -> None:
+        """The snapshot with one state under a new type, as a snapshot of its own.
+
+        Backfill it over the snapshots; what was migrated before is left alone, so a backfill that
+        was stopped is run again.
+        """
+        locations = job.places(context)
+        lake = locations.open_lake()
+        (change,) = read_changes(config.to, config.state)
+        for partition in context.partition_keys:
+            done = migrate_one(
+                lake,
+                locations.job_name,
+                partition,
+                change,
+                suffix=config.suffix,
+                engine=job.settings.engine,
+                progress=LoggedProgress(context.log, f"migrating {printable(partition)}"),
+            )
+            context.add_asset_metadata(outcome_metadata(done), partition_key=partition)
+
+    return migrated_tables
+
+
+def _migrated_logs(job: StateJob) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=job.key("migrated_checkpoint_logs"),
+        partitions_def=job.checkpoint_logs,
+        group_name="_".join(filter(None, (job.prefix, "checkpoints"))),
+        required_resource_keys={job.resource},
+    )
+    def migrated_checkpoint_logs(
+        context: dg.AssetExecutionContext, config: LogMigrationConfig
+    ) -> dg.MaterializeResult[None]:
+        """A checkpoint log in which every task has a record of version 2, or with rollback of 1.
+
+        Backfill it over the logs, with their jobs stopped. What was migrated before is left alone,
+        task by task, so a backfill that was stopped is run again.
+        """
+        named = [changelog_of(f"{store}={place}") for store, place in config.changelogs.items()]
+        log = open_log(job.places(context).checkpoint_log(context.partition_key))
+        done = migrate_records(log, dict(named), rollback=config.rollback)
+        metadata = log_migration_metadata(done)
+        refused = [task for task in done if task.outcome == REFUSED]
+        if refused:
+            raise dg.Failure(f"{len(refused)} of {len(done)} tasks were refused", metadata=metadata)
+        return dg.MaterializeResult(metadata=metadata)
+
+    return migrated_checkpoint_logs

@@ -1,68 +1,177 @@
-"""Asset checks: is what is in the lake what was in the savepoint?"""
+"""Asset checks: is what is in the lake what was in the savepoint, and can it be restored?"""
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
 
 import dagster as dg
 
+from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.verify.compatibility import check_against
 from pipelines.lake.verify.integrity import count_faults
 from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
-from pipelines.orchestration.assets import state_tables
-from pipelines.orchestration.metadata import faults_list, findings_metadata, verdicts_metadata
-from pipelines.orchestration.partitions import snapshot_partitions
-from pipelines.orchestration.resources import Locations
+from pipelines.orchestration.history import current_plans, growth_of
+from pipelines.orchestration.metadata import (
+    faults_list,
+    findings_metadata,
+    markdown_table,
+    verdicts_metadata,
+)
+from pipelines.orchestration.resources import Locations, public_location
+from pipelines.orchestration.settings import GrowthSettings, SkewSettings, StalenessSettings
+from pipelines.orchestration.state_job import StateJob
+from pipelines.shown import age_text, bytes_text
 from state_core.checks.integrity import check_snapshot
 from state_core.formats import open_snapshot
+from state_core.printable import printable
 
-__all__ = ["all_checks"]
+__all__ = ["job_checks"]
+
+Judgement = tuple[bool, dict[str, Any]]
+Judge = Callable[[Locations, str], Judgement]
 
 
-@dg.asset_check(asset=state_tables, partitions_def=snapshot_partitions, blocking=True)
-def integrity(context: dg.AssetCheckExecutionContext, locations: Locations) -> dg.AssetCheckResult:
+def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
+    """All checks of a job's snapshots."""
+    limits = job.settings.checks
+    made = [
+        _check(job, "integrity", integrity, blocking=True),
+        _check(job, "compatibility", compatibility, limits.compatibility.severity),
+        _check(job, "legality", legality, limits.legality.severity, blocking=True),
+    ]
+    for name, of_limits, judge in (
+        ("growth", limits.growth, growth),
+        ("skew", limits.skew, skew),
+        ("staleness", limits.staleness, staleness),
+    ):
+        if of_limits is not None:
+            bound = _bound(judge, of_limits)
+            made.append(_check(job, name, bound, of_limits.severity))
+    return made
+
+
+def _bound(judge: Callable[..., Judgement], limits: object) -> Judge:
+    def bound(locations: Locations, snapshot_id: str) -> Judgement:
+        return judge(locations, snapshot_id, limits)
+
+    bound.__doc__ = judge.__doc__
+    return bound
+
+
+def _check(
+    job: StateJob, name: str, judge: Judge, severity: str = "ERROR", *, blocking: bool = False
+) -> dg.AssetChecksDefinition:
+    """A check of snapshots in the lake, be it of one or of a range of them."""
+
+    @dg.asset_check(
+        asset=job.key("state_tables"),
+        name=name,
+        description=judge.__doc__,
+        partitions_def=job.snapshots,
+        blocking=blocking and severity == "ERROR",
+        required_resource_keys={job.resource},
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        locations = job.places(context)
+        judged = {name: judge(locations, name) for name in context.partition_keys}
+        metadata: dict[str, Any] = {}
+        for partition, (_, of_snapshot) in judged.items():
+            before = f"{printable(partition)}: " if len(judged) > 1 else ""
+            metadata |= {f"{before}{name}": value for name, value in of_snapshot.items()}
+        return dg.AssetCheckResult(
+            passed=all(passed for passed, _ in judged.values()),
+            severity=dg.AssetCheckSeverity[severity],
+            metadata=metadata,
+        )
+
+    return check
+
+
+def integrity(locations: Locations, snapshot_id: str) -> Judgement:
     """The savepoint is sound, and every state has as many entries in each key group of the lake."""
     lake = locations.open_lake()
-    record = lake.snapshot(locations.job_name, context.partition_key)
-    location = locations.savepoint(context.partition_key)
+    record = lake.snapshot(locations.job_name, snapshot_id)
+    location = locations.savepoint(snapshot_id)
     faults = [str(fault) for fault in check_snapshot(location).faults]
     faults = faults or count_faults(lake, record, open_snapshot(location))
-    return dg.AssetCheckResult(
-        passed=not faults,
-        metadata={
-            "entries": record.entries,
-            "states": sum(len(operator.states) for operator in record.operators),
-            "faults": faults_list(faults),
-        },
-    )
+    return not faults, {
+        "entries": record.entries,
+        "states": sum(len(operator.states) for operator in record.operators),
+        "faults": faults_list(faults),
+    }
 
 
-@dg.asset_check(asset=state_tables, partitions_def=snapshot_partitions)
-def compatibility(
-    context: dg.AssetCheckExecutionContext, locations: Locations
-) -> dg.AssetCheckResult:
+def compatibility(locations: Locations, snapshot_id: str) -> Judgement:
     """The job that is to restore it could use every state: as it is, or migrated by Flink."""
     against = locations.against_location
     if not against:
-        said = "set STATELAKE_AGAINST to a savepoint of the new job, or to a file of types"
-        return dg.AssetCheckResult(passed=True, metadata={"compared with": f"nothing: {said}"})
-    record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
-    verdicts = check_against(record, against)
-    return dg.AssetCheckResult(
-        passed=not any(verdict.fault for verdict in verdicts),
-        metadata={"compared with": against, **verdicts_metadata(verdicts)},
-    )
+        said = "a savepoint of the new job, or a file of types"
+        return True, {"compared with": f"nothing: set `against` or STATELAKE_AGAINST to {said}"}
+    verdicts = check_against(_record(locations, snapshot_id), against)
+    return not any(verdict.fault for verdict in verdicts), {
+        "compared with": public_location(against),
+        **verdicts_metadata(verdicts),
+    }
 
 
-@dg.asset_check(asset=state_tables, partitions_def=snapshot_partitions, blocking=True)
-def legality(context: dg.AssetCheckExecutionContext, locations: Locations) -> dg.AssetCheckResult:
+def legality(locations: Locations, snapshot_id: str) -> Judgement:
     """The job that is to restore it declares legal states, and those that the snapshot holds."""
     named = locations.declared_job
     if not named:
-        said = "set STATELAKE_DECLARED to MODULE:JOB of the job that is to restore it"
-        return dg.AssetCheckResult(passed=True, metadata={"compared with": f"nothing: {said}"})
-    record = locations.open_lake().snapshot(locations.job_name, context.partition_key)
-    findings = check_declared(load_job(named), held_of_record(record))
-    return dg.AssetCheckResult(
-        passed=not any(finding.fault for finding in findings),
-        metadata={"compared with": named, **findings_metadata(findings)},
-    )
+        said = "MODULE:JOB of the job that is to restore it"
+        return True, {"compared with": f"nothing: set `declared` or STATELAKE_DECLARED to {said}"}
+    findings = check_declared(load_job(named), held_of_record(_record(locations, snapshot_id)))
+    return not any(finding.fault for finding in findings), {
+        "compared with": named,
+        **findings_metadata(findings),
+    }
 
 
-all_checks = [integrity, compatibility, legality]
+def growth(locations: Locations, snapshot_id: str, limits: GrowthSettings) -> Judgement:
+    """The snapshot is neither much larger nor much smaller than those before it."""
+    lake = locations.open_lake()
+    found = growth_of(lake, _record(locations, snapshot_id), limits.last)
+    usual = "none" if found.usual is None else bytes_text(found.usual)
+    return limits.at_least <= found.times <= limits.at_most, {
+        "state (bytes)": found.size,
+        "median of those before": usual,
+        "compared with": found.compared,
+        "times the median": found.times,
+        "allowed": f"{limits.at_least:g} to {limits.at_most:g} times",
+    }
+
+
+def skew(locations: Locations, snapshot_id: str, limits: SkewSettings) -> Judgement:
+    """No subtask has much more state than the others of its operator."""
+    plans = [
+        plan
+        for plan in current_plans(_record(locations, snapshot_id))
+        if sum(subtask.state_bytes for subtask in plan.subtasks) >= limits.from_bytes
+    ]
+    uneven = [plan for plan in plans if plan.skew > limits.at_most]
+    rows = [(plan.operator, plan.old[0], f"{plan.skew:.2f}") for plan in plans]
+    return not uneven, {
+        "operators": dg.MetadataValue.md(
+            markdown_table(("operator", "parallelism", "largest over mean"), rows)
+        ),
+        "uneven": len(uneven),
+        "allowed": f"{limits.at_most:g} from {bytes_text(limits.from_bytes)} of state on",
+    }
+
+
+def staleness(locations: Locations, snapshot_id: str, limits: StalenessSettings) -> Judgement:
+    """The job's newest snapshot is not older than it may be."""
+    del snapshot_id  # in a backfill of old ones, it is the newest that counts
+    summaries = locations.open_lake().summaries(locations.job_name)
+    newest = max(summaries, key=lambda summary: summary.taken_at)
+    age = datetime.now(timezone.utc) - newest.taken_at
+    return age.total_seconds() <= limits.hours * 3600, {
+        "newest snapshot": printable(newest.snapshot_id),
+        "taken": dg.MetadataValue.timestamp(newest.taken_at),
+        "age": age_text(int(age.total_seconds() * 1000)),
+        "allowed": f"{limits.hours:g} hours",
+    }
+
+
+def _record(locations: Locations, snapshot_id: str) -> SnapshotRecord:
+    return locations.open_lake().snapshot(locations.job_name, snapshot_id)

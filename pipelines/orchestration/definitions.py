@@ -1,22 +1,17 @@
-"""Everything that Dagster knows of statelake, wired together; nothing is decided here."""
+"""The component applied to the one job that the environment names (`STATELAKE_LAKE`, ...)."""
 
 import dagster as dg
 
-from pipelines.orchestration.assets import all_assets
-from pipelines.orchestration.checks import all_checks
-from pipelines.orchestration.jobs import asset_jobs, op_jobs
-from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.schedules import all_schedules
-from pipelines.orchestration.sensors import all_sensors
+from pipelines.orchestration.component import StateLake
+from pipelines.orchestration.settings import CheckSettings, JobSettings
 
 __all__ = ["definitions"]
 
-definitions = dg.Definitions(
-    assets=all_assets,
-    asset_checks=all_checks,
-    jobs=[*asset_jobs, *op_jobs],
-    schedules=all_schedules,
-    sensors=all_sensors,
-    resources={"locations": Locations()},
-    executor=dg.in_process_executor,
+ONE_JOB = JobSettings(
+    prefix="", engine="spark", process_functions=True, checks=CheckSettings(staleness=None)
+)
+
+definitions = dg.Definitions.merge(
+    dg.build_defs_for_component(StateLake(jobs=[ONE_JOB])),
+    dg.Definitions(executor=dg.in_process_executor),
 )

@@ -1,85 +1,136 @@
 """Jobs: what is run as a whole."""
 
-import dagster as dg
+from collections.abc import Iterable
+from typing import TypeAlias
 
-from pipelines.orchestration.assets import archive_assets, migrated_checkpoint_logs, migrated_tables
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
 from pipelines.orchestration.ops import (
+    PruneConfig,
     check_declarations,
     compress,
     export_savepoint,
     keep_exports,
+    prune_snapshots,
     report_commits,
     restore_elsewhere,
     run_functions,
 )
+from pipelines.orchestration.state_job import StateJob
 
-__all__ = [
-    "archive_job",
-    "asset_jobs",
-    "commits_job",
-    "compression_job",
-    "log_migration_job",
-    "migration_job",
-    "op_jobs",
-    "process_job",
-    "savepoint_job",
-]
+__all__ = ["ARCHIVE", "CHECK", "COMMITS", "FUNCTIONS", "PRUNE", "VERIFY", "AnyJob", "state_jobs"]
 
-archive_job = dg.define_asset_job(
-    "archive_and_export",
-    selection=dg.AssetSelection.assets(*archive_assets),
-    description="A savepoint into the lake, checked, and out again.",
-)
+AnyJob: TypeAlias = dg.JobDefinition | UnresolvedAssetJobDefinition
 
-migration_job = dg.define_asset_job(
-    "migrate_snapshots",
-    selection=dg.AssetSelection.assets(migrated_tables),
-    description="One state under a new type, snapshot by snapshot: backfill it over partitions.",
-)
+ARCHIVE = "archive_and_export"
+MIGRATE = "migrate_snapshots"
+CHECK = "check_restore"
+VERIFY = "savepoint_and_verify"
+PRUNE = "prune_snapshots"
+COMPRESS = "compress_savepoint"
+FUNCTIONS = "run_process_functions"
+COMMITS = "watch_commits"
+LOGS = "migrate_checkpoint_logs"
 
 
-log_migration_job = dg.define_asset_job(
-    "migrate_checkpoint_logs",
-    selection=dg.AssetSelection.assets(migrated_checkpoint_logs),
-    description="Checkpoint logs from version 1 to 2, or back: backfill it over partitions.",
-)
+def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str, AnyJob]:
+    """All jobs over a job's state, by what they are called without its prefix."""
+    by_key = {key: definition for definition in assets for key in definition.keys}
+    archived = [
+        by_key[job.key(name)]
+        for name in ("savepoint", "state_tables", "restore_plan", "exported_savepoint")
+    ]
+    checked = [
+        dg.AssetCheckKey(job.key("state_tables"), name) for name in ("compatibility", "legality")
+    ]
+    made: list[AnyJob] = [
+        _over_snapshots(
+            job,
+            ARCHIVE,
+            dg.AssetSelection.assets(*archived),
+            "A savepoint into the lake, checked, and out again.",
+        ),
+        _over_snapshots(
+            job,
+            MIGRATE,
+            dg.AssetSelection.assets(by_key[job.key("migrated_tables")]),
+            "One state under a new type, snapshot by snapshot: backfill it over partitions.",
+        ),
+        _over_snapshots(
+            job,
+            CHECK,
+            dg.AssetSelection.checks(*checked),
+            "Whether the job that is to restore it could use a snapshot of the lake.",
+        ),
+        _of_ops(job, _verify, VERIFY),
+        _of_ops(job, _compress, COMPRESS),
+    ]
+    retention = job.settings.retention
+    if retention is not None:
+        limits = PruneConfig(last=retention.last, daily=retention.daily)
+        made.append(_of_ops(job, _prune, PRUNE, dg.RunConfig({"prune_snapshots": limits})))
+    if job.settings.process_functions:
+        made += [_of_ops(job, _functions, FUNCTIONS), _of_ops(job, _commits, COMMITS)]
+        made.append(
+            dg.define_asset_job(
+                job.named(LOGS),
+                selection=dg.AssetSelection.assets(by_key[job.key("migrated_checkpoint_logs")]),
+                description="Checkpoint logs from version 1 to 2, or back: backfill it.",
+                executor_def=dg.in_process_executor,
+            )
+        )
+    return {each.name.removeprefix(job.named("")): each for each in made}
 
 
-@dg.job(
-    name="compress_savepoint",
-    description="A savepoint written again compressed, or not.",
-)
-def compression_job() -> None:
+def _over_snapshots(
+    job: StateJob, name: str, selection: dg.AssetSelection, description: str
+) -> UnresolvedAssetJobDefinition:
+    return dg.define_asset_job(
+        job.named(name),
+        selection=selection,
+        partitions_def=job.snapshots,
+        description=description,
+        executor_def=dg.in_process_executor,  # steps follow each other, and share a Spark session
+    )
+
+
+def _of_ops(
+    job: StateJob, graph: dg.GraphDefinition, name: str, config: dg.RunConfig | None = None
+) -> dg.JobDefinition:
+    return graph.to_job(
+        name=job.named(name),
+        resource_defs={"locations": dg.ResourceDefinition.hardcoded_resource(job.locations)},
+        config=config,
+        executor_def=dg.in_process_executor,
+    )
+
+
+@dg.graph(description="A savepoint written again compressed, or not.")
+def _compress() -> None:
     """One op: it needs no lake."""
     compress()
 
 
-@dg.job(
-    name="run_process_functions",
-    description="A job of process functions over what its sources got: checked, then run once.",
-)
-def process_job() -> None:
+@dg.graph(description="A job of process functions over what its sources got: checked, then run.")
+def _functions() -> None:
     """The check comes first: nothing that is not legal runs."""
     run_functions(check_declarations())
 
 
-@dg.job(
-    name="savepoint_and_verify",
-    description="The newest snapshot as a savepoint, restored elsewhere; the last ones are kept.",
-)
-def savepoint_job() -> None:
+@dg.graph(description="The newest snapshot as a savepoint, restored elsewhere; the last ones stay.")
+def _verify() -> None:
     """Nothing is removed before the new one is verified."""
     keep_exports(restore_elsewhere(*export_savepoint()))
 
 
-@dg.job(
-    name="watch_commits",
-    description="What commits cost, and whether they were skipped or held up processing.",
-)
-def commits_job() -> None:
+@dg.graph(description="The snapshots that need not stay are dropped.")
+def _prune() -> None:
+    """One op."""
+    prune_snapshots()
+
+
+@dg.graph(description="What commits cost, and whether they were skipped or held up processing.")
+def _commits() -> None:
     """One op, which fails if there is something to be alarmed of."""
     report_commits()
-
-
-asset_jobs = [archive_job, migration_job, log_migration_job]
-op_jobs = [compression_job, process_job, savepoint_job, commits_job]

@@ -9,17 +9,25 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.dropping import DropResult
 from pipelines.lake.commits.checkpoint_migrating import TaskMigration
 from pipelines.lake.commits.commit_measures import CommitReport, total
 from pipelines.lake.export.exporting import ExportResult
 from pipelines.lake.export.rescaling import OperatorPlan, group_totals
 from pipelines.lake.ingest.importing import ImportResult
 from pipelines.lake.tables.operator_tables import read_operator_rows
-from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, StateRecord
+from pipelines.lake.tables.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    StateRecord,
+    TableRecord,
+)
 from pipelines.lake.tables.table_rows import table_rows
 from pipelines.operations.migrations import Outcome
 from pipelines.operations.verified_savepoints import Verification
 from pipelines.orchestration.pictures import commit_chart, key_group_histogram
+from pipelines.orchestration.resources import public_location
 from pipelines.runtime import RunResult
 from pipelines.shown import as_markdown, bytes_text, json_text, plain
 from state_core.declarations.findings import Finding
@@ -35,10 +43,14 @@ __all__ = [
     "export_metadata",
     "faults_list",
     "log_migration_metadata",
+    "markdown_table",
     "outcome_metadata",
     "plan_metadata",
+    "prune_metadata",
     "run_metadata",
     "savepoint_metadata",
+    "states_of",
+    "table_metadata",
     "tables_metadata",
     "verdicts_metadata",
     "verification_metadata",
@@ -46,6 +58,8 @@ __all__ = [
 
 PREVIEW_ROWS = 5
 SHOWN_SUBTASKS = 32
+MOST_OF_A_TYPE = 1000  # characters: types of rows nest
+DRAWN_OPERATORS = 12  # the largest ones
 
 Metadata = dict[str, Any]
 
@@ -59,13 +73,13 @@ def savepoint_metadata(snapshot: Snapshot) -> Metadata:
     ]  # fmt: skip
     columns = ("operator", "name", "parallelism", "max parallelism", "size", "keyed states")
     return {
-        "location": dg.MetadataValue.path(snapshot.location),
+        "location": dg.MetadataValue.path(public_location(snapshot.location)),
         "kind": f"{snapshot.format} {snapshot.kind}",
         "checkpoint id": snapshot.checkpoint_id,
         "_metadata version": snapshot.metadata_version,
         "compression": snapshot.compression,
         "size (bytes)": sum(operator.total_bytes for operator in snapshot.operators),
-        "operators": dg.MetadataValue.md(_markdown(columns, rows)),
+        "operators": dg.MetadataValue.md(markdown_table(columns, rows)),
     }
 
 
@@ -91,15 +105,68 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
         "written (bytes)": record.written_bytes,
         "files written": done.written_units,
         "files kept from the previous snapshot": done.kept_units,
-        "lake": dg.MetadataValue.path(lake.location),
-        "tables": dg.MetadataValue.md(_markdown(columns, rows)),
+        "lake": dg.MetadataValue.path(lake.directory.uri),
+        "tables": dg.MetadataValue.md(markdown_table(columns, rows)),
         "preview": dg.MetadataValue.md(_preview(lake, record.operators)),
     }
-    for operator in (one for one in record.operators if one.states):
+    keyed = [operator for operator in record.operators if operator.states]
+    for operator in sorted(keyed, key=lambda each: -each.state_bytes)[:DRAWN_OPERATORS]:
         _, sizes = group_totals(operator)
         name = f"key groups of {printable(operator.label)}"
         found[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
     return found
+
+
+def table_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Metadata]:
+    """Of each table of a snapshot, by its path below the lake."""
+    found = {}
+    for operator in record.operators:
+        for table in operator.tables:
+            states = states_of(operator, table)
+            keyed = [state for state in states if isinstance(state, StateRecord)]
+            stored = lake.table(table.path)
+            schema = pa.schema(stored.require(table.version).schema())
+            of_table: Metadata = {
+                "dagster/column_schema": _column_schema(schema),
+                "dagster/row_count": sum(state.entries for state in states),
+                "dagster/uri": stored.uri,
+                "dagster/table_name": table.path,
+                "state (bytes)": sum(state.state_bytes for state in states),
+                "files (bytes)": sum(unit.size for unit in table.units),
+                "files": len(table.units),
+                "version": table.version,
+                "operator": printable(operator.label),
+                "parallelism": operator.parallelism,
+            }
+            if keyed:
+                sizes = np.zeros(operator.max_parallelism, np.int64)
+                for group in (group for state in keyed for group in state.key_groups):
+                    sizes[group.key_group] += group.state_bytes
+                picture = key_group_histogram(sizes.tolist(), f"key groups of {table.path}")
+                of_table["key groups"] = dg.MetadataValue.md(picture)
+            found[table.path] = of_table
+    return found
+
+
+def states_of(
+    operator: OperatorRecord, table: TableRecord
+) -> list[StateRecord | OperatorStateRecord]:
+    """The states that a table holds: one, or all timers of an operator."""
+    states: list[StateRecord | OperatorStateRecord] = [*operator.states, *operator.operator_states]
+    return [state for state in states if state.table == table.path]
+
+
+def _column_schema(schema: pa.Schema) -> dg.TableSchema:
+    return dg.TableSchema(
+        [
+            dg.TableColumn(
+                printable(field.name),
+                printable(str(field.type)[:MOST_OF_A_TYPE]),
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in schema
+        ]
+    )
 
 
 def _states(operator: OperatorRecord) -> Iterable[tuple[int, StateRecord]]:
@@ -117,11 +184,11 @@ def compression_metadata(done: Recompression) -> Metadata:
     ]  # fmt: skip
     columns = ("operator", "state", "content", "stored", "ratio", "speed")
     return {
-        "savepoint": dg.MetadataValue.path(done.path),
+        "savepoint": dg.MetadataValue.path(public_location(done.path)),
         "compression": done.compression,
         "content (bytes)": int(sum(state.content_bytes for state in done.states)),
         "stored (bytes)": int(sum(state.after_bytes for state in done.states)),
-        "states": dg.MetadataValue.md(_markdown(columns, rows)),
+        "states": dg.MetadataValue.md(markdown_table(columns, rows)),
     }
 
 
@@ -156,7 +223,7 @@ def _preview(lake: Lake, operators: list[OperatorRecord]) -> str:
 def _first_rows(batch: pa.RecordBatch) -> str:
     names = [name for name in batch.schema.names if not name.startswith("raw_")]
     shown = batch.select(names).slice(0, PREVIEW_ROWS).to_pylist()
-    return _markdown(names, [[_cell(value) for value in row.values()] for row in shown])
+    return markdown_table(names, [[_cell(value) for value in row.values()] for row in shown])
 
 
 def _cell(value: Any) -> str:
@@ -180,7 +247,7 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
         ]
         columns = ("subtask", "key groups", "entries", "bytes", "from other subtasks")
         name = printable(plan.operator)
-        found[f"{name}: subtasks"] = dg.MetadataValue.md(_markdown(columns, rows))
+        found[f"{name}: subtasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
         found[f"{name}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
         found[f"{name}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
         found[f"{name}: skew"] = float(np.round(plan.skew, 4))
@@ -190,11 +257,11 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
 def export_metadata(done: ExportResult) -> Metadata:
     """Of an export."""
     return {
-        "savepoint": dg.MetadataValue.path(done.path),
+        "savepoint": dg.MetadataValue.path(public_location(done.path)),
         "_metadata version": done.metadata_version,
         "files": done.files,
         "size (bytes)": done.size,
-        "restore it with": f"flink run -s {done.path} ...",
+        "restore it with": f"flink run -s {public_location(done.path)} ...",
     }
 
 
@@ -216,7 +283,7 @@ def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
         for verdict in verdicts
     ]  # fmt: skip
     columns = ("operator", "state", "verdict", "why")
-    return {"verdicts": dg.MetadataValue.md(_markdown(columns, rows))}
+    return {"verdicts": dg.MetadataValue.md(markdown_table(columns, rows))}
 
 
 def verification_metadata(done: Verification) -> Metadata:
@@ -228,13 +295,24 @@ def verification_metadata(done: Verification) -> Metadata:
     }
 
 
+def prune_metadata(done: DropResult) -> Metadata:
+    """Of snapshots that were dropped."""
+    return {
+        "dropped": len(done.dropped),
+        "kept": len(done.kept),
+        "files removed": done.files,
+        "freed (bytes)": done.freed_bytes,
+        "snapshots": faults_list(done.dropped),
+    }
+
+
 def log_migration_metadata(done: Iterable[TaskMigration]) -> Metadata:
     """Of a checkpoint log's migration."""
     listed = list(done)
     counts = Counter(one.outcome for one in listed)
     rows = [(one.task, one.outcome, one.checkpoint, one.why) for one in listed]
     columns = ("task", "outcome", "checkpoint", "why")
-    return {**counts, "tasks": dg.MetadataValue.md(_markdown(columns, rows))}
+    return {**counts, "tasks": dg.MetadataValue.md(markdown_table(columns, rows))}
 
 
 def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
@@ -261,7 +339,7 @@ def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
         names = ("commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms")
         sizes = (bytes_text(sums[name]) for name in ("bytes_sent", "bytes_saved"))
         rows.append((task, *(f"{sums[name]:,}" for name in names), *sizes))
-    found["tasks"] = dg.MetadataValue.md(_markdown(columns, rows))
+    found["tasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
     return found
 
 
@@ -290,7 +368,7 @@ def findings_metadata(findings: Iterable[Finding]) -> Metadata:
         for finding in findings
     ]
     columns = ("severity", "rule", "operator", "state", "what")
-    return {"findings": dg.MetadataValue.md(_markdown(columns, rows) if rows else "none")}
+    return {"findings": dg.MetadataValue.md(markdown_table(columns, rows) if rows else "none")}
 
 
 def faults_list(faults: Iterable[object]) -> dg.MetadataValue:
@@ -299,7 +377,7 @@ def faults_list(faults: Iterable[object]) -> dg.MetadataValue:
     return dg.MetadataValue.md("\n".join(lines) or "none")
 
 
-def _markdown(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """A table; a cell is what is to be shown, or several lines in a list."""
     names = [as_markdown(name) for name in columns]
     lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]

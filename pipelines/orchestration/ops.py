@@ -5,6 +5,7 @@ from pydantic import Field
 
 from pipelines.lake.commits.commit_measures import CommitReports, total
 from pipelines.lake.verify.legality import load_runnable
+from pipelines.operations.retention import prune
 from pipelines.operations.verified_savepoints import (
     keep_savepoints,
     take_savepoint,
@@ -14,6 +15,7 @@ from pipelines.orchestration.metadata import (
     commits_metadata,
     compression_metadata,
     export_metadata,
+    prune_metadata,
     run_metadata,
     verification_metadata,
 )
@@ -29,11 +31,13 @@ __all__ = [
     "CompressionConfig",
     "KeepConfig",
     "ProcessConfig",
+    "PruneConfig",
     "SavepointConfig",
     "check_declarations",
     "compress",
     "export_savepoint",
     "keep_exports",
+    "prune_snapshots",
     "report_commits",
     "restore_elsewhere",
     "run_functions",
@@ -141,6 +145,18 @@ class KeepConfig(dg.Config):
     keep: int = Field(default=7, ge=1)
 
 
+class PruneConfig(dg.Config):
+    """What stays of the snapshots that were imported.
+
+    Attributes:
+        last: So many of the newest.
+        daily: And the newest of each day, of so many days that have one.
+    """
+
+    last: int = Field(default=30, ge=1)
+    daily: int = Field(default=0, ge=0)
+
+
 class CommitsConfig(dg.Config):
     """What is told of commits, and what is alarming.
 
@@ -202,6 +218,19 @@ def keep_exports(
         {"newest": dg.MetadataValue.path(savepoint), "kept": len(kept), "removed": gone}
     )
     return kept
+
+
+@dg.op
+def prune_snapshots(
+    context: dg.OpExecutionContext, config: PruneConfig, locations: Locations
+) -> list[str]:
+    """Drop the snapshots that need not stay, and free what only they needed: their names."""
+    done = prune(locations.open_lake(), locations.job_name, config.last, config.daily)
+    if done is None:
+        context.add_output_metadata({"dropped": 0})
+        return []
+    context.add_output_metadata(prune_metadata(done))
+    return done.dropped
 
 
 @dg.op

@@ -11,25 +11,42 @@ from matplotlib.figure import Figure
 from pipelines.shown import as_markdown
 from state_core.printable import printable
 
-__all__ = ["commit_chart", "key_group_histogram"]
+__all__ = ["commit_chart", "growth_chart", "key_group_histogram", "subtask_chart"]
 
 BAR_COLOR, MEAN_COLOR = "#4F43DD", "#E2574C"
+SHOWN_NAME = 24  # characters of a snapshot's name, its last
 SIZES = ("bytes_sent", "bytes_saved")
 
 
 def key_group_histogram(sizes: Sequence[int], title: str) -> str:
     """Bytes of each key group as bars, with their mean, as a Markdown image."""
+    return _bars(sizes, title, "key group", width=1.0)
+
+
+def subtask_chart(sizes: Sequence[int], title: str) -> str:
+    """Bytes of each subtask as bars, with their mean: how even the load is, as a Markdown image."""
+    return _bars(sizes, title, "subtask", width=0.8)
+
+
+def growth_chart(names: Sequence[str], sizes: Sequence[int], written: Sequence[int]) -> str:
+    """Bytes of a job's snapshots over time, as a Markdown image.
+
+    Args:
+        names: Of the snapshots, the oldest first.
+        sizes: Bytes of the state of each.
+        written: Bytes that each added to the lake.
+    """
     figure = Figure(figsize=(9, 2.6), dpi=110, layout="constrained")
     axes = figure.add_subplot()
-    kilobytes = [size / 1024 for size in sizes]
-    axes.bar(range(len(kilobytes)), kilobytes, width=1.0, color=BAR_COLOR)
-    mean = sum(kilobytes) / max(1, len(kilobytes))
-    axes.axhline(mean, color=MEAN_COLOR, linewidth=1, label=f"mean {mean:.1f} KiB")
-    axes.set(xlabel="key group", ylabel="KiB of state")
-    axes.set_title(printable(title), parse_math=False)  # a name may have dollar signs
-    axes.margins(x=0.005)
-    axes.legend(loc="upper right", frameon=False)
-    return _image(figure, title)
+    places = range(len(names))
+    axes.plot(places, [size / 1024 for size in sizes], "o-", color=BAR_COLOR, label="state")
+    axes.plot(places, [size / 1024 for size in written], ".-", color=MEAN_COLOR, label="written")
+    axes.set(ylabel="KiB")
+    shown = [printable(name)[-SHOWN_NAME:] for name in names]
+    axes.set_xticks(places, shown, rotation=30, ha="right", fontsize="small", parse_math=False)
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small")
+    return _image(figure, "growth")
 
 
 def commit_chart(hours: Sequence[float], counts: Mapping[str, Sequence[int]], title: str) -> str:
@@ -57,6 +74,20 @@ def commit_chart(hours: Sequence[float], counts: Mapping[str, Sequence[int]], ti
     for axes in (times, sizes):
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small")
+    return _image(figure, title)
+
+
+def _bars(sizes: Sequence[int], title: str, unit: str, *, width: float) -> str:
+    figure = Figure(figsize=(9, 2.6), dpi=110, layout="constrained")
+    axes = figure.add_subplot()
+    kilobytes = [size / 1024 for size in sizes]
+    axes.bar(range(len(kilobytes)), kilobytes, width=width, color=BAR_COLOR)
+    mean = sum(kilobytes) / max(1, len(kilobytes))
+    axes.axhline(mean, color=MEAN_COLOR, linewidth=1, label=f"mean {mean:.1f} KiB")
+    axes.set(xlabel=unit, ylabel="KiB of state")
+    axes.set_title(printable(title), parse_math=False)  # a name may have dollar signs
+    axes.margins(x=0.005)
+    axes.legend(loc="upper right", frameon=False)
     return _image(figure, title)
 
 

@@ -1,13 +1,14 @@
 """Where things are: the savepoints that come in, the lake, and the exports that go out."""
 
 import os
+from urllib.parse import urlsplit
 
 import dagster as dg
 
 from pipelines.lake.catalog.catalog import Lake
 from state_core.files.confinement import relative_path
 
-__all__ = ["Locations"]
+__all__ = ["Locations", "public_location"]
 
 DEFAULTS = {
     "STATELAKE_SAVEPOINTS": "savepoints",
@@ -20,8 +21,18 @@ DEFAULTS = {
 }
 
 
+def public_location(location: str) -> str:
+    """A path as it was given, or a URI without its credentials and options."""
+    parts = urlsplit(location)
+    if not parts.netloc:
+        return location
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 class Locations(dg.ConfigurableResource[None]):
     """Paths or URIs. What is left empty comes from the environment when a run needs it.
+
+    A URI may have credentials: what people are shown is `public_location` of it.
 
     Attributes:
         savepoints: A directory of savepoints, each in a directory of its own
@@ -35,6 +46,7 @@ class Locations(dg.ConfigurableResource[None]):
             (`STATELAKE_DECLARED`).
         checkpoints: A directory of checkpoint logs, each in a directory of its own
             (`STATELAKE_CHECKPOINTS`).
+        from_environment: Whether what is left empty comes from there.
     """
 
     savepoints: str = ""
@@ -44,9 +56,12 @@ class Locations(dg.ConfigurableResource[None]):
     against: str = ""
     declared: str = ""
     checkpoints: str = ""
+    from_environment: bool = True
 
     def _given(self, value: str, variable: str) -> str:
-        return value or os.environ.get(variable, DEFAULTS[variable])
+        if value or not self.from_environment:
+            return value
+        return os.environ.get(variable, DEFAULTS[variable])
 
     @property
     def savepoints_location(self) -> str:

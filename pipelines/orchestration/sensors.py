@@ -1,47 +1,114 @@
-"""The sensor: a new directory with a savepoint becomes a partition and a run."""
+"""Sensors: a new savepoint becomes a partition and a run; changed states are checked and told."""
+
+from collections.abc import Mapping
 
 import dagster as dg
 
-from pipelines.orchestration.jobs import archive_job
-from pipelines.orchestration.partitions import snapshot_partitions
-from pipelines.orchestration.resources import Locations
-from state_core.errors import UnsafePathError
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.formats.reader import METADATA_FILE
+from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.orchestration.jobs import ARCHIVE, CHECK, AnyJob
+from pipelines.orchestration.metadata import faults_list
+from pipelines.orchestration.resources import public_location
+from pipelines.orchestration.savepoints import find_savepoints
+from pipelines.orchestration.state_job import StateJob
+from state_core.printable import printable
 
-__all__ = ["all_sensors", "find_savepoints"]
+__all__ = ["changed_states", "job_sensors"]
 
-
-def find_savepoints(location: str) -> list[str]:
-    """The names of the directories below `location` that hold a finished snapshot."""
-    directory = Directory(location).confined()
-    return [name for name in directory.names() if _is_finished(directory, name)]
+SHOWN_CHANGES = 100
 
 
-def _is_finished(directory: ConfinedDirectory, name: str) -> bool:
-    try:
-        return directory.is_file(f"{name}/{METADATA_FILE}")
-    except UnsafePathError:  # a link, whoever put it there
-        return False
+def job_sensors(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.SensorDefinition]:
+    """All sensors of a job."""
+    return [_savepoints(job, jobs[ARCHIVE]), _states(job, jobs[CHECK])]
 
 
-@dg.sensor(job=archive_job, minimum_interval_seconds=30)
-def new_savepoints(
-    context: dg.SensorEvaluationContext, locations: Locations
-) -> dg.SensorResult | dg.SkipReason:
-    """Runs `archive_and_export` for every savepoint that has not been seen."""
-    known = set(context.instance.get_dynamic_partitions(str(snapshot_partitions.name)))
-    found = [
-        find_savepoint
-        for find_savepoint in find_savepoints(locations.savepoints_location)
-        if find_savepoint not in known
-    ]
-    if not found:
-        return dg.SkipReason(f"no new savepoint in {locations.savepoints_location}")
-    return dg.SensorResult(
-        run_requests=[dg.RunRequest(run_key=one, partition_key=one) for one in found],
-        dynamic_partitions_requests=[snapshot_partitions.build_add_request(found)],
+def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
+    @dg.sensor(
+        job=target,
+        name=job.named("new_savepoints"),
+        minimum_interval_seconds=job.settings.sensor_seconds,
+        required_resource_keys={job.resource},
     )
+    def new_savepoints(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        """Archives every savepoint that has not been seen."""
+        location = job.places(context).savepoints_location
+        known = set(context.instance.get_dynamic_partitions(str(job.snapshots.name)))
+        found = [name for name in find_savepoints(location) if name not in known]
+        if not found:
+            return dg.SkipReason(f"no new savepoint in {public_location(location)}")
+        return dg.SensorResult(
+            run_requests=[dg.RunRequest(run_key=name, partition_key=name) for name in found],
+            dynamic_partitions_requests=[job.snapshots.build_add_request(found)],
+        )
+
+    return new_savepoints
 
 
-all_sensors = [new_savepoints]
+def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
+    @dg.sensor(
+        job=target,
+        name=job.named("changed_states"),
+        minimum_interval_seconds=job.settings.sensor_seconds,
+        required_resource_keys={job.resource},
+    )
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        """Tells of operators, states and types that changed, and checks what could restore them."""
+        locations = job.places(context)
+        lake = locations.open_lake()
+        listed = lake.summaries(locations.job_name) if lake.exists() else []
+        imported = [summary.snapshot_id for summary in listed if not summary.parent]
+        if not imported or imported[-1] == context.cursor:
+            return dg.SkipReason("no new snapshot in the lake")
+        newest, seen = imported[-1], context.cursor
+        before = seen if seen in imported else imported[-2] if len(imported) > 1 else None
+        changes = []
+        if before is not None:
+            earlier = lake.snapshot(locations.job_name, before)
+            changes = changed_states(earlier, lake.snapshot(locations.job_name, newest))
+        if not changes:
+            return dg.SensorResult(cursor=newest, skip_reason="the same operators and states")
+        told = dg.AssetObservation(
+            job.key("state_tables"),
+            partition=newest,
+            metadata={
+                "changed states": len(changes),
+                "changed since": printable(str(before)),
+                "changes": faults_list(changes[:SHOWN_CHANGES]),
+            },
+        )
+        return dg.SensorResult(
+            run_requests=[dg.RunRequest(run_key=f"changed-{newest}", partition_key=newest)],
+            dynamic_partitions_requests=[job.snapshots.build_add_request([newest])],
+            asset_events=[told],
+            cursor=newest,
+        )
+
+    return look
+
+
+def changed_states(before: SnapshotRecord, after: SnapshotRecord) -> list[str]:
+    """What operators and states came, went, or have other types: a sentence each."""
+    old, new = _types(before), _types(after)
+    changes = []
+    for place in sorted({*old, *new}):
+        if place not in new:
+            changes.append(f"{place} is gone")
+        elif place not in old:
+            changes.append(f"{place} is new: {new[place]}")
+        elif old[place] != new[place]:
+            changes.append(f"{place}: {old[place]} became {new[place]}")
+    return changes
+
+
+def _types(record: SnapshotRecord) -> dict[str, str]:
+    """The type of the keys of each operator, and those of each state."""
+    found = {}
+    for operator in record.operators:
+        found[operator.label] = f"keys {operator.key_type}" if operator.key_type else "no keys"
+        for state in operator.states:
+            types = (state.namespace_type, state.user_key_type, state.value_type)
+            found[f"{operator.label}/{state.name}"] = f"{state.kind} of {', '.join(types)}"
+        for part in operator.operator_states:
+            types_of_part = ", ".join(filter(None, (part.key_type, part.value_type)))
+            found[f"{operator.label}/{part.name} of subtasks"] = f"{part.mode} of {types_of_part}"
+    return found

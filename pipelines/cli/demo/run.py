@@ -18,7 +18,6 @@ from pipelines.cli.commands.inspect import inspect
 from pipelines.cli.commands.lake import snapshots
 from pipelines.cli.commands.queries.sql import sql
 from pipelines.orchestration.definitions import definitions
-from pipelines.orchestration.partitions import snapshot_partitions
 
 __all__ = ["run_demo"]
 
@@ -127,7 +126,7 @@ def _archive(out: Console, home: Path, names: list[str]) -> None:
         "loggers": {"console": {"config": {"log_level": "ERROR"}}},
     }
     with dg.DagsterInstance.get() as instance:
-        instance.add_dynamic_partitions(str(snapshot_partitions.name), names)
+        instance.add_dynamic_partitions("snapshots", names)
         for name in names:
             began = time.monotonic()
             done = job.execute_in_process(instance=instance, partition_key=name, run_config=config)

@@ -10,10 +10,10 @@ import dagster as dg
 
 warnings.filterwarnings("ignore", message="Specifying a partitions_def on an AssetCheckSpec")
 
+
 import pipelines.spark.engine  # noqa: E402 - the warning is of an import behind it
 from pipelines.engine import LocalEngine  # noqa: E402
 from pipelines.orchestration.definitions import definitions  # noqa: E402
-from pipelines.orchestration.partitions import checkpoint_log_partitions, snapshot_partitions  # noqa: E402
 from pipelines.orchestration.resources import Locations  # noqa: E402
 from state_core import errors  # noqa: E402
 
@@ -38,8 +38,8 @@ def main(words: list[str]) -> None:
         "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
     }
     with dg.DagsterInstance.ephemeral() as instance:
-        for partitions in (snapshot_partitions, checkpoint_log_partitions):
-            instance.add_dynamic_partitions(str(partitions.name), [partition])
+        for partitions in ("snapshots", "checkpoint_logs"):
+            instance.add_dynamic_partitions(partitions, [partition])
         done = definitions.resolve_job_def(job).execute_in_process(
             run_config=run_config, partition_key=None if partition == "-" else partition,
             resources={"locations": locations}, instance=instance, raise_on_error=False,

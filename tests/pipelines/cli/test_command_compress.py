@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.cli.commands.compress import parse_conf
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.orchestration.jobs import compression_job
+from pipelines.orchestration.definitions import definitions
 from state_core import open_snapshot
 from state_core.errors import EncodeError
 from state_core.files.compression import COMPRESSION_KEY, configured_compression
@@ -80,7 +80,7 @@ def test_a_dagster_job(tmp_path: Path) -> None:
         "savepoint": str(KINDS), "to": str(tmp_path / "out"),
         "flink_conf": {COMPRESSION_KEY: "false"},
     }  # fmt: skip
-    done = compression_job.execute_in_process(
+    done = definitions.resolve_job_def("compress_savepoint").execute_in_process(
         dg.RunConfig(ops={"compress": {"config": config}}), raise_on_error=True
     )
     assert done.success

@@ -22,7 +22,6 @@ from pipelines.operations.verified_savepoints import (
 from pipelines.orchestration import ops
 from pipelines.orchestration.definitions import definitions
 from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.schedules import hourly_commits, nightly_savepoint
 from state_core.commit import CommitMeasures, FileCheckpointLog
 from state_core.errors import NotFoundError
 from state_core.files.filesystem import Directory
@@ -84,6 +83,14 @@ def told(done: dg.ExecuteInProcessResult, op: str) -> dict[str, Any]:
         for event in events
         for name, value in event.step_output_data.metadata.items()
     }
+
+
+def ticked(name: str, locations: Locations) -> Any:
+    """What a schedule asks for."""
+    context = dg.build_schedule_context(
+        resources={"locations": locations}, repository_def=definitions.get_repository_def()
+    )
+    return definitions.resolve_schedule_def(name).evaluate_tick(context)
 
 
 def failure(done: dg.ExecuteInProcessResult, op: str) -> Any:
@@ -174,15 +181,13 @@ def test_without_a_snapshot(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="has no snapshot"):
         take_savepoint(Lake(tmp_path / "lake"), "orders", str(tmp_path / "exports"))
     empty = Locations(lake=str(tmp_path / "lake"), job="orders")
-    context = dg.build_schedule_context(resources={"locations": empty})
-    assert isinstance(nightly_savepoint(context), dg.SkipReason)
+    assert "has no snapshot" in str(ticked("nightly_savepoint", empty).skip_message)
 
 
 def test_schedules(locations: Locations) -> None:
     """They ask for runs of the jobs of their names."""
-    context = dg.build_schedule_context(resources={"locations": locations})
-    assert isinstance(nightly_savepoint(context), dg.RunRequest)
-    assert isinstance(hourly_commits(dg.build_schedule_context()), dg.RunRequest)
+    for name in ("nightly_savepoint", "hourly_commits"):
+        assert len(ticked(name, locations).run_requests or []) == 1
     found = {
         name: definitions.resolve_schedule_def(name).job_name
         for name in ("nightly_savepoint", "hourly_commits")

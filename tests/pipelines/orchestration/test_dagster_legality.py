@@ -10,11 +10,13 @@ import pytest
 
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.orchestration.checks import legality
-from pipelines.orchestration.partitions import snapshot_partitions
+from pipelines.orchestration.checks import job_checks
 from pipelines.orchestration.resources import Locations
+from pipelines.orchestration.settings import JobSettings
+from pipelines.orchestration.state_job import StateJob
 from tests.support.savepoints.golden_cases import golden_cases
 
+ONE_JOB = StateJob(JobSettings(prefix=""), Locations())
 HERE = "tests.support.jobs.declared_jobs"
 
 
@@ -27,14 +29,18 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     return made.location
 
 
-@dg.asset(name="state_tables", partitions_def=snapshot_partitions)
+@dg.asset(name="state_tables", partitions_def=ONE_JOB.snapshots)
 def stand_in() -> None:
     """In the place of the tables, which the lake of these tests has already."""
 
 
-@dg.asset(deps=["state_tables"], partitions_def=snapshot_partitions)
+@dg.asset(deps=["state_tables"], partitions_def=ONE_JOB.snapshots)
 def behind() -> None:
     """What a check that blocks stands before."""
+
+
+def _is_legality(check: dg.AssetChecksDefinition) -> bool:
+    return {key.name for key in check.check_keys} == {"legality"}
 
 
 def check(lake: str, declared: str) -> tuple[bool, dict[str, Any]]:
@@ -43,7 +49,7 @@ def check(lake: str, declared: str) -> tuple[bool, dict[str, Any]]:
         instance.add_dynamic_partitions("snapshots", ["monday"])
         made = dg.Definitions(
             assets=[stand_in, behind],
-            asset_checks=[legality],
+            asset_checks=[check for check in job_checks(ONE_JOB) if _is_legality(check)],
             jobs=[dg.define_asset_job("whole", "*")],
             resources={"locations": Locations(lake=lake, job="kinds", declared=declared)},
         )

@@ -12,7 +12,6 @@ import pytest
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.orchestration.definitions import definitions
 from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.schedules import frequent_run
 from tests.support.jobs.alert_orders import EXAMPLE, expected, feed, sink_rows
 
 pytestmark = pytest.mark.usefixtures("own_registry")
@@ -116,6 +115,10 @@ def test_what_is_not_legal_does_not_run(instance: dg.DagsterInstance, tmp_path: 
 
 def test_the_schedule_wants_a_job() -> None:
     """It asks for a run of what is declared; nothing is, by default."""
-    for named, kind in (("", dg.SkipReason), ("jobs.py:JOB", dg.RunRequest)):
-        context = dg.build_schedule_context(resources={"locations": Locations(declared=named)})
-        assert isinstance(frequent_run(context), kind)
+    for named, asked in (("", (0, True)), ("jobs.py:JOB", (1, False))):
+        context = dg.build_schedule_context(
+            resources={"locations": Locations(declared=named)},
+            repository_def=definitions.get_repository_def(),
+        )
+        done = definitions.resolve_schedule_def("frequent_run").evaluate_tick(context)
+        assert (len(done.run_requests or []), bool(done.skip_message)) == asked

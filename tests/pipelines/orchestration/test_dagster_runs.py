@@ -27,6 +27,12 @@ pytestmark = pytest.mark.spark
 )
 PICTURE = re.compile(r"!\[[^\]]+\]\(data:image/png;base64,iVBORw0KGgo[A-Za-z0-9+/=]+\)")
 NAME = "savepoint-1"
+TABLES = {
+    f"orders/kinds/{name}"
+    for name in (
+        "_timers", "avg", "items", "name", "row", "scores", "session", "total", "triple",
+    )
+}  # fmt: skip
 
 
 class Workspace:
@@ -183,6 +189,7 @@ class TestRun:
         }
         assert {name: one.passed for name, one in checks.items()} == {
             "integrity": True, "compatibility": True, "legality": True,
+            "growth": True, "skew": True,
         }  # fmt: skip
         check = checks["integrity"]
         said = {name: value.value for name, value in check.metadata.items()}
@@ -228,7 +235,8 @@ class TestIntegrity:
         checks = done.get_asset_check_evaluations()
         (check,) = (one for one in checks if one.check_name == "integrity")
         assert not check.passed
-        assert list(metadata(done)) == ["savepoint", "state_tables"]
+        assert list(metadata(done))[:2] == ["savepoint", "state_tables"]
+        assert set(list(metadata(done))[2:]) == TABLES  # and nothing behind them
         return str(check.metadata["faults"].value)
 
     def test_counts_in_the_catalog(self, archived: Workspace) -> None:

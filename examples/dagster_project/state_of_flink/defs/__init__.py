@@ -1,0 +1,1 @@
+"""Each folder has a `defs.yaml`."""

@@ -1,0 +1,155 @@
+"""A snapshot beside those before it: how the job grew, what changed, how even its load is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import dagster as dg
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
+from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown_table, states_of
+from pipelines.orchestration.pictures import growth_chart, subtask_chart
+from pipelines.shown import bytes_text
+from state_core.errors import DamagedLakeError
+from state_core.printable import printable
+
+__all__ = ["Growth", "changes_between", "current_plans", "growth_of", "history_metadata"]
+
+SHOWN_SNAPSHOTS = 30
+SHOWN_CHANGES = 50
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A snapshot's size beside those before it.
+
+    Attributes:
+        size: Its state, in bytes.
+        usual: The median of those before it; none if it is the first.
+        compared: How many those are.
+    """
+
+    size: int
+    usual: float | None
+    compared: int
+
+    @property
+    def times(self) -> float:
+        """Its size in terms of the usual one; 1 for the first, and for nothing after nothing."""
+        if self.usual is None or self.size == self.usual:
+            return 1.0
+        return self.size / self.usual if self.usual else float("inf")
+
+
+def _until(lake: Lake, record: SnapshotRecord) -> list[SnapshotRecord]:
+    """The job's snapshots up to this one, the oldest first, without those made of others.
+
+    A copy of a snapshot with other types says nothing of how the job grew.
+    """
+    listed = lake.summaries(record.job)
+    names = [summary.snapshot_id for summary in listed]
+    before = listed[: names.index(record.snapshot_id)] if record.snapshot_id in names else listed
+    return [*(summary for summary in before if not summary.parent), record]
+
+
+def growth_of(lake: Lake, record: SnapshotRecord, last: int) -> Growth:
+    """How large a snapshot is beside the `last` ones before it."""
+    sizes = [summary.state_bytes for summary in _until(lake, record)[:-1]][-last:]
+    return Growth(record.state_bytes, median(sizes) if sizes else None, len(sizes))
+
+
+def current_plans(record: SnapshotRecord) -> list[OperatorPlan]:
+    """How evenly each operator's key groups lie on its subtasks, at the parallelism that it has."""
+    return [
+        plan
+        for operator in record.operators
+        if operator.states
+        for plan in plan_rescale(replace(record, operators=[operator]), operator.parallelism)
+    ]
+
+
+def history_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Any]:
+    """Growth, changes since the snapshot before, and the load of each subtask."""
+    until = _until(lake, record)
+    shown = until[-SHOWN_SNAPSHOTS:]
+    found: dict[str, Any] = {
+        "growth": dg.MetadataValue.md(
+            growth_chart(
+                [each.snapshot_id for each in shown],
+                [each.state_bytes for each in shown],
+                [each.written_bytes for each in shown],
+            )
+        )
+    }
+    if len(until) > 1:
+        before = until[-2].snapshot_id
+        try:
+            rows = changes_between(lake.snapshot(record.job, before), record)
+        except DamagedLakeError as error:
+            found["changes"] = printable(f"not known: snapshot {before!r}: {error.problem}")
+        else:
+            columns = ("table", "entries", "change", "bytes", "change", "files kept")
+            table = markdown_table(columns, rows[:SHOWN_CHANGES])
+            found["changes"] = dg.MetadataValue.md(table if rows else "none")
+            found["changes since"] = printable(before)
+    plans = sorted(current_plans(record), key=lambda plan: -_bytes(plan))
+    for plan in plans[:DRAWN_OPERATORS]:
+        name = f"subtasks of {printable(plan.operator)}"
+        sizes = [subtask.state_bytes for subtask in plan.subtasks]
+        found[name] = dg.MetadataValue.md(subtask_chart(sizes, name))
+        found[f"skew of {printable(plan.operator)}"] = round(float(plan.skew), 4)
+    return found
+
+
+def _bytes(plan: OperatorPlan) -> int:
+    return sum(subtask.state_bytes for subtask in plan.subtasks)
+
+
+def changes_between(before: SnapshotRecord, after: SnapshotRecord) -> list[tuple[str, ...]]:
+    """What became of each table that is not the same: rows of a table of changes."""
+    old, new = _contents(before), _contents(after)
+    rows: list[tuple[str, ...]] = []
+    for path in sorted({*old, *new}):
+        was, now = old.get(path, _NOTHING), new.get(path, _NOTHING)
+        if was == now:
+            continue
+        more, grown = now.entries - was.entries, now.size - was.size
+        kept = len(was.files & now.files)
+        rows.append(
+            (
+                path,
+                f"{now.entries:,}",
+                f"{more:+,}" if path in old and path in new else "gone" if path in old else "new",
+                bytes_text(now.size),
+                f"{'-' if grown < 0 else '+'}{bytes_text(abs(grown))}",
+                f"{kept} of {len(now.files)}",
+            )
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class _Contents:
+    entries: int
+    size: int
+    files: frozenset[str]
+
+
+_NOTHING = _Contents(0, 0, frozenset())
+
+
+def _contents(record: SnapshotRecord) -> dict[str, _Contents]:
+    found = {}
+    for operator in record.operators:
+        for table in operator.tables:
+            inside = states_of(operator, table)
+            found[table.path] = _Contents(
+                sum(state.entries for state in inside),
+                sum(state.state_bytes for state in inside),
+                frozenset(unit.path for unit in table.units),
+            )
+    return found

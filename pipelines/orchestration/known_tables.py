@@ -1,0 +1,86 @@
+"""Which tables a job has, found out when definitions are made: from its lake or a savepoint."""
+
+from __future__ import annotations
+
+import logging
+
+from pipelines.lake.tables.names import keyed_table, operator_table, timers_table
+from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.orchestration.resources import Locations
+from pipelines.orchestration.savepoints import newest_savepoint
+from state_core.errors import StateError
+from state_core.formats import open_snapshot
+from state_core.model.snapshot import Snapshot, StateKind
+from state_core.printable import printable
+
+__all__ = ["find_tables", "recorded_tables"]
+
+LOG = logging.getLogger(__name__)
+MOST_TABLES = 500  # of one job, in the catalog before they are materialized; then there are all
+
+
+def find_tables(locations: Locations) -> dict[str, str]:
+    """The tables of a job: of its newest snapshot in the lake, or else of its newest savepoint.
+
+    What can't be read gives none, and a warning: other jobs can be used all the same, and tables
+    come into the catalog when they are materialized.
+
+    Returns:
+        By the path of each table below the lake, a sentence that describes it.
+    """
+    try:
+        record = locations.open_lake().latest(locations.job_name)
+        if record is not None:
+            found = recorded_tables(record)
+        else:
+            name = newest_savepoint(locations)
+            opened = None if name is None else open_snapshot(locations.savepoint(name))
+            found = {} if opened is None else _expected_tables(locations.job_name, opened)
+    except (StateError, OSError) as error:
+        LOG.warning("the tables of job %r are not known yet: %s", locations.job_name, error)
+        return {}
+    return dict(sorted(found.items())[:MOST_TABLES])
+
+
+def recorded_tables(record: SnapshotRecord) -> dict[str, str]:
+    """The tables of a snapshot: by the path of each, a sentence that describes it."""
+    found: dict[str, str] = {}
+    for operator in record.operators:
+        for state in operator.states:
+            if state.kind == StateKind.TIMERS.value:
+                found[state.table] = _timers(operator.label)
+            else:
+                found[state.table] = _described(
+                    state.kind, state.name, operator.label, state.value_type
+                )
+        for part in operator.operator_states:
+            found[part.table] = _described(
+                part.mode.lower().replace("_", " "), part.name, operator.label, part.value_type
+            )
+    return found
+
+
+def _expected_tables(job: str, snapshot: Snapshot) -> dict[str, str]:
+    """The tables that an import of a savepoint would make in a new lake."""
+    found: dict[str, str] = {}
+    for operator in snapshot.operators:
+        for state in operator.keyed_states:
+            if state.kind is not StateKind.TIMERS:
+                found[keyed_table(job, operator.label, state.name)] = _described(
+                    state.kind.value, state.name, operator.label, state.value_type
+                )
+        if len({str(queue.schema) for queue in operator.timers}) == 1:
+            found[timers_table(job, operator.label)] = _timers(operator.label)
+        for part in operator.operator_states:
+            found[operator_table(job, operator.label, part.name)] = _described(
+                part.mode.name.lower().replace("_", " "), part.name, operator.label, part.value_type
+            )
+    return found
+
+
+def _described(kind: str, state: str, operator: str, value_type: str) -> str:
+    return printable(f"The {kind} state {state!r} of operator {operator!r}: {value_type[:200]}")
+
+
+def _timers(operator: str) -> str:
+    return printable(f"The timers of operator {operator!r}")

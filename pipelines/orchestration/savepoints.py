@@ -1,0 +1,30 @@
+"""Which savepoints there are in a job's directory; one that Flink still writes is none yet."""
+
+from __future__ import annotations
+
+from pipelines.orchestration.resources import Locations
+from state_core.errors import UnsafePathError
+from state_core.files.filesystem import ConfinedDirectory, Directory
+from state_core.formats.reader import METADATA_FILE
+
+__all__ = ["find_savepoints", "newest_savepoint"]
+
+
+def find_savepoints(location: str) -> list[str]:
+    """The names of the directories below `location` that hold a finished snapshot."""
+    directory = Directory(location).confined()
+    return [name for name in directory.names() if _is_finished(directory, name)]
+
+
+def newest_savepoint(locations: Locations) -> str | None:
+    """The name of the savepoint that was finished last, if there is one."""
+    directory = Directory(locations.savepoints_location).confined()
+    names = find_savepoints(locations.savepoints_location)
+    return max(names, key=lambda name: directory.modified(f"{name}/{METADATA_FILE}"), default=None)
+
+
+def _is_finished(directory: ConfinedDirectory, name: str) -> bool:
+    try:
+        return directory.is_file(f"{name}/{METADATA_FILE}")
+    except UnsafePathError:  # a link, whoever put it there
+        return False

@@ -1,0 +1,160 @@
+"""What `defs.yaml` says of each job, with what holds where it says nothing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import dagster as dg
+from pydantic import Field, model_validator
+
+__all__ = [
+    "CheckSettings",
+    "GrowthSettings",
+    "JobSettings",
+    "RestoreSettings",
+    "RetentionSettings",
+    "SkewSettings",
+    "StalenessSettings",
+    "Verdict",
+]
+
+
+class Verdict(dg.Resolvable, dg.Model):
+    """How bad it is if a check does not pass.
+
+    Attributes:
+        severity: `ERROR`, or `WARN`, which stops nothing.
+    """
+
+    severity: Literal["ERROR", "WARN"] = "ERROR"
+
+
+class GrowthSettings(dg.Resolvable, dg.Model):
+    """The size of a snapshot against the median of those before it.
+
+    Attributes:
+        last: How many of those before it.
+        at_most: So many times their median.
+        at_least: The same; state that is gone is as bad as state that grows.
+        severity: `ERROR` or `WARN`.
+    """
+
+    last: int = Field(default=7, ge=1)
+    at_most: float = Field(default=2.0, gt=0)
+    at_least: float = Field(default=0.5, ge=0)
+    severity: Literal["ERROR", "WARN"] = "WARN"
+
+
+class SkewSettings(dg.Resolvable, dg.Model):
+    """The largest subtask's bytes over the mean of an operator's subtasks.
+
+    Attributes:
+        at_most: 1 is even.
+        from_bytes: Operators with less state than that may be as uneven as they are.
+        severity: `ERROR` or `WARN`.
+    """
+
+    at_most: float = Field(default=2.0, ge=1)
+    from_bytes: int = Field(default=1 << 20, ge=0)
+    severity: Literal["ERROR", "WARN"] = "WARN"
+
+
+class StalenessSettings(dg.Resolvable, dg.Model):
+    """The age of the job's newest snapshot, and how often its assets are to be materialized.
+
+    Attributes:
+        hours: It may be so old.
+        severity: `ERROR` or `WARN`.
+    """
+
+    hours: float = Field(default=26, gt=0)
+    severity: Literal["ERROR", "WARN"] = "WARN"
+
+
+class CheckSettings(dg.Resolvable, dg.Model):
+    """The checks of a snapshot. `integrity` is always an error, and blocks what follows.
+
+    Attributes:
+        legality: Whether the declared job may restore it; as an error it blocks.
+        compatibility: Whether the job that it is compared with could use every state.
+        growth: Against the snapshots before; none if it is null.
+        skew: Between subtasks; none if it is null.
+        staleness: Of the newest snapshot; none if it is null.
+    """
+
+    legality: Verdict = Verdict()
+    compatibility: Verdict = Verdict()
+    growth: GrowthSettings | None = GrowthSettings()
+    skew: SkewSettings | None = SkewSettings()
+    staleness: StalenessSettings | None = StalenessSettings()
+
+
+class RestoreSettings(dg.Resolvable, dg.Model):
+    """How snapshots are planned and exported, unless a run says otherwise.
+
+    Attributes:
+        parallelism: Of every operator with keyed state; as it was, by default.
+        max_parallelism: The same.
+        compression: `snappy` or `none`; as it was, by default.
+    """
+
+    parallelism: int | None = Field(default=None, ge=1)
+    max_parallelism: int | None = Field(default=None, ge=1)
+    compression: Literal["snappy", "none"] | None = None
+
+
+class RetentionSettings(dg.Resolvable, dg.Model):
+    """Which imported snapshots stay in the lake.
+
+    Attributes:
+        last: So many of the newest.
+        daily: And the newest of each day, of so many days that have one.
+        schedule: When the others are dropped.
+    """
+
+    last: int = Field(default=30, ge=1)
+    daily: int = Field(default=0, ge=0)
+    schedule: str = "0 5 * * *"
+
+
+class JobSettings(dg.Resolvable, dg.Model):
+    """A Flink job: where its savepoints are, and what is to happen with them.
+
+    Attributes:
+        name: Its name in the lake.
+        savepoints: A directory of savepoints, each in a directory of its own.
+        prefix: What its names in Dagster begin with; its name, by default.
+        against: What snapshots are checked against: a savepoint of the job that is to restore
+            them, or a file that says what states become.
+        declared: The job that is to restore them, as it declares its states: `MODULE:JOB`.
+        schedule: When its newest savepoint is archived.
+        verify_schedule: When its newest snapshot is exported, restored elsewhere and compared.
+        sensor_seconds: How often the directory of savepoints is looked at, at least.
+        retention: Which snapshots stay; all of them, by default.
+        checks: Their severity and limits.
+        restore: How snapshots are planned and exported.
+        engine: `auto`, `local` or `spark`.
+        partitions_per_run: How many partitions one run of a backfill does.
+        process_functions: Whether the job runs on statelake's own runtime, too.
+    """
+
+    name: str = ""
+    savepoints: str = ""
+    prefix: str | None = None
+    against: str = ""
+    declared: str = ""
+    schedule: str = "0 2 * * *"
+    verify_schedule: str = "0 4 * * *"
+    sensor_seconds: int = Field(default=30, ge=1)
+    retention: RetentionSettings | None = None
+    checks: CheckSettings = CheckSettings()
+    restore: RestoreSettings = RestoreSettings()
+    engine: Literal["auto", "local", "spark"] = "auto"
+    partitions_per_run: int = Field(default=10, ge=1)
+    process_functions: bool = False
+
+    @model_validator(mode="after")
+    def _named(self) -> JobSettings:
+        if bool(self.name) != bool(self.savepoints):
+            raise ValueError("a job has a name and a directory of savepoints, both of them")
+        return self
