@@ -60,8 +60,9 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
         _over_snapshots(
             job,
             CHECK,
-            dg.AssetSelection.checks(*checked),
-            "Whether the job that is to restore it could use a snapshot of the lake.",
+            dg.AssetSelection.assets(by_key[job.key("restore_plan")])
+            | dg.AssetSelection.checks(*checked),
+            "Whether the job that is to restore it could use a snapshot of the lake, and a plan.",
         ),
         _of_ops(job, _verify, VERIFY),
         _of_ops(job, _compress, COMPRESS),

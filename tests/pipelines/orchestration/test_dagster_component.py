@@ -16,18 +16,25 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from dagster._core.definitions.partitions.context import partition_loading_context
 
 from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.orchestration.checks import growth, skew
 from pipelines.orchestration.component import StateLake
 from pipelines.orchestration.known_tables import find_tables
 from pipelines.orchestration.progress import LoggedProgress
 from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.settings import CheckSettings, JobSettings, RetentionSettings
+from pipelines.orchestration.settings import (
+    CheckSettings,
+    GrowthSettings,
+    JobSettings,
+    RetentionSettings,
+    SkewSettings,
+)
 from tests.support.lakes import DEMO, WORDS
 
 PROJECT = Path(__file__).resolve().parents[3] / "examples" / "dagster_project"
 DEFS = PROJECT / "state_of_flink" / "defs" / "lake" / "defs.yaml"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "operate.md"
 TABLES = {
     "orders/kinds/_timers", "orders/kinds/avg", "orders/kinds/items", "orders/kinds/name",
     "orders/kinds/row", "orders/kinds/scores", "orders/kinds/session", "orders/kinds/total",
@@ -42,7 +49,7 @@ def fill(base: Path) -> None:
     """Savepoints of two jobs, where the example looks for them."""
     for hour, night in enumerate(("monday", "tuesday")):
         copy = shutil.copytree(DEMO / night, base / "savepoints" / "orders" / night)
-        os.utime(copy / "_metadata", (1_800_000_000 + hour * 3600,) * 2)
+        os.utime(copy / "_metadata", (1_700_000_000 + hour * 3600,) * 2)
     shutil.copytree(WORDS, base / "savepoints" / "words" / "first")
 
 
@@ -80,10 +87,8 @@ class Example:
             instance=self.instance,
             cursor=cursor,
             resources=dict(self.definitions.resources or {}),
-            repository_def=self.definitions.get_repository_def(),
         )
-        with partition_loading_context(dynamic_partitions_store=self.instance):
-            return self.definitions.resolve_sensor_def(name).evaluate_tick(context)
+        return self.definitions.resolve_sensor_def(name)._raw_fn(context)
 
 
 def instance_in(base: Path) -> dg.DagsterInstance:
@@ -131,7 +136,8 @@ class TestDefinitions:
     """What ten lines of YAML give two jobs."""
 
     def test_they_are_ten_lines(self) -> None:
-        """Of which the first names the component."""
+        """Of which the first names the component; they stand in the documentation."""
+        assert DEFS.read_text("utf-8") in PAGE.read_text("utf-8")
         lines = DEFS.read_text("utf-8").splitlines()
         assert len(lines) <= 10
         assert yaml.safe_load("\n".join(lines))["type"] == (
@@ -264,9 +270,26 @@ class TestRuns:
         }  # fmt: skip
         for name in ("integrity", "legality", "compatibility", "growth", "skew"):
             assert checks[name].passed
+        stale = checks["staleness"]
+        assert (stale.passed, stale.severity) == (False, dg.AssetCheckSeverity.WARN)
+        assert stale.metadata["monday: newest snapshot"].value == "tuesday"
         said = checks["growth"].metadata
         assert said["monday: compared with"].value == 0
         assert said["tuesday: compared with"].value == 1
+
+    def test_limits(self, example: Example, archived: dg.ExecuteInProcessResult) -> None:
+        """What is beyond one does not pass, and says by how much."""
+        assert archived.success
+        places = Locations(lake=str(example.base / "lake"), job="orders", from_environment=False)
+        for limits, passes in (({"at_most": 9}, True), ({"at_most": 1}, False)):
+            passed, said = skew(places, "tuesday", SkewSettings(from_bytes=0, **limits))
+            assert (passed, said["uneven"] == 0) == (passes, passes)
+        passed, said = skew(places, "tuesday", SkewSettings(at_most=1))
+        assert passed  # nothing is larger than 1 MiB
+        for most, passes in ((2.0, True), (0.1, False)):
+            passed, said = growth(places, "tuesday", GrowthSettings(at_most=most, at_least=0))
+            assert passed is passes
+            assert said["compared with"] == 1
 
     def test_progress_is_in_the_log(
         self, example: Example, archived: dg.ExecuteInProcessResult
@@ -296,7 +319,12 @@ class TestRuns:
         """What came and went since the last look is told, and what restores it is checked."""
         assert archived.success
         first = example.sensed("orders_changed_states")
-        assert (first.cursor, list(first.run_requests)) == ("tuesday", [])
+        (request,) = first.run_requests
+        assert (first.cursor, request.partition_key) == ("tuesday", "tuesday")
+        (event,) = first.asset_events
+        said = {name: value.value for name, value in event.metadata.items()}
+        assert said["changed since"] == "monday"
+        assert "- source/SourceReaderState of subtasks is new" in said["changes"]
         again = example.sensed("orders_changed_states", first.cursor)
         assert again.skip_message == "no new snapshot in the lake"
 
@@ -337,7 +365,7 @@ def test_pruning(tmp_path: Path) -> None:
     """The last one stays; a second run has nothing to do."""
     for hour, night in enumerate(("monday", "tuesday")):
         copy = shutil.copytree(DEMO / night, tmp_path / "savepoints" / night)
-        os.utime(copy / "_metadata", (1_800_000_000 + hour * 3600,) * 2)
+        os.utime(copy / "_metadata", (1_700_000_000 + hour * 3600,) * 2)
     settings = JobSettings(
         name="orders",
         savepoints=str(tmp_path / "savepoints"),
