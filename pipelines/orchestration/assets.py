@@ -102,8 +102,8 @@ def _savepoint(job: StateJob) -> dg.AssetsDefinition:
         """A savepoint or checkpoint as Flink wrote it: what is in it, before anything is read."""
         locations = job.places(context)
         for partition in context.partition_keys:
-            found = savepoint_metadata(open_snapshot(locations.savepoint(partition)))
-            context.add_asset_metadata(found, partition_key=partition)
+            of_savepoint = savepoint_metadata(open_snapshot(locations.savepoint(partition)))
+            context.add_asset_metadata(of_savepoint, partition_key=partition)
 
     return savepoint
 
@@ -152,7 +152,7 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
         for partition in context.partition_keys:
             location = locations.savepoint(partition)
             size = sum(operator.total_bytes for operator in open_snapshot(location).operators)
-            done = import_snapshot(
+            imported = import_snapshot(
                 lake,
                 location,
                 locations.job_name,
@@ -160,9 +160,12 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
                 engine=job.settings.engine,
                 progress=LoggedProgress(context.log, f"importing {printable(partition)}", size),
             )
-            found = {**tables_metadata(lake, done), **history_metadata(lake, done.record)}
-            context.add_asset_metadata(found, whole, partition)
-            for path, of_table in table_metadata(lake, done.record).items():
+            of_snapshot = {
+                **tables_metadata(lake, imported),
+                **history_metadata(lake, imported.record),
+            }
+            context.add_asset_metadata(of_snapshot, whole, partition)
+            for path, of_table in table_metadata(lake, imported.record).items():
                 tables[table_key(path)][partition] = of_table
         yield dg.MaterializeResult(asset_key=whole)
         for key, by_partition in tables.items():
@@ -214,7 +217,7 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
         exports = "/".join([locations.exports_location.rstrip("/"), *job.key_prefix])
         compression = configured_compression(config.flink_conf, config.compression)
         for partition in context.partition_keys:
-            done = export_snapshot(
+            exported = export_snapshot(
                 lake,
                 locations.job_name,
                 partition,
@@ -226,7 +229,7 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
                 engine=job.settings.engine,
                 progress=LoggedProgress(context.log, f"exporting {printable(partition)}"),
             )
-            context.add_asset_metadata(export_metadata(done), partition_key=partition)
+            context.add_asset_metadata(export_metadata(exported), partition_key=partition)
 
     return exported_savepoint
 
@@ -249,7 +252,7 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
         lake = locations.open_lake()
         (change,) = read_changes(config.to, config.state)
         for partition in context.partition_keys:
-            done = migrate_one(
+            outcome = migrate_one(
                 lake,
                 locations.job_name,
                 partition,
@@ -258,7 +261,7 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
                 engine=job.settings.engine,
                 progress=LoggedProgress(context.log, f"migrating {printable(partition)}"),
             )
-            context.add_asset_metadata(outcome_metadata(done), partition_key=partition)
+            context.add_asset_metadata(outcome_metadata(outcome), partition_key=partition)
 
     return migrated_tables
 
@@ -280,11 +283,13 @@ def _migrated_logs(job: StateJob) -> dg.AssetsDefinition:
         """
         named = [changelog_of(f"{store}={place}") for store, place in config.changelogs.items()]
         log = open_log(job.places(context).checkpoint_log(context.partition_key))
-        done = migrate_records(log, dict(named), rollback=config.rollback)
-        metadata = log_migration_metadata(done)
-        refused = [task for task in done if task.outcome == REFUSED]
+        migrations = migrate_records(log, dict(named), rollback=config.rollback)
+        metadata = log_migration_metadata(migrations)
+        refused = [task for task in migrations if task.outcome == REFUSED]
         if refused:
-            raise dg.Failure(f"{len(refused)} of {len(done)} tasks were refused", metadata=metadata)
+            raise dg.Failure(
+                f"{len(refused)} of {len(migrations)} tasks were refused", metadata=metadata
+            )
         return dg.MaterializeResult(metadata=metadata)
 
     return migrated_checkpoint_logs

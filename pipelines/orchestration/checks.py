@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timezone
+from math import isfinite
 from typing import Any
 
 import dagster as dg
@@ -130,13 +131,13 @@ def legality(locations: Locations, snapshot_id: str) -> Judgement:
 def growth(locations: Locations, snapshot_id: str, limits: GrowthSettings) -> Judgement:
     """The snapshot is neither much larger nor much smaller than those before it."""
     lake = locations.open_lake()
-    found = growth_of(lake, _record(locations, snapshot_id), limits.last)
-    usual = "none" if found.usual is None else bytes_text(found.usual)
-    return limits.at_least <= found.times <= limits.at_most, {
-        "state (bytes)": found.size,
+    grown = growth_of(lake, _record(locations, snapshot_id), limits.last)
+    usual = "none" if grown.usual is None else bytes_text(grown.usual)
+    return limits.at_least <= grown.times <= limits.at_most, {
+        "state (bytes)": grown.size,
         "median of those before": usual,
-        "compared with": found.compared,
-        "times the median": found.times,
+        "compared with": grown.compared,
+        "times the median": grown.times if isfinite(grown.times) else "none had state",
         "allowed": f"{limits.at_least:g} to {limits.at_most:g} times",
     }
 

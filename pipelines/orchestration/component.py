@@ -119,10 +119,10 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
 
     def write_state_to_path(self, state_path: Path) -> None:
         """Find the tables of each job."""
-        found = {
+        tables = {
             str(index): find_tables(job.locations) for index, job in enumerate(self._state_jobs({}))
         }
-        state_path.write_text(json.dumps(found), "utf-8")
+        state_path.write_text(json.dumps(tables), "utf-8")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """All definitions, of what is known of the tables."""

@@ -76,7 +76,7 @@ def history_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Any]:
     """Growth, changes since the snapshot before, and the load of each subtask."""
     until = _until(lake, record)
     shown = until[-SHOWN_SNAPSHOTS:]
-    found: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "growth": dg.MetadataValue.md(
             growth_chart(
                 [each.snapshot_id for each in shown],
@@ -90,19 +90,19 @@ def history_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Any]:
         try:
             rows = changes_between(lake.snapshot(record.job, before), record)
         except DamagedLakeError as error:
-            found["changes"] = printable(f"not known: snapshot {before!r}: {error.problem}")
+            metadata["changes"] = printable(f"not known: snapshot {before!r}: {error.problem}")
         else:
             columns = ("table", "entries", "change", "bytes", "change", "files kept")
             table = markdown_table(columns, rows[:SHOWN_CHANGES])
-            found["changes"] = dg.MetadataValue.md(table if rows else "none")
-            found["changes since"] = printable(before)
+            metadata["changes"] = dg.MetadataValue.md(table if rows else "none")
+            metadata["changes since"] = printable(before)
     plans = sorted(current_plans(record), key=lambda plan: -_bytes(plan))
     for plan in plans[:DRAWN_OPERATORS]:
         name = f"subtasks of {printable(plan.operator)}"
         sizes = [subtask.state_bytes for subtask in plan.subtasks]
-        found[name] = dg.MetadataValue.md(subtask_chart(sizes, name))
-        found[f"skew of {printable(plan.operator)}"] = round(float(plan.skew), 4)
-    return found
+        metadata[name] = dg.MetadataValue.md(subtask_chart(sizes, name))
+        metadata[f"skew of {printable(plan.operator)}"] = round(float(plan.skew), 4)
+    return metadata
 
 
 def _bytes(plan: OperatorPlan) -> int:
@@ -143,13 +143,13 @@ _NOTHING = _Contents(0, 0, frozenset())
 
 
 def _contents(record: SnapshotRecord) -> dict[str, _Contents]:
-    found = {}
+    contents = {}
     for operator in record.operators:
         for table in operator.tables:
             inside = states_of(operator, table)
-            found[table.path] = _Contents(
+            contents[table.path] = _Contents(
                 sum(state.entries for state in inside),
                 sum(state.state_bytes for state in inside),
                 frozenset(unit.path for unit in table.units),
             )
-    return found
+    return contents

@@ -31,51 +31,51 @@ def find_tables(locations: Locations) -> dict[str, str]:
     try:
         record = locations.open_lake().latest(locations.job_name)
         if record is not None:
-            found = recorded_tables(record)
+            tables = recorded_tables(record)
         else:
             name = newest_savepoint(locations)
             opened = None if name is None else open_snapshot(locations.savepoint(name))
-            found = {} if opened is None else _expected_tables(locations.job_name, opened)
+            tables = {} if opened is None else _expected_tables(locations.job_name, opened)
     except (StateError, OSError) as error:
         LOG.warning("the tables of job %r are not known yet: %s", locations.job_name, error)
         return {}
-    return dict(sorted(found.items())[:MOST_TABLES])
+    return dict(sorted(tables.items())[:MOST_TABLES])
 
 
 def recorded_tables(record: SnapshotRecord) -> dict[str, str]:
     """The tables of a snapshot: by the path of each, a sentence that describes it."""
-    found: dict[str, str] = {}
+    tables: dict[str, str] = {}
     for operator in record.operators:
         for state in operator.states:
             if state.kind == StateKind.TIMERS.value:
-                found[state.table] = _timers(operator.label)
+                tables[state.table] = _timers(operator.label)
             else:
-                found[state.table] = _described(
+                tables[state.table] = _described(
                     state.kind, state.name, operator.label, state.value_type
                 )
         for part in operator.operator_states:
-            found[part.table] = _described(
+            tables[part.table] = _described(
                 part.mode.lower().replace("_", " "), part.name, operator.label, part.value_type
             )
-    return found
+    return tables
 
 
 def _expected_tables(job: str, snapshot: Snapshot) -> dict[str, str]:
     """The tables that an import of a savepoint would make in a new lake."""
-    found: dict[str, str] = {}
+    tables: dict[str, str] = {}
     for operator in snapshot.operators:
         for state in operator.keyed_states:
             if state.kind is not StateKind.TIMERS:
-                found[keyed_table(job, operator.label, state.name)] = _described(
+                tables[keyed_table(job, operator.label, state.name)] = _described(
                     state.kind.value, state.name, operator.label, state.value_type
                 )
         if len({str(queue.schema) for queue in operator.timers}) == 1:
-            found[timers_table(job, operator.label)] = _timers(operator.label)
+            tables[timers_table(job, operator.label)] = _timers(operator.label)
         for part in operator.operator_states:
-            found[operator_table(job, operator.label, part.name)] = _described(
+            tables[operator_table(job, operator.label, part.name)] = _described(
                 part.mode.name.lower().replace("_", " "), part.name, operator.label, part.value_type
             )
-    return found
+    return tables
 
 
 def _described(kind: str, state: str, operator: str, value_type: str) -> str:

@@ -33,12 +33,12 @@ def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
         """Archives every savepoint that has not been seen."""
         location = job.places(context).savepoints_location
         known = set(context.instance.get_dynamic_partitions(str(job.snapshots.name)))
-        found = [name for name in find_savepoints(location) if name not in known]
-        if not found:
+        new = [name for name in find_savepoints(location) if name not in known]
+        if not new:
             return dg.SkipReason(f"no new savepoint in {public_location(location)}")
         return dg.SensorResult(
-            run_requests=[dg.RunRequest(run_key=name, partition_key=name) for name in found],
-            dynamic_partitions_requests=[job.snapshots.build_add_request(found)],
+            run_requests=[dg.RunRequest(run_key=name, partition_key=name) for name in new],
+            dynamic_partitions_requests=[job.snapshots.build_add_request(new)],
         )
 
     return new_savepoints
@@ -102,13 +102,15 @@ def changed_states(before: SnapshotRecord, after: SnapshotRecord) -> list[str]:
 
 def _types(record: SnapshotRecord) -> dict[str, str]:
     """The type of the keys of each operator, and those of each state."""
-    found = {}
+    types_of = {}
     for operator in record.operators:
-        found[operator.label] = f"keys {operator.key_type}" if operator.key_type else "no keys"
+        types_of[operator.label] = f"keys {operator.key_type}" if operator.key_type else "no keys"
         for state in operator.states:
             types = (state.namespace_type, state.user_key_type, state.value_type)
-            found[f"{operator.label}/{state.name}"] = f"{state.kind} of {', '.join(types)}"
+            types_of[f"{operator.label}/{state.name}"] = f"{state.kind} of {', '.join(types)}"
         for part in operator.operator_states:
             types_of_part = ", ".join(filter(None, (part.key_type, part.value_type)))
-            found[f"{operator.label}/{part.name} of subtasks"] = f"{part.mode} of {types_of_part}"
-    return found
+            types_of[f"{operator.label}/{part.name} of subtasks"] = (
+                f"{part.mode} of {types_of_part}"
+            )
+    return types_of
