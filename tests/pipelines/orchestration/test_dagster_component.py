@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -18,6 +17,8 @@ import pytest
 import yaml
 
 from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.names import keyed_table, operator_table, timers_table
+from pipelines.orchestration.assets import job_assets
 from pipelines.orchestration.checks import growth, skew
 from pipelines.orchestration.component import StateLake
 from pipelines.orchestration.known_tables import find_tables
@@ -30,6 +31,7 @@ from pipelines.orchestration.settings import (
     RetentionSettings,
     SkewSettings,
 )
+from pipelines.orchestration.state_job import StateJob, table_key
 from tests.support.lakes import DEMO, WORDS
 
 PROJECT = Path(__file__).resolve().parents[3] / "examples" / "dagster_project"
@@ -486,8 +488,7 @@ def test_dg_finds_scaffolds_and_checks(tmp_path: Path) -> None:
         return done.stdout
 
     name = f"{StateLake.__module__}.{StateLake.__name__}"
-    listed = json.loads(dg_command("list", "components", "--json"))
-    assert name in {each["key"] for each in listed}
+    assert f'"{name}"' in dg_command("list", "components", "--json")
     dg_command("scaffold", "defs", name, "more", "--job", "clicks", "--savepoints", "sp/clicks")
     written = yaml.safe_load((project / "state_of_flink/defs/more/defs.yaml").read_text("utf-8"))
     assert written["attributes"]["jobs"][0]["name"] == "clicks"
@@ -499,3 +500,25 @@ def test_defaults_are_said_once() -> None:
     settings = JobSettings(name="orders", savepoints="savepoints")
     assert settings.checks.staleness is not None
     assert settings.retention is None
+
+
+def test_tables_of_odd_names_have_keys_of_their_own() -> None:
+    """Whatever operators and states are called, Dagster takes it, and no two are one."""
+    names = ("count", "timers", "_timers", "operator", "a/b", "a b", "$é\n", "..", "")
+    paths = {
+        *(keyed_table("orders", operator, state) for operator in names for state in names),
+        *(operator_table("orders", operator, state) for operator in names for state in names),
+        *(timers_table("orders", operator) for operator in names),
+    }
+    job = StateJob(
+        JobSettings(name="orders", savepoints="savepoints"),
+        Locations(from_environment=False),
+        dict.fromkeys(paths, "a table"),
+    )
+    definitions = dg.Definitions(
+        assets=job_assets(job),
+        resources={job.resource: dg.ResourceDefinition.hardcoded_resource(job.locations)},
+    )
+    dg.Definitions.validate_loadable(definitions)
+    keys = definitions.resolve_asset_graph().get_all_asset_keys()
+    assert len({table_key(path) for path in paths} & set(keys)) == len(paths)
