@@ -60,6 +60,7 @@ PREVIEW_ROWS = 5
 SHOWN_SUBTASKS = 32
 MOST_OF_A_TYPE = 1000  # characters: types of rows nest
 DRAWN_OPERATORS = 12  # the largest ones
+DRAWN_TABLES = 30  # the same
 
 Metadata = dict[str, Any]
 
@@ -120,6 +121,12 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
 def table_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Metadata]:
     """Of each table of a snapshot, by its path below the lake."""
     found = {}
+    by_size = sorted(
+        (-sum(unit.size for unit in table.units), table.path)
+        for operator in record.operators
+        for table in operator.tables
+    )
+    drawn = {path for _, path in by_size[:DRAWN_TABLES]}
     for operator in record.operators:
         for table in operator.tables:
             states = states_of(operator, table)
@@ -138,7 +145,7 @@ def table_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Metadata]:
                 "operator": printable(operator.label),
                 "parallelism": operator.parallelism,
             }
-            if keyed:
+            if keyed and table.path in drawn:
                 sizes = np.zeros(operator.max_parallelism, np.int64)
                 for group in (group for state in keyed for group in state.key_groups):
                     sizes[group.key_group] += group.state_bytes
