@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.orchestration.definitions import definitions
 from pipelines.orchestration.resources import Locations
 from state_core import open_snapshot
@@ -258,7 +259,11 @@ class TestIntegrity:
 
     def test_files(self, archived: Workspace, tmp_path: Path) -> None:
         """A file that is gone, one with other rows, and one that is broken are each named."""
-        record = archived.locations.open_lake().snapshot("orders", NAME)
+        shutil.rmtree(tmp_path / "lake")
+        lake = archived.locations.open_lake()
+        source = archived.locations.savepoint(NAME)
+        import_snapshot(lake, source, "orders", snapshot_id=NAME, partitions=64, engine="local")
+        record = lake.snapshot("orders", NAME)
         (table,) = (one for one in record.operators[0].tables if one.path.endswith("/scores"))
         folder = tmp_path / "lake" / table.path
         few, missing, broken, *_, many = sorted(table.units, key=lambda one: one.rows)
