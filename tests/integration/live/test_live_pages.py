@@ -16,7 +16,7 @@ from tests.support.command import run
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGES = ("operate.md", "live-upgrade.md")
+PAGES = ("live-jobs.md", "live-upgrade.md")
 NEW_TYPES = "states:\n  counter/count: {type: String}\n"
 
 

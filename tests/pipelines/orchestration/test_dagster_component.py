@@ -36,7 +36,7 @@ from tests.support.lakes import DEMO, WORDS
 
 PROJECT = Path(__file__).resolve().parents[3] / "examples" / "dagster_project"
 DEFS = PROJECT / "state_of_flink" / "defs" / "lake" / "defs.yaml"
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "operate.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "dagster.md"
 TABLES = {
     "orders/kinds/_timers", "orders/kinds/avg", "orders/kinds/items", "orders/kinds/name",
     "orders/kinds/row", "orders/kinds/scores", "orders/kinds/session", "orders/kinds/total",
