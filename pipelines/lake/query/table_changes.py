@@ -123,7 +123,8 @@ class _Change:
         self.added.append(TableFile(path, 0, len(rows), partition))
         with directory.open_output(path) as output:
             pq.write_table(rows, output, compression="zstd", compression_level=1)
-        self.added[-1] = TableFile(path, directory.size(path), len(rows), partition)
+            size = output.tell()
+        self.added[-1] = TableFile(path, size, len(rows), partition)
 
     def commit(self, statement: str) -> None:
         """Make it the table's next version.
