@@ -166,7 +166,7 @@ class _Weighing:
         """The same of a snapshot of a lake."""
         from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - a savepoint needs no Delta
         from pipelines.lake.keys.heavy_keys import weigh_recorded  # noqa: PLC0415 - the same
-        from pipelines.lake.keys.one_key import newest_snapshot, operators_with  # noqa: PLC0415
+        from pipelines.lake.keys.one_key import newest_snapshot, operators_with  # noqa: PLC0415 - the same
 
         lake = Lake(location)
         named = None if snapshot_id is None else snapshot_named(lake, job, snapshot_id)
