@@ -285,8 +285,9 @@ class ConfinedTree:
 
     def refuse_links(self, path: str = "") -> None:
         """Look for links in a directory, if it is there, and not in those below it."""
-        with suppress(MissingFileError):
-            os.close(self.folder(path))
+        if stat.S_ISDIR(getattr(self.status(path), "st_mode", 0)):
+            with suppress(MissingFileError):  # it was just now
+                os.close(self.folder(path))
 
     def remove(self, path: str) -> None:
         """Remove a regular file; nothing happens if there is none."""
@@ -416,8 +417,7 @@ class ConfinedTree:
     def _error(self, what: str, path: str, error: OSError) -> SnapshotError:
         place = f"{self.anchor}/{path}".rstrip("/")
         problem = error.strerror or str(error)
-        gone = FileNotFoundError if what != "opened" else (FileNotFoundError, NotADirectoryError)
-        if isinstance(error, gone) or what in {"read", "looked up"}:
+        if isinstance(error, FileNotFoundError) or what in {"read", "looked up"}:
             return MissingFileError(problem, place=place)
         return SnapshotError(
             f"can't be {what}: {problem}", place=place, remedy="check permissions and space"

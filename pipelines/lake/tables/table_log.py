@@ -20,7 +20,7 @@ from weakref import finalize
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from state_core.errors import SnapshotError
+from state_core.errors import LakeError
 from state_core.files.filesystem import Directory
 from state_core.files.storage_options import storage_options
 
@@ -111,7 +111,7 @@ class _LogPlace:
             (self._made / LOG_DIRECTORY).symlink_to(f"{DESCRIPTORS}/{self._handle}")
         except OSError as error:
             self.close()
-            raise SnapshotError(
+            raise LakeError(
                 f"no directory of its own can be made for a while ({error})",
                 place=directory.uri,
                 remedy="let TMPDIR name a directory that can be written to",

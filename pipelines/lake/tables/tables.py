@@ -29,8 +29,9 @@ from state_core.errors import (
     DamagedLakeError,
     MissingFileError,
     NotALakeError,
-    StateError,
+    SnapshotError,
     UnreadableTableError,
+    UnsafePathError,
 )
 from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
@@ -272,9 +273,9 @@ def open_table(directory: Directory, version: int | None = None) -> DeltaTable |
         return open_log(directory, version)
     except (TableNotFoundError, MissingFileError):
         return None
-    except StateError:
+    except UnsafePathError:
         raise
-    except (DeltaError, ValueError, OverflowError) as error:
+    except (SnapshotError, DeltaError, ValueError, OverflowError) as error:
         problem = f"the table can't be opened ({problem_of(error, directory)})"
         raise _unreadable(problem, directory.uri) from error
 
