@@ -276,6 +276,8 @@ def open_table(directory: Directory, version: int | None = None) -> DeltaTable |
     except UnsafePathError:
         raise
     except (SnapshotError, DeltaError, ValueError, OverflowError) as error:
+        if isinstance(error, SnapshotError) and not directory.exists():
+            return None  # what should be above it is a file
         problem = f"the table can't be opened ({problem_of(error, directory)})"
         raise _unreadable(problem, directory.uri) from error
 
