@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -28,8 +29,10 @@ from state_core.printable import printable
 if TYPE_CHECKING:
     from pipelines.lake.catalog.catalog import Lake
     from pipelines.lake.tables.records import SnapshotRecord
+    from state_core.model.snapshot import Snapshot
 
 __all__ = [
+    "Source",
     "configured_option",
     "engine_option",
     "job_option",
@@ -38,6 +41,7 @@ __all__ = [
     "snapshot_argument",
     "snapshot_named",
     "snapshot_option",
+    "source_options",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -149,6 +153,97 @@ def snapshot_named(lake: Lake, job: str, name: str) -> str:
     if snapshot_id != name:
         click.echo(printable(f"{name} is snapshot {snapshot_id}"), err=True)
     return snapshot_id
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a command is to look: a savepoint or checkpoint, or a snapshot of a lake.
+
+    Attributes:
+        savepoint: Its directory, where it is no snapshot of a lake.
+        uids: Operator uids to recognise in it.
+        allow_external: Directories elsewhere that its handles may lead to.
+        lake: The lake, where it is a snapshot of one.
+        job: The job's name in the lake.
+        snapshot_id: What names its snapshot; none for the newest.
+    """
+
+    savepoint: str
+    uids: tuple[str, ...]
+    allow_external: tuple[str, ...]
+    lake: str | None
+    job: str
+    snapshot_id: str | None
+
+    @property
+    def in_lake(self) -> bool:
+        """Whether it is a snapshot of a lake."""
+        return self.lake is not None
+
+    def open(self) -> Snapshot:
+        """The savepoint or checkpoint, opened.
+
+        Raises:
+            SnapshotError: It can't be read.
+        """
+        from state_core.formats import open_snapshot  # noqa: PLC0415 - not for --help
+
+        return open_snapshot(self.savepoint, allow_external=self.allow_external, uids=self.uids)
+
+    def recorded(self) -> tuple[Lake, SnapshotRecord]:
+        """The lake, and what its catalog says of the snapshot.
+
+        Raises:
+            NotFoundError: There is no such job or snapshot.
+            LakeError: There is no lake, or its catalog can't be read.
+        """
+        from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - Delta only when wanted
+        from pipelines.lake.keys.one_key import newest_snapshot  # noqa: PLC0415 - the same
+
+        lake, named = Lake(self.lake or ""), self.snapshot_id
+        snapshot_id = None if named is None else snapshot_named(lake, self.job, named)
+        return lake, newest_snapshot(lake, self.job, snapshot_id)
+
+
+def source_options(command: Command) -> Command:
+    """Options that say where to look, which a command gets as its `source`."""
+
+    @wraps(command)
+    def with_source(
+        *arguments: Any,
+        savepoint: str | None,
+        lake: str | None,
+        job: str | None,
+        snapshot_id: str | None,
+        uids: tuple[str, ...],
+        allow_external: tuple[str, ...],
+        **options: Any,
+    ) -> Any:
+        if savepoint is not None and not lake_is_meant(click.get_current_context()):
+            lake = job = None
+        if (savepoint is None) == (lake is None) or (lake is None) != (job is None):
+            raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
+        if lake is None and snapshot_id is not None:
+            raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
+        if lake is not None and (uids or allow_external):
+            raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
+        source = Source(savepoint or "", uids, allow_external, lake, job or "", snapshot_id)
+        return command(*arguments, source=source, **options)
+
+    with_options: Any = with_source
+    for option in (
+        click.option("--allow-external", multiple=True,
+                     help="A directory elsewhere that handles may lead to."),
+        click.option("--uid", "uids", multiple=True,
+                     help="An operator uid to recognise (Flink < 2.0)."),
+        snapshot_option("--snapshot", "snapshot_id",
+                        help="One of its snapshots; by default the newest."),
+        configured_option("job", "The job's name in the lake."),
+        configured_option("lake", "Look into a lake instead: a directory or URI."),
+        click.argument("savepoint", required=False),
+    ):  # fmt: skip
+        with_options = option(with_options)
+    return cast("Command", with_options)
 
 
 def engine_option(command: Command) -> Command:

@@ -12,7 +12,6 @@ from pipelines.engine import Progress
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.rescaling import group_totals
 from pipelines.lake.keys.heavy_keys import weigh_recorded
-from pipelines.lake.keys.one_key import newest_snapshot
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from pipelines.lake.tables.table_rows import parse_recorded
 from pipelines.lake.verify.integrity import stored_faults
@@ -190,8 +189,7 @@ def _integrity(found: IntegrityReport) -> Integrity:
 
 def lake_report(
     lake: Lake,
-    job: str,
-    snapshot_id: str | None,
+    record: SnapshotRecord,
     limit: int,
     *,
     check: bool = False,
@@ -203,17 +201,14 @@ def lake_report(
 
     Args:
         lake: The lake.
-        job: The job's name in the lake.
-        snapshot_id: One of its snapshots; the newest by default.
+        record: The snapshot.
         limit: How many of the heaviest keys of each state; 0 for none.
         check: Whether to look for faults. What can't be read is then a part of the report.
         progress: Called with (done, total) after each operator.
 
     Raises:
-        LakeError: There is no lake, or, unless it is checked, a file can't be read.
-        NotFoundError: There is no such job or snapshot.
+        LakeError: Unless it is checked, a file can't be read.
     """
-    record = newest_snapshot(lake, job, snapshot_id)
     integrity = None
     if check:
         found = stored_faults(lake, record)
@@ -239,10 +234,10 @@ def lake_report(
         GrowthStep(
             each.snapshot_id, each.taken_at, each.entries, each.state_bytes, each.written_bytes
         )
-        for each in lake.summaries(job)
+        for each in lake.summaries(record.job)
     )
     return Report(
-        f"{job}, {record.snapshot_id}",
+        f"{record.job}, {record.snapshot_id}",
         _recorded_facts(record),
         tuple(reported),
         integrity,

@@ -125,7 +125,8 @@ def _dataclass(
     cls: type[Value], content: Mapping[str, Any], path: str, *, known: tuple[str, ...] = ()
 ) -> Value:
     hints = get_type_hints(cls)
-    wanted = {_RENAMED.get(field.name, field.name): field for field in fields(cls)}  # type: ignore[arg-type]
+    of_class = fields(cls)  # type: ignore[arg-type]  # the caller's is a dataclass
+    wanted = {_RENAMED.get(field.name, field.name): field for field in of_class}
     unknown = [name for name in content if name not in wanted and name not in known]
     if unknown:
         raise DeclarationError(

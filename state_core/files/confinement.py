@@ -272,14 +272,22 @@ class ConfinedTree:
             entries = self._below(path)
         return sorted((name, at.st_size) for name, at in entries if stat.S_ISREG(at.st_mode))
 
-    def refuse_links(self, path: str = "") -> None:
-        """Look for links in a directory, not in those below it; nothing happens if it is not there.
+    def folder(self, path: str = "", *, create: bool = False) -> int:
+        """A descriptor of a directory in which there is no link; the caller closes it."""
+        with self._telling("opened", path):
+            folder = self._folder(path, create=create)
+            links = sorted(entry.name for entry in os.scandir(folder) if entry.is_symlink())
+            if links:
+                link = self._link(folder, links[0], f"{path}/{links[0]}".lstrip("/"))
+                os.close(folder)
+                raise link
+        return folder
 
-        Raises:
-            UnsafePathError: There is one, or one on the way.
-        """
-        for name in self.names(path):
-            self.status(f"{path}/{name}" if path else name)
+    def refuse_links(self, path: str = "") -> None:
+        """Look for links in a directory, if it is there, and not in those below it."""
+        if stat.S_ISDIR(getattr(self.status(path), "st_mode", 0)):
+            with suppress(MissingFileError):  # it was just now
+                os.close(self.folder(path))
 
     def remove(self, path: str) -> None:
         """Remove a regular file; nothing happens if there is none."""

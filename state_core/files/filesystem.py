@@ -369,6 +369,18 @@ class ConfinedDirectory(Directory):
         self.checked_path(path)
         return self.child(path).location
 
+    def folder(self, path: str, *, create: bool = False) -> int | None:
+        """A descriptor of a directory in which there is no link; None where there are none such.
+
+        Args:
+            path: The directory's.
+            create: Whether to make it, and those above it.
+
+        Raises:
+            MissingFileError: It is not there.
+        """
+        return None
+
     def refuse_links(self, path: str = "") -> None:
         """Look for links in a directory, for a library that opens what is in it by its path.
 
@@ -412,6 +424,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
     def checked_path(self, path: str = "") -> str:
         self.tree.status(self.below(path))
         return self.full(path)
+
+    def folder(self, path: str, *, create: bool = False) -> int | None:
+        return self.tree.folder(self.below(path), create=create)
 
     def refuse_links(self, path: str = "") -> None:
         self.tree.refuse_links(self.below(path))

@@ -178,9 +178,10 @@ class DataInput:
         self.declare(count)
         return count
 
-    def read_short_count(self, what: str, least_bytes_each: int) -> int:
-        """`read_count` of a 16-bit count."""
+    def read_short_count(self, what: str, least_bytes_each: int, bound: Bound) -> int:
+        """`read_members` of a 16-bit count."""
         count = self._fitting(self.read_short(), 2, what, least_bytes_each)
+        bound.check(count, self)
         self.declare(count)
         return count
 

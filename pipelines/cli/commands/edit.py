@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -115,8 +116,10 @@ def edit(
         raise click.UsageError("say what to change: --rename-uid, --drop-state, --purge, ...")
     if drop_operator and keep_operator:
         raise click.UsageError("give either --drop-operator or --keep-operator")
-    if len(dict(keep_keys)) < len(keep_keys):
-        raise click.UsageError("give each operator one file of keys with --keep-keys")
+    _refuse_twice("--rename-uid", rename_uid)
+    _refuse_twice("--purge", purge)
+    _refuse_twice("--expire", expire)
+    _refuse_twice("--keep-keys", keep_keys)
     opened = Lake(lake)
     parent = snapshot_named(opened, job, parent)
     wanted = SnapshotEdit(
@@ -146,6 +149,14 @@ def edit(
             " --taken, that may be the time of copying: give --at",
             err=True,
         )
+
+
+def _refuse_twice(option: str, given: Sequence[tuple[str, object]]) -> None:
+    """Refuse an option that says two things of one operator or state."""
+    names = [name for name, _ in given]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.UsageError(f"{option} names {name} twice: give it once")
 
 
 def _other(lake: Lake, text: str, job: str) -> tuple[str, str]:

@@ -6,7 +6,6 @@ import posixpath
 
 import click
 
-from pipelines.cli.commands.keys.one_key import check_source, source_options
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import (
     as_json,
@@ -15,7 +14,7 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import snapshot_named
+from pipelines.cli.options import Source, source_options
 from state_core.errors import ConflictError, SnapshotError
 from state_core.files.filesystem import Directory
 
@@ -36,12 +35,7 @@ NO = 1
 @click.pass_context
 def report(
     context: click.Context,
-    savepoint: str | None,
-    lake: str | None,
-    job: str | None,
-    snapshot_id: str | None,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
+    source: Source,
     target: str,
     overwrite: bool,
     check: bool,
@@ -63,24 +57,20 @@ def report(
       statelake report /checkpoints/chk-42 --check --to report.html --overwrite
       statelake report --lake lake --job orders --snapshot tuesday --to tuesday.html
     """
-    lake, job = check_source(context, savepoint, lake, job, snapshot_id, uids, allow_external)
-    from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - after usage is checked
-    from pipelines.report.gathering import lake_report, savepoint_report  # noqa: PLC0415 - the same
+    from pipelines.report.gathering import lake_report, savepoint_report  # noqa: PLC0415 - late
     from pipelines.report.page import page_of  # noqa: PLC0415 - the same
 
     above, name = posixpath.split(target)
     directory = Directory(above or ".")
     _refuse(directory, name, target, overwrite=overwrite)
     with progress_bar("reading", quiet=as_json_) as progress:
-        if lake is None or job is None:
-            gathered = savepoint_report(
-                str(savepoint), limit, check=check, uids=uids, allow_external=allow_external,
-                progress=progress,
-            )  # fmt: skip
+        if source.in_lake:
+            gathered = lake_report(*source.recorded(), limit, check=check, progress=progress)
         else:
-            opened = Lake(lake)
-            named = None if snapshot_id is None else snapshot_named(opened, job, snapshot_id)
-            gathered = lake_report(opened, job, named, limit, check=check, progress=progress)
+            gathered = savepoint_report(
+                source.savepoint, limit, check=check, uids=source.uids,
+                allow_external=source.allow_external, progress=progress,
+            )  # fmt: skip
     page = page_of(gathered).encode()
     _refuse(directory, name, target, overwrite=overwrite)  # it took a while
     directory.write(name, page)

@@ -30,7 +30,7 @@ FROM kinds.name n JOIN kinds.total t USING (key) LEFT JOIN kinds.scores s USING 
 GROUP BY ALL ORDER BY total DESC LIMIT 5
 """
 EDITED_STATES = ("name", "items", "scores", "total", "avg", "triple", "row", "session", "timers")
-ERASURE = [f"DELETE FROM kinds.{state} WHERE key = {ERASED}" for state in EDITED_STATES]  # noqa: S608
+ERASURE = [f"DELETE FROM kinds.{state} WHERE key = {ERASED}" for state in EDITED_STATES]  # noqa: S608 - ours
 SHOWN_METADATA = {
     "savepoint": ("kind", "size (bytes)"),
     "state_tables": (

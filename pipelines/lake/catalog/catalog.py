@@ -15,27 +15,35 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError
 
-from pipelines.lake.tables.delta_commit import until_committed
-from pipelines.lake.tables.names import SNAPSHOTS
+from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from pipelines.lake.tables.names import SNAPSHOTS, new_edited_file, path_segment
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
-from pipelines.lake.tables.tables import CONFIGURATION, StateTable, log_path, open_table
+from pipelines.lake.tables.tables import (
+    CONFIGURATION,
+    StateTable,
+    log_path,
+    open_table,
+    refuse_features,
+)
 from state_core.errors import (
     ConflictError,
     DamagedLakeError,
     MissingFileError,
     NotALakeError,
     NotFoundError,
+    StateError,
     UnsafePathError,
 )
 from state_core.files.filesystem import Directory
-from state_core.files.storage_options import storage_options
 
 __all__ = ["BadRow", "Lake"]
 
@@ -176,16 +184,11 @@ class Lake:
         self, columns: list[str], job: str | None, snapshot_id: str | None = None
     ) -> tuple[list[SnapshotRecord], list[BadRow]]:
         """Rows of the catalog, read from its own files: no engine has to wake up for it."""
-        actions = pa.table(self._open_catalog().get_add_actions(flatten=True))
-        paths, jobs = (
-            actions.column("path").to_pylist(),
-            actions.column("partition.job").to_pylist(),
-        )
         whole = columns == SNAPSHOT_SCHEMA.names
         stored = [name for name in columns if name != "job"]
         records: list[SnapshotRecord] = []
         bad: list[BadRow] = []
-        for path, held in zip(paths, jobs, strict=True):
+        for path, _, held in _files(self._open_catalog()):
             if job is not None and held != job:
                 continue
             filters = None if snapshot_id is None else [("snapshot_id", "=", snapshot_id)]
@@ -270,21 +273,24 @@ class Lake:
             times = table.transaction_version(name) or 0
             if self.has(record.job, record.snapshot_id):
                 raise _taken(record)
-        write_deltalake(
-            self._catalog.uri if table is None else table,
-            row,
-            partition_by=["job"],
-            mode="error" if table is None else "append",
-            schema_mode=None if table is None else "merge",
-            configuration=CONFIGURATION if table is None else None,
-            storage_options=storage_options(self.directory),
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(name, times + 1)],
-                # a catalog that is made twice would have what two made of one id
-                max_commit_retries=0 if table is None else None,
-            ),
+        properties = CommitProperties(
+            app_transactions=[Transaction(name, times + 1)],
+            # a catalog that is made twice would have what two made of one id
+            max_commit_retries=0 if table is None else None,
         )
+        change = self._change(SNAPSHOT_SCHEMA, properties)
+        change.add_rows(_new_file(record.job), row, record.job)
+        if table is None:
+            change.create(CONFIGURATION)
+            return True
+        if table.schema() != change.schema:  # of an older version: a commit that has no rows
+            write_deltalake(table, SNAPSHOT_SCHEMA.empty_table(), mode="append",
+                            partition_by=["job"], schema_mode="merge")  # fmt: skip
+        change.write(table)
         return True
+
+    def _change(self, schema: pa.Schema, properties: CommitProperties) -> DeltaCommit:
+        return DeltaCommit(self._catalog.directory, schema, "job", properties)
 
     def _compact(self, job: str) -> None:
         """Put the catalog's files of a job together when there are many, one a snapshot.
@@ -292,20 +298,19 @@ class Lake:
         Written as a replacement: two OPTIMIZE of delta-rs at once double the rows.
         """
         table = self._open_catalog()
-        jobs = pa.table(table.get_add_actions(flatten=True)).column("partition.job").to_pylist()
-        if jobs.count(job) < MANY_FILES:
+        files = [file for file in _files(table) if file.job == job]
+        if len(files) < MANY_FILES:
             return
         # left to the next, where another was quicker or a file is not as it must be
-        with suppress(DeltaError, UnsafePathError, pa.ArrowException, OSError):
-            self._catalog.checked_uri()
-            rows = table.to_pyarrow_table(filters=[("job", "=", job)])
-            write_deltalake(
-                table,
-                rows,
-                mode="overwrite",
-                predicate=f"job = {_quoted(job)}",
-                commit_properties=UNLESS_CHANGED,
+        with suppress(StateError, CommitFailedError, pa.ArrowException, OSError):
+            rows = [self._rows(file.path) for file in files]
+            change = self._change(pa.schema(table.schema().to_arrow()), UNLESS_CHANGED)
+            change.add_rows(
+                _new_file(job), pa.concat_tables(rows, promote_options="permissive"), job
             )
+            for file in files:
+                change.remove(file.path, file.size, job)
+            change.write(table)
 
     def remove(self, job: str, snapshot_ids: list[str]) -> None:
         """Make snapshots, and rows that are none, not exist any more.
@@ -314,28 +319,57 @@ class Lake:
             ConflictError: Others kept committing.
             DamagedLakeError: The catalog's files can't be written again.
         """
-        names = ", ".join(_quoted(snapshot_id) for snapshot_id in snapshot_ids)
-        self._catalog.checked_uri()
+        until_committed(lambda: self._remove(job, snapshot_ids), self._catalog.directory)
 
-        def delete() -> bool:
-            self._open_catalog().delete(
-                f"job = {_quoted(job)} AND coalesce(snapshot_id, '') IN ({names})",
-                commit_properties=UNLESS_CHANGED,
-            )
-            return True
+    def _remove(self, job: str, snapshot_ids: list[str]) -> bool:
+        table = self._open_catalog()
+        refuse_features(table)
+        change, changed = self._change(pa.schema(table.schema().to_arrow()), UNLESS_CHANGED), False
+        for file in _files(table):
+            if file.job != job:
+                continue
+            try:
+                rows = self._rows(file.path)
+                names = pc.fill_null(rows.column("snapshot_id").cast(pa.string()), "")
+                stays = pc.invert(pc.is_in(names, pa.array(snapshot_ids, pa.string())))
+            except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
+                raise self._unreadable(file.path, error) from error
+            kept = rows.filter(stays)
+            if len(kept) < len(rows):
+                change.remove(file.path, file.size, job)
+                changed = True
+                if len(kept):
+                    change.add_rows(_new_file(job), kept, job)
+        if changed:
+            change.write(table)
+        return True
 
-        try:
-            until_committed(delete, self._catalog.directory)
-        except DeltaError as error:
-            raise self._unreadable("", error) from error
+    def _rows(self, path: str) -> pa.Table:
+        """All rows of a file of the catalog, with the columns that it has."""
+        with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
+            return pq.read_table(file, partitioning=None)
+
+
+class _File(NamedTuple):
+    """A file of the catalog."""
+
+    path: str
+    size: int
+    job: str
+
+
+def _files(table: DeltaTable) -> list[_File]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = ("path", "size_bytes", "partition.job")
+    return list(map(_File, *(actions.column(name).to_pylist() for name in names)))
+
+
+def _new_file(job: str) -> str:
+    return f"job={path_segment(job)}/{new_edited_file()}"
 
 
 def _by_age(record: SnapshotRecord) -> tuple[object, ...]:
     return record.job, record.imported_at, record.snapshot_id
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _taken(record: SnapshotRecord) -> ConflictError:

@@ -163,7 +163,7 @@ class _DeltaChangelog:
         path = f"{self._files.directory}/{name}"
         with self._table.directory.open_output(path) as target:
             pq.write_table(rows, target, compression="zstd", write_page_checksum=True)
-        size = self._table.directory.size(path)
+            size = target.tell()
         return _Segment(first, last, PartitionFile(path, size, rows.num_rows))
 
     def _replace(self, made: _Segment, gone: list[_Segment]) -> None:

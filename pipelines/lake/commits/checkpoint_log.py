@@ -8,6 +8,7 @@ do not depend on the table's versions, so others may optimize it.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -16,12 +17,12 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipelines.lake.tables.delta_commit import until_committed
-from pipelines.lake.tables.names import checkpoint_log_table, is_edited_file
-from pipelines.lake.tables.tables import check_files, create_table, open_table
+from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from pipelines.lake.tables.names import checkpoint_log_table, is_edited_file, new_edited_file
+from pipelines.lake.tables.tables import create_table, files_of, open_table, read_rows
 from state_core.commit import LogRecord
 from state_core.commit.records.clocks import now_millis
 from state_core.errors import CheckpointRecordError
@@ -73,7 +74,7 @@ class DeltaCheckpointLog:
         """
         with self._lock:  # the tasks of a process need not lose against each other
             table = self._until_committed(lambda: self._append_once(key, message))
-            if len(table.file_uris()) >= self.keep:
+            if len(table.file_uris()) + 1 >= self.keep:
                 with suppress(CommitFailedError):  # left to whoever came first
                     self._compact_once(1)
 
@@ -121,14 +122,27 @@ class DeltaCheckpointLog:
         kept = newest_of_each_key(records, newest)
         if len(kept) < len(records) or len(table.file_uris()) >= self.keep:
             self._write(table, kept, _end(table), replace=True)
-            # what is no longer named, and what lost against another writer
-            names = table.vacuum(
-                READERS_MAY_TAKE_HOURS, dry_run=True, enforce_retention_duration=False, full=True
-            )
-            for name in names:
-                if is_edited_file(name):
-                    self.directory.delete(name)
+            self._remove_unneeded()
         return len(records) - len(kept)
+
+    def _remove_unneeded(self) -> None:
+        """Remove files that are no longer named, and those that lost against another writer."""
+        table = self._open()
+        if table is None:
+            return
+        removed, long_removed = (
+            set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False))
+            for hours in (0, READERS_MAY_TAKE_HOURS)
+        )
+        needed = {file.path for file in files_of(table)} | (removed - long_removed)
+        before = time.time() - READERS_MAY_TAKE_HOURS * 3600
+        for name in self.directory.names():
+            if (
+                name not in needed
+                and is_edited_file(name)
+                and self.directory.modified(name) < before
+            ):
+                self.directory.delete(name)
 
     def _write(
         self, table: DeltaTable, records: list[LogRecord], end: int, *, replace: bool
@@ -142,20 +156,15 @@ class DeltaCheckpointLog:
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
         transaction = Transaction(TRANSACTION, end)
-        write_deltalake(
-            table,
-            pa.Table.from_arrays(arrays, schema=SCHEMA),
-            mode="overwrite" if replace else "append",
-            commit_properties=CommitProperties(
-                max_commit_retries=0, app_transactions=[transaction]
-            ),
-        )
+        properties = CommitProperties(max_commit_retries=0, app_transactions=[transaction])
+        change = DeltaCommit(self.directory, SCHEMA, None, properties)
+        change.add_rows(new_edited_file(), pa.Table.from_arrays(arrays, schema=SCHEMA))
+        change.write(table, replace_all=replace)
 
     def _records(self, table: DeltaTable, after: int) -> Iterator[LogRecord]:
         try:
-            check_files(table, self.directory)
-            dataset = table.to_pyarrow_dataset(schema=SCHEMA)
-            rows = dataset.to_table(filter=ds.field("offset") > after).sort_by("offset")
+            wanted = ds.field("offset") > after
+            rows = read_rows(table, self.directory, SCHEMA, wanted).sort_by("offset")
             if any(column.null_count for column in rows.columns):
                 raise pa.ArrowInvalid("a record without offset, key, message or time")
         except (DeltaError, pa.ArrowException, OSError) as error:

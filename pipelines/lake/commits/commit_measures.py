@@ -11,11 +11,12 @@ from threading import Lock
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
-from pipelines.lake.tables.names import commits_table
-from pipelines.lake.tables.tables import check_files, create_table, open_table
+from pipelines.lake.tables.delta_commit import DeltaCommit
+from pipelines.lake.tables.names import commits_table, new_edited_file
+from pipelines.lake.tables.tables import create_table, open_table, read_rows
 from state_core.commit import CommitMeasures
 from state_core.commit.records.clocks import now_millis
 from state_core.errors import DamagedLakeError
@@ -115,8 +116,7 @@ class CommitReports:
         begin = pa.scalar(since * 1000, pa.timestamp("us", "UTC"))
         wanted = ds.field("reported_at") >= begin
         try:
-            check_files(table, self.directory)
-            rows = table.to_pyarrow_dataset(schema=SCHEMA).to_table(filter=wanted)
+            rows = read_rows(table, self.directory, SCHEMA, wanted)
             if any(column.null_count for column in rows.columns):
                 raise pa.ArrowInvalid("a report with a count that is missing")
         except (DeltaError, pa.ArrowException, OSError) as error:
@@ -144,12 +144,10 @@ class CommitReports:
             *([report.counts[name] for report in reports] for name in COUNTED),
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
-        write_deltalake(
-            table or create_table(self.directory, SCHEMA, name="commits"),
-            pa.Table.from_arrays(arrays, schema=SCHEMA),
-            mode="append",
-            commit_properties=CommitProperties(app_transactions=list(transactions)),
-        )
+        properties = CommitProperties(app_transactions=list(transactions))
+        change = DeltaCommit(self.directory, SCHEMA, None, properties)
+        change.add_rows(new_edited_file(), pa.Table.from_arrays(arrays, schema=SCHEMA))
+        change.write(table or create_table(self.directory, SCHEMA, name="commits"))
 
 
 def total(reports: Iterable[CommitReport]) -> dict[str, int]:

@@ -136,7 +136,7 @@ class PartitionFiles:
         def commit() -> int | None:
             table = self.table.open() or create_table(
                 self.table.directory, self.columns,
-                partition_by=[self.column], configuration=CONFIGURATION,
+                partition_by=self.column, configuration=CONFIGURATION,
             )  # fmt: skip
             before = table.version()
             come, go = choose(self.of(table))

@@ -201,16 +201,17 @@ class TaskPart:
         kind = "full" if full else "more"
         path = f"{self.directory}/{checkpoint}-{kind}-{uuid.uuid4().hex[:12]}.parquet"
         count = 0
-        with (
-            self.table.directory.open_output(path) as target,
-            pq.ParquetWriter(target, ROWS, compression="zstd", write_page_checksum=True) as writer,
-        ):
-            for group in _groups(rows):
-                keys, values = zip(*group, strict=True)
-                arrays = [pa.array(one, pa.binary()) for one in (keys, values)]
-                writer.write_table(pa.Table.from_arrays(arrays, schema=ROWS))
-                count += len(group)
-        return StoreFile(checkpoint, full, path, self.table.directory.size(path), count)
+        with self.table.directory.open_output(path) as target:
+            with pq.ParquetWriter(
+                target, ROWS, compression="zstd", write_page_checksum=True
+            ) as writer:
+                for group in _groups(rows):
+                    keys, values = zip(*group, strict=True)
+                    arrays = [pa.array(column, pa.binary()) for column in (keys, values)]
+                    writer.write_table(pa.Table.from_arrays(arrays, schema=ROWS))
+                    count += len(group)
+            size = target.tell()
+        return StoreFile(checkpoint, full, path, size, count)
 
     def commit(self, file: StoreFile, expected: list[StoreFile] | None) -> int:
         """Put a file into the table: the version.

@@ -258,7 +258,7 @@ class Session:
                 name = f"{table.name} {record.snapshot_id}"
                 self._register(name, paths[state], versions[paths[state]])
                 snapshot = record.snapshot_id.replace("'", "''")
-                selects.append(f"SELECT '{snapshot}' AS snapshot, * FROM {quoted(name)}")  # noqa: S608
+                selects.append(f"SELECT '{snapshot}' AS snapshot, * FROM {quoted(name)}")  # noqa: S608 - quoted
         union = " UNION ALL BY NAME ".join(selects)
         self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(table.name)} AS {union}")
 

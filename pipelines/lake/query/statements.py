@@ -142,7 +142,7 @@ class PreparedStatement:
                 return rows.filter(pa.array(stays)), met.size
             connection.register(MET, pa.table({ROW: met}))
             changed = connection.sql(
-                f"SELECT * FROM {quoted(TARGET)} SEMI JOIN {quoted(MET)} USING ({ROW})"  # noqa: S608
+                f"SELECT * FROM {quoted(TARGET)} SEMI JOIN {quoted(MET)} USING ({ROW})"  # noqa: S608 - quoted
                 f" ORDER BY {ROW}"
             ).to_arrow_table()
         new = self._typed(changed, rows.schema)

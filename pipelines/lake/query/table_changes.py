@@ -7,7 +7,6 @@ snapshot of it, no snapshot has that version.
 
 from __future__ import annotations
 
-import uuid
 from contextlib import suppress
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from pipelines.lake.query.session import QueryError, Session
 from pipelines.lake.query.statements import PreparedStatement, Statement
 from pipelines.lake.query.table_datasets import OpenedTable
 from pipelines.lake.tables.delta_commit import DeltaCommit
+from pipelines.lake.tables.names import new_edited_file
 from pipelines.lake.tables.tables import TableFile
 from pipelines.lake.tables.units import KEY_GROUP
 from state_core.errors import ConflictError, StateError
@@ -115,7 +115,7 @@ class _Change:
         if not len(rows):
             return
         name = self.opened.partition
-        path = f"part-00000-{uuid.uuid4()}.parquet"
+        path = new_edited_file()
         if name:
             path = f"{name}={partition}/{path}"
             rows = rows.drop_columns([name])
@@ -123,7 +123,8 @@ class _Change:
         self.added.append(TableFile(path, 0, len(rows), partition))
         with directory.open_output(path) as output:
             pq.write_table(rows, output, compression="zstd", compression_level=1)
-        self.added[-1] = TableFile(path, directory.size(path), len(rows), partition)
+            size = output.tell()
+        self.added[-1] = TableFile(path, size, len(rows), partition)
 
     def commit(self, statement: str) -> None:
         """Make it the table's next version.

@@ -5,6 +5,7 @@
 `records`             what the catalog knows of a snapshot, by the rules of `record_rules`
 `tables`              a Delta table, and commits that name its files exactly
 `delta_commit`        a new version of a table to which others commit as well
+`table_log`           where delta-rs finds a table's log, whatever is put in its way
 `units`               how key groups are spread over files
 `unit_writer`         rows into files
 `table_rows`          files into rows; `key_rows`, those of one key

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction
 
-from state_core.errors import ConflictError
+from pipelines.lake.tables.table_log import create_log, problem_of
+from state_core.errors import ConflictError, DamagedLakeError
 from state_core.files.filesystem import Directory
-from state_core.files.storage_options import storage_options
 
 __all__ = ["ATTEMPTS", "DeltaCommit", "until_committed"]
 
@@ -79,6 +80,20 @@ class DeltaCommit:
         values = self._values(partition)
         self._added.append(AddAction(path, size, values, self._now, True, statistics))
 
+    def add_rows(self, path: str, rows: pa.Table, partition: object = None) -> None:
+        """Write rows into a new file, and add it.
+
+        Args:
+            path: Below the table, of letters that need no escape.
+            rows: All of one partition.
+            partition: The value of the partition column in it.
+        """
+        stored = [name for name in rows.column_names if name not in self.partition_by]
+        with self.directory.open_output(path) as output:
+            pq.write_table(rows.select(stored), output, compression="zstd", compression_level=1)
+            size = output.tell()
+        self.add(path, size, len(rows), partition)
+
     def remove(self, path: str, size: int, partition: object = None) -> None:
         """Remove a file that the version before has; the arguments are those of `add`."""
         values = self._values(partition)
@@ -102,21 +117,22 @@ class DeltaCommit:
             commit_properties=self.properties,
         )
 
-    def create(self, configuration: Mapping[str, str | None] | None = None) -> None:
+    def create(
+        self, configuration: Mapping[str, str | None] | None = None, name: str | None = None
+    ) -> None:
         """Make the table, with the files that are added.
 
         Raises:
             DeltaError: There is one already.
         """
-        create_table_with_add_actions(
-            self.directory.uri,
+        create_log(
+            self.directory,
             self.schema,
             self._added,
-            mode="error",
             partition_by=self.partition_by,
             configuration=configuration,
-            storage_options=storage_options(self.directory),
-            commit_properties=self.properties,
+            properties=self.properties,
+            name=name,
         )
 
     def _values(self, partition: object) -> dict[str, str | None]:
@@ -163,6 +179,7 @@ def until_committed(
 
     Raises:
         ConflictError: Others kept committing.
+        DamagedLakeError: The log can't be written, or is gone.
     """
     for _ in range(attempts):
         try:
@@ -171,7 +188,11 @@ def until_committed(
             continue
         except DeltaError as error:
             if "already exists" not in str(error):
-                raise
+                raise DamagedLakeError(
+                    f"no version can be added to the table ({problem_of(error, directory)})",
+                    place=directory.uri,
+                    remedy="see whether its log is whole",
+                ) from error
             continue  # another writer created the table at this moment
         if result is not None:
             return result

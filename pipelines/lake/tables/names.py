@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+import uuid
 from urllib.parse import quote
 
 from state_core.errors import LakeError
@@ -26,6 +27,7 @@ __all__ = [
     "is_unit_path",
     "keyed_table",
     "names_key_groups",
+    "new_edited_file",
     "operator_table",
     "path_segment",
     "queue_table",
@@ -205,6 +207,11 @@ def token_of(path: str) -> str:
 def is_edited_file(path: str) -> bool:
     """Whether an edit with Spark or delta-rs leaves a file at such a path below its table."""
     return _EDITED.fullmatch(path) is not None
+
+
+def new_edited_file() -> str:
+    """What a file is called that nobody has, as an edit with Spark or delta-rs calls it."""
+    return f"part-00000-{uuid.uuid4()}.parquet"
 
 
 def is_table_of(job: str, path: str, state: str | None = None, *, area: str = "") -> bool:

@@ -227,15 +227,13 @@ def write_operator_unit(
 ) -> tuple[str, int]:
     """Write one file of a table: its path below the table, and its bytes."""
     path = f"{DATA_DIRECTORY}/{name}.parquet"
-    with (
-        directory.open_output(path) as output,
-        pq.ParquetWriter(
+    with directory.open_output(path) as output:
+        with pq.ParquetWriter(
             output, schema, compression="zstd", compression_level=ZSTD_LEVEL, use_dictionary=False
-        ) as file,
-    ):
-        for batch in batches:
-            file.write_batch(batch, row_group_size=ROW_GROUP)
-    return path, directory.size(path)
+        ) as file:
+            for batch in batches:
+                file.write_batch(batch, row_group_size=ROW_GROUP)
+        return path, output.tell()
 
 
 def read_operator_rows(

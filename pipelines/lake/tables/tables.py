@@ -10,22 +10,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import names_key_groups
 from pipelines.lake.tables.records import UnitRecord
-from state_core.errors import DamagedLakeError, NotALakeError, UnreadableTableError
+from pipelines.lake.tables.table_log import LOG_DIRECTORY, open_log, problem_of
+from state_core.errors import (
+    DamagedLakeError,
+    MissingFileError,
+    NotALakeError,
+    SnapshotError,
+    UnreadableTableError,
+    UnsafePathError,
+)
 from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
-from state_core.files.storage_options import storage_options
 
 __all__ = [
     "ATTEMPT_KEY",
@@ -39,11 +48,12 @@ __all__ = [
     "log_path",
     "open_table",
     "plain_files",
+    "read_rows",
+    "refuse_features",
     "table_directory",
 ]
 
 DATA_DIRECTORY = "_data"
-LOG_DIRECTORY = "_delta_log"
 FOREVER = "interval 36500 days"
 CONFIGURATION: Mapping[str, str | None] = {
     "delta.logRetentionDuration": FOREVER,
@@ -251,9 +261,6 @@ def _log_entry(version: int) -> str:
 def open_table(directory: Directory, version: int | None = None) -> DeltaTable | None:
     """A table at a version, the latest by default; None if there is no table.
 
-    delta-rs opens it by its path and follows links. So there must be none in its log, as far as
-    that can be told before: who can write there while it works can still put one in its way.
-
     Args:
         directory: The table's.
         version: The version.
@@ -262,13 +269,17 @@ def open_table(directory: Directory, version: int | None = None) -> DeltaTable |
         DamagedLakeError: Its log can't be read, or has no such version.
         UnsafePathError: There is a link.
     """
-    directory.confined().refuse_links(LOG_DIRECTORY)
     try:
-        return DeltaTable(directory.uri, version, storage_options=storage_options(directory))
-    except TableNotFoundError:
+        return open_log(directory, version)
+    except (TableNotFoundError, MissingFileError):
         return None
-    except (DeltaError, ValueError, OverflowError) as error:
-        raise _unreadable(f"the table can't be opened ({error})", directory.uri) from error
+    except UnsafePathError:
+        raise
+    except (SnapshotError, DeltaError, ValueError, OverflowError) as error:
+        if isinstance(error, SnapshotError) and not directory.exists():
+            return None  # what should be above it is a file
+        problem = f"the table can't be opened ({problem_of(error, directory)})"
+        raise _unreadable(problem, directory.uri) from error
 
 
 def log_path(path: str, place: str) -> str:
@@ -307,25 +318,46 @@ def create_table(
     directory: Directory,
     schema: pa.Schema,
     *,
-    partition_by: Sequence[str] = (),
+    partition_by: str | None = None,
     configuration: Mapping[str, str | None] | None = None,
     name: str | None = None,
 ) -> DeltaTable:
-    """A new table without a row, or the one that another process made at the same moment.
-
-    Retried, as it is by default, delta-rs would make it once more behind the other's.
-    """
-    options = storage_options(directory)
+    """A new table without a row, or the one that another process made at the same moment."""
+    # retried, as it is by default, delta-rs would make it once more behind the other's
+    properties = CommitProperties(max_commit_retries=0)
     try:
-        return DeltaTable.create(
-            directory.uri, Schema.from_arrow(schema), partition_by=list(partition_by),
-            configuration=configuration, name=name, storage_options=options,
-            commit_properties=CommitProperties(max_commit_retries=0),
-        )  # fmt: skip
+        DeltaCommit(directory, schema, partition_by, properties).create(configuration, name)
     except DeltaError as error:
         if "exists" not in str(error) and not isinstance(error, CommitFailedError):
             raise
-        return DeltaTable(directory.uri, storage_options=options)
+    table = open_table(directory)
+    if table is None:
+        raise _unreadable("the table was removed as soon as it was made", directory.uri)
+    return table
+
+
+def read_rows(
+    table: DeltaTable, directory: Directory, schema: pa.Schema, wanted: pc.Expression | None = None
+) -> pa.Table:
+    """The rows of an opened version that has few, of files that are opened without following links.
+
+    Args:
+        table: The version.
+        directory: The table's.
+        schema: The columns; those that a file lacks are null.
+        wanted: Which rows.
+
+    Raises:
+        UnreadableTableError: Its files alone are not its content.
+        OSError, ArrowException: A file can't be read.
+    """
+    refuse_features(table)
+    batches = [schema.empty_table()]
+    for path in _log_paths(table, directory):
+        with directory.open_input(path) as file:
+            rows = pq.read_table(file, schema=schema, filters=wanted, partitioning=None)
+            batches.append(rows)
+    return pa.concat_tables(batches)
 
 
 def plain_files(table: DeltaTable) -> list[TableFile]:
@@ -336,6 +368,17 @@ def plain_files(table: DeltaTable) -> list[TableFile]:
             files can't show.
         DamagedLakeError: The log says something of them that can't be.
     """
+    refuse_features(table)
+    return files_of(table)
+
+
+def refuse_features(table: DeltaTable) -> None:
+    """Look whether the files of a version alone are its content.
+
+    Raises:
+        UnreadableTableError: It uses deletion vectors, column mapping, or another feature that
+            files can't show.
+    """
     features = set(table.protocol().reader_features or ()) - READABLE_FEATURES
     if features or table.protocol().min_reader_version == 2:
         names = ", ".join(sorted(features)) or "columnMapping"
@@ -344,7 +387,6 @@ def plain_files(table: DeltaTable) -> list[TableFile]:
             place=table.table_uri,
             remedy="ALTER TABLE ... DROP FEATURE it, or REORG TABLE ... APPLY (PURGE)",
         )
-    return files_of(table)
 
 
 def files_of(table: DeltaTable) -> list[TableFile]:

@@ -140,8 +140,7 @@ def read_keyed_header(source: DataInput) -> KeyedHeader:
         )
     compressed = source.read_boolean()
     key_serializer = read_serializer_entry(source, "the key")
-    count = source.read_short_count("states", LEAST_META_BYTES)
-    STATES.check(count, source)
+    count = source.read_short_count("states", LEAST_META_BYTES, STATES)
     states = read_state_meta_infos(source, count)
     return KeyedHeader(compressed, key_serializer, states, source.position)
 

@@ -90,8 +90,7 @@ def read_operator_header(source: DataInput) -> OperatorHeader:
     compressed = source.read_boolean() if version == CURRENT_VERSION else False
     groups: list[tuple[StateMetaInfo, ...]] = []
     for what in ("list states", "broadcast states"):
-        count = source.read_short_count(what, LEAST_META_BYTES)
-        STATES.check(count, source)
+        count = source.read_short_count(what, LEAST_META_BYTES, STATES)
         groups.append(read_state_meta_infos(source, count, groups[0] if groups else ()))
     return OperatorHeader(version, compressed, groups[0], groups[1], source.position)
 

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.bounds import EMPTY_ELEMENTS
 from state_core.errors import CorruptSnapshotError, EncodeError
 from state_core.files.compression import IDENTIFIER, compress_pieces
 from state_core.files.wire import DataInput, DataOutput
@@ -99,13 +98,9 @@ class OperatorLayout:
         if len(found.starts) == 0:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         start, end = int(found.starts[0]), int(found.ends[0])
-        head = DataInput(file.content[start : min(start + 4, end)].tobytes(), file.place(start))
-        count = head.read_int()
+        entries = DataInput(file.content[start:end].data, file.place(start))
         least = self.key.min_length + self.value.min_length
-        if count < 0 or count * least > end - start - 4:
-            raise head.fault(f"{count} broadcast entries declared in {end - start} bytes")
-        if least == 0:
-            EMPTY_ELEMENTS.check(count, head)
+        count = entries.read_count("broadcast entries", least)
         keys = self._key_bounds(file, start + 4, end, count)
         key, raw_key = _column(self.key, file, keys[0], keys[1])
         behind = np.append(keys[0][1:], end) if count else keys[0]

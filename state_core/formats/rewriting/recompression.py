@@ -237,8 +237,8 @@ class _Recompression:
         header = replace(file.header, version=version, compressed=self.compressed)
         states = []
         for state in file.states:
-            found = file.elements(state.name)
-            bounds = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
+            places = file.elements(state.name)
+            bounds = zip(places.starts.tolist(), places.ends.tolist(), strict=True)
             elements = [file.content[start:end].tobytes() for start, end in bounds]
             states.append((state, pa.array(elements, pa.large_binary())))
         data, offsets = encode_operator_file(header, states)
@@ -306,9 +306,11 @@ def _shares(operator: Operator) -> dict[str, dict[int, float]]:
     """What part of each key group's content a state has."""
     if not operator.keyed_files:
         return {}
-    sizes = {name: held for name, (_, held) in measure_operator(operator).items()}
+    sizes = {name: by_group for name, (_, by_group) in measure_operator(operator).items()}
     totals = np.sum(list(sizes.values()), axis=0)
     return {
-        name: {group: held[group] / totals[group] for group in np.flatnonzero(held).tolist()}
-        for name, held in sizes.items()
+        name: {
+            group: by_group[group] / totals[group] for group in np.flatnonzero(by_group).tolist()
+        }
+        for name, by_group in sizes.items()
     }

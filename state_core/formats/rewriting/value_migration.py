@@ -187,8 +187,8 @@ def _carry_over(
     if old.kind is not StateKind.LIST or not pa.types.is_list(column.type):
         return migrate_column(old.value, new.value, column)
     first = list_offsets(column)
-    held = column.values.slice(int(first[0]), int(first[-1] - first[0]))
-    moved = migrate_column(old.value, new.value, held)
+    elements = column.values.slice(int(first[0]), int(first[-1] - first[0]))
+    moved = migrate_column(old.value, new.value, elements)
     return pa.ListArray.from_arrays(pa.array((first - first[0]).astype(np.int32)), moved)
 
 
@@ -221,15 +221,16 @@ def _migrate_exact(
     Returns:
         The new values and their exact bytes.
     """
-    found: list[bytes | None] = [None] * len(raw)
+    migrated: list[bytes | None] = [None] * len(raw)
     which = [index for index in range(len(raw)) if raw[index].is_valid]
     for index in which:
-        found[index] = migrate(raw[index].as_py())
-    typed = decode(_binary_cursor(pa.array([found[index] for index in which], pa.large_binary())))
+        migrated[index] = migrate(raw[index].as_py())
+    exact = pa.array([migrated[index] for index in which], pa.large_binary())
+    typed = decode(_binary_cursor(exact))
     take = np.arange(len(column))
     take[which] = len(column) + np.arange(len(which))
     whole = pa.concat_arrays([column, typed]).take(pa.array(take))
-    return whole, pa.array(found, pa.binary())
+    return whole, pa.array(migrated, pa.binary())
 
 
 def _migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, state: str) -> bytes:

@@ -86,7 +86,10 @@ def test_keys_that_stay(lake: Lake, tmp_path: Path) -> None:
         (["--drop-state", "kinds/nothing"], 3, "no state 'kinds/nothing'"),
         (["--merge", "nobody:s"], 3, "no job 'nobody'"),
         (["--keep-keys", "kinds", "nowhere.txt"], 3, "nowhere.txt: it can't be read"),
-        (["--keep-keys", "kinds", "a", "--keep-keys", "kinds", "b"], 2, "one file of keys"),
+        (["--keep-keys", "kinds", "a", "--keep-keys", "kinds", "b"], 2, "--keep-keys names kinds"),
+        (["--purge", "kinds/name", "a", "--purge", "kinds/name", "b"], 2, "--purge names kinds/n"),
+        (["--expire", "kinds/name", "1d", "--expire", "kinds/name", "2d"], 2, "--expire names"),
+        (["--rename-uid", "kinds", "a", "--rename-uid", "kinds", "b"], 2, "--rename-uid names"),
     ],
 )
 def test_refusals(options: list[str], code: int, said: str, lake: Lake) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipelines.cli.main import main
@@ -60,8 +61,12 @@ def tables(lake: Lake, record: SnapshotRecord) -> dict[str, list[str]]:
     """The rows of every table of a snapshot."""
     return {
         table.path: sorted(
-            repr(row)
-            for row in lake.table(table.path).require(table.version).to_pyarrow_table().to_pylist()
+            map(
+                repr,
+                DeltaTable(lake.table(table.path).uri, table.version)
+                .to_pyarrow_table()
+                .to_pylist(),
+            )
         )
         for operator in record.operators
         for table in operator.tables

@@ -10,12 +10,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.keys.one_key import (
-    check_source,
-    operator_option,
-    source_options,
-    state_option,
-)
+from pipelines.cli.commands.keys.one_key import operator_option, state_option
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import (
     as_json,
@@ -27,12 +22,11 @@ from pipelines.cli.commands.terminal import (
     tell,
 )
 from pipelines.cli.commands.times import Durations, Instant
-from pipelines.cli.options import snapshot_named
+from pipelines.cli.options import Source, source_options
 from pipelines.engine import Progress
 from pipelines.keys import check_states
 from pipelines.shown import plain
 from state_core.errors import NotFoundError
-from state_core.formats import open_snapshot
 from state_core.formats.key_weights import HeavyKey, LongCollection, StateWeights, weigh_operator
 from state_core.formats.reader import METADATA_FILE, snapshot_directory
 
@@ -68,15 +62,8 @@ class _Weighed:
 @click.option("--at", type=Instant(), help="When it would; by default when the snapshot was taken.")
 @plugins_option
 @json_option
-@click.pass_context
 def top(
-    context: click.Context,
-    savepoint: str | None,
-    lake: str | None,
-    job: str | None,
-    snapshot_id: str | None,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
+    source: Source,
     limit: int,
     operator: str | None,
     state: str | None,
@@ -99,14 +86,13 @@ def top(
       statelake top savepoint-5f1e2c-0a1b2c3d4e5f --operator sessions --ttl 1d,7d
       statelake top --lake lake --job orders --snapshot tuesday --limit 3 --json
     """
-    lake, job = check_source(context, savepoint, lake, job, snapshot_id, uids, allow_external)
     lives = ttl or {}
     weigh = _Weighing(limit, operator, state, at, lives)
     with progress_bar("weighing", quiet=as_json_) as progress:
-        if lake is None or job is None:
-            taken, weighed = weigh.savepoint(str(savepoint), uids, allow_external)
+        if source.in_lake:
+            taken, weighed = weigh.lake(source, progress)
         else:
-            taken, weighed = weigh.lake(lake, job, snapshot_id, progress)
+            taken, weighed = weigh.savepoint(source)
     if as_json_:
         as_json({"at": taken, "operators": [_as_dict(each, lives) for each in weighed]})
         return
@@ -133,16 +119,14 @@ class _Weighing:
     at: datetime | None
     lives: dict[str, timedelta]
 
-    def savepoint(
-        self, path: str, uids: tuple[str, ...], allow_external: tuple[str, ...]
-    ) -> tuple[datetime, list[_Weighed]]:
+    def savepoint(self, source: Source) -> tuple[datetime, list[_Weighed]]:
         """What is heavy in a savepoint, and when it was taken, or what stands for that."""
-        snapshot = open_snapshot(path, allow_external=allow_external, uids=uids)
+        snapshot = source.open()
         named = self.operator
         operators = snapshot.operators if named is None else (snapshot.operator(named),)
         names = [keyed.name for each in operators for keyed in each.keyed_states]
         self._check(names)
-        modified = snapshot_directory(path).modified(METADATA_FILE)
+        modified = snapshot_directory(source.savepoint).modified(METADATA_FILE)
         taken = self.at or datetime.fromtimestamp(modified, timezone.utc)
         weighed = [
             _Weighed(
@@ -160,17 +144,12 @@ class _Weighing:
         ]
         return taken, weighed
 
-    def lake(
-        self, location: str, job: str, snapshot_id: str | None, progress: Progress | None
-    ) -> tuple[datetime, list[_Weighed]]:
+    def lake(self, source: Source, progress: Progress | None) -> tuple[datetime, list[_Weighed]]:
         """The same of a snapshot of a lake."""
-        from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - a savepoint needs no Delta
-        from pipelines.lake.keys.heavy_keys import weigh_recorded  # noqa: PLC0415 - the same
-        from pipelines.lake.keys.one_key import newest_snapshot, operators_with  # noqa: PLC0415
+        from pipelines.lake.keys.heavy_keys import weigh_recorded  # noqa: PLC0415 - Delta if wanted
+        from pipelines.lake.keys.one_key import operators_with  # noqa: PLC0415 - the same
 
-        lake = Lake(location)
-        named = None if snapshot_id is None else snapshot_named(lake, job, snapshot_id)
-        record = newest_snapshot(lake, job, named)
+        lake, record = source.recorded()
         operators = operators_with(record, self.operator, self.state)
         self._check([keyed.name for each in operators for keyed in each.states])
         taken = self.at or record.taken_at

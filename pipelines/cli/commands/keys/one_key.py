@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, json_text, print_table, tell
-from pipelines.cli.options import (
-    configured_option,
-    job_option,
-    lake_is_meant,
-    lake_option,
-    snapshot_named,
-    snapshot_option,
-)
+from pipelines.cli.options import Source, job_option, lake_option, source_options
 from pipelines.keys import KeyRows, rows_in_savepoint
 from pipelines.shown import plain_rows, state_head
-from state_core.formats import open_snapshot
 
-__all__ = ["check_source", "get", "history", "operator_option", "source_options", "state_option"]
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+__all__ = ["get", "history", "operator_option", "state_option"]
 
 NO = 1
 SHOWN_ROWS = 1000  # of a table for people; --json has all
@@ -39,57 +29,8 @@ key_option = click.option(
     metavar="KEY",
     help="As `dump` prints keys: JSON, or text as it is.",
 )
-_SOURCE_OPTIONS = (
-    click.argument("savepoint", required=False),
-    configured_option("lake", "Look into a lake instead: a directory or URI."),
-    configured_option("job", "The job's name in the lake."),
-    snapshot_option(
-        "--snapshot", "snapshot_id", help="One of its snapshots; by default the newest."
-    ),
-    click.option(
-        "--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0)."
-    ),
-    click.option(
-        "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
-    ),
-)
 operator_option = click.option("--operator", help="Only this operator: its uid, name or id.")
 state_option = click.option("--state", help="Only this state.")
-
-
-def source_options(command: _Command) -> _Command:
-    """Where to look: a savepoint or checkpoint, or a snapshot of a lake."""
-    for option in reversed(_SOURCE_OPTIONS):
-        command = option(command)
-    return command
-
-
-def check_source(
-    context: click.Context,
-    savepoint: str | None,
-    lake: str | None,
-    job: str | None,
-    snapshot_id: str | None,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
-) -> tuple[str | None, str | None]:
-    """Refuse options that name neither a savepoint nor a lake, or a bit of both.
-
-    Returns:
-        The lake and the job, unless they are only configured, and a savepoint is named.
-
-    Raises:
-        UsageError: They do.
-    """
-    if savepoint is not None and not lake_is_meant(context):
-        lake = job = None
-    if (savepoint is None) == (lake is None) or (lake is None) != (job is None):
-        raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
-    if lake is None and snapshot_id is not None:
-        raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
-    if lake is not None and (uids or allow_external):
-        raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
-    return lake, job
 
 
 @click.command()
@@ -102,15 +43,10 @@ def check_source(
 @click.pass_context
 def get(
     context: click.Context,
-    savepoint: str | None,
+    source: Source,
     text: str,
-    lake: str | None,
-    job: str | None,
-    snapshot_id: str | None,
     operator: str | None,
     state: str | None,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
     as_json_: bool,
 ) -> None:
     """Show all that is held for one key in a savepoint, a checkpoint or a snapshot of a lake.
@@ -128,12 +64,12 @@ def get(
       statelake get savepoint-5f1e2c-0a1b2c3d4e5f --key '{"f0": "eu", "f1": 4711}' --operator orders
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
     """
-    lake, job = check_source(context, savepoint, lake, job, snapshot_id, uids, allow_external)
-    if lake is None or job is None:
-        snapshot = open_snapshot(str(savepoint), allow_external=allow_external, uids=uids)
-        found = rows_in_savepoint(snapshot, text, operator=operator, state=state)
+    if source.in_lake:
+        from pipelines.lake.keys.one_key import rows_in_lake  # noqa: PLC0415 - Delta when wanted
+
+        found = rows_in_lake(*source.recorded(), text, operator=operator, state=state)
     else:
-        found = _in_lake(lake, job, snapshot_id, text, operator, state)
+        found = rows_in_savepoint(source.open(), text, operator=operator, state=state)
     for rows in found:
         if rows.key_group is None:
             click.echo(
@@ -146,18 +82,6 @@ def get(
         if not as_json_:
             tell(f"nothing is held for key {text}")
         context.exit(NO)
-
-
-def _in_lake(
-    lake: str, job: str, snapshot_id: str | None, text: str, operator: str | None, state: str | None
-) -> list[KeyRows]:
-    from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - a savepoint needs no Delta
-    from pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake  # noqa: PLC0415 - the same
-
-    opened = Lake(lake)
-    named = None if snapshot_id is None else snapshot_named(opened, job, snapshot_id)
-    record = newest_snapshot(opened, job, named)
-    return rows_in_lake(opened, record, text, operator=operator, state=state)
 
 
 def _rows(found: KeyRows) -> Iterator[dict[str, Any]]:

@@ -160,7 +160,7 @@ class Shell:
             print_rows(schema, limited(rows, ROWS), ROWS)
 
     def _keep(self, statement: str) -> None:
-        from pipelines.lake.edit.sql_editing import check_statements  # noqa: PLC0415
+        from pipelines.lake.edit.sql_editing import check_statements  # noqa: PLC0415 - DuckDB
         from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
 
         with Session(self.lake, self.names) as session:

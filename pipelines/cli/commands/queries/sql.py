@@ -151,7 +151,7 @@ def on_duckdb(
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Run a query, or change a table, on DuckDB: the columns, and the rows batch by batch."""
     from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
-    from pipelines.lake.query.statements import CHANGING, parse_statement  # noqa: PLC0415
+    from pipelines.lake.query.statements import CHANGING, parse_statement  # noqa: PLC0415 - same
     from pipelines.lake.query.table_changes import change_table  # noqa: PLC0415 - the same
 
     with Session(lake, TableNames(lake, as_of=as_of, job=job)) as session:

@@ -317,7 +317,7 @@ class TestFirstLakes:
                 create_table(
                     lake.table(target.path).directory,
                     table_columns(operator.state(target.states[0])),
-                    partition_by=[KEY_GROUP],
+                    partition_by=KEY_GROUP,
                     configuration=CONFIGURATION,
                 )
         import_as(lake, WORDS, "monday")

@@ -245,7 +245,7 @@ def test_operator_state_has_tables(lake: Lake) -> None:
         table = lake.table(held[key].table)
         assert "/operator/" in held[key].table
         assert held[key].elements == len(rows)
-        found = table.require().to_pyarrow_table()
+        found = DeltaTable(table.uri).to_pyarrow_table()
         assert found.select(rows.schema.names).to_pylist() == rows.to_pylist()
     assert record.entries == sum(one.elements for one in held.values()) > 0
 

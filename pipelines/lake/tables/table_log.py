@@ -1,0 +1,129 @@
+"""Where delta-rs finds a table's log: in a directory that was opened, whatever its path leads to.
+
+delta-rs takes paths, and follows links. So on a disk it gets a directory of this process's own, in
+which `_delta_log` leads to the descriptor of the log that was opened name by name. A table that is
+exchanged for a link meanwhile is read and written where it was. All that delta-rs may do there is
+in the log: it neither reads nor writes rows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from weakref import finalize
+
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from state_core.errors import LakeError
+from state_core.files.filesystem import Directory
+from state_core.files.storage_options import storage_options
+
+__all__ = ["LOG_DIRECTORY", "create_log", "open_log", "problem_of"]
+
+LOG_DIRECTORY = "_delta_log"
+DESCRIPTORS = "/proc/self/fd"  # macOS has none of directories: there delta-rs gets the path
+PREFIX = "statelake-log-"
+
+
+def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
+    """A table whose log was opened.
+
+    Args:
+        directory: The table's.
+        version: Its version, the latest by default.
+
+    Raises:
+        MissingFileError: There is no log.
+        TableNotFoundError: It is empty.
+        DeltaError: It can't be read, or has no such version.
+        UnsafePathError: There is a link.
+    """
+    place = _LogPlace(directory)
+    try:
+        table = DeltaTable(place.uri, version, storage_options=storage_options(directory))
+    except BaseException:
+        place.close()
+        raise
+    finalize(table, place.close)
+    return table
+
+
+def create_log(
+    directory: Directory,
+    schema: Schema,
+    files: Sequence[AddAction],
+    *,
+    partition_by: Sequence[str],
+    configuration: Mapping[str, str | None] | None,
+    properties: CommitProperties,
+    name: str | None = None,
+) -> None:
+    """Make a table.
+
+    Args:
+        directory: Where.
+        schema: Its columns.
+        files: Its files.
+        partition_by: The columns by which it is partitioned.
+        configuration: Its properties.
+        properties: What is kept with the commit.
+        name: What it is called.
+
+    Raises:
+        DeltaError: There is one already.
+        UnsafePathError: There is a link.
+    """
+    place = _LogPlace(directory, create=True)
+    try:
+        create_table_with_add_actions(
+            place.uri, schema, list(files), mode="error", partition_by=list(partition_by),
+            configuration=configuration, storage_options=storage_options(directory),
+            commit_properties=properties, name=name,
+        )  # fmt: skip
+    finally:
+        place.close()
+
+
+def problem_of(error: Exception, directory: Directory) -> str:
+    """What delta-rs says of a table, with the path that the table has."""
+    text = re.sub(rf"(/[^\s/]+)*/{PREFIX}\w+", lambda _: directory.uri, str(error))
+    return " ".join(text.split())
+
+
+class _LogPlace:
+    """A path at which delta-rs finds a log, until it is closed."""
+
+    def __init__(self, directory: Directory, *, create: bool = False) -> None:
+        self.uri = directory.uri
+        self._owner = os.getpid()
+        self._made: Path | None = None
+        self._handle = directory.confined().folder(LOG_DIRECTORY, create=create)
+        if self._handle is None or sys.platform != "linux":
+            return
+        try:
+            self._made = Path(tempfile.mkdtemp(prefix=PREFIX))
+            (self._made / LOG_DIRECTORY).symlink_to(f"{DESCRIPTORS}/{self._handle}")
+        except OSError as error:
+            self.close()
+            raise LakeError(
+                f"no directory of its own can be made for a while ({error})",
+                place=directory.uri,
+                remedy="let TMPDIR name a directory that can be written to",
+            ) from error
+        self.uri = str(self._made)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+        if self._made is not None and self._owner == os.getpid():  # not what a fork has of it
+            with suppress(OSError):
+                (self._made / LOG_DIRECTORY).unlink(missing_ok=True)
+                self._made.rmdir()
+            self._made = None
