@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -50,6 +51,7 @@ __all__ = [
     "files_of",
     "golden",
     "import_as",
+    "import_golden",
     "raw_savepoint",
     "rows_of",
     "sorted_rows",
@@ -133,6 +135,34 @@ def import_as(
     """Import a snapshot under a name, here."""
     options = {"snapshot_id": snapshot_id, "engine": LOCAL, **options}
     return import_snapshot(lake, str(source), job, **options).record
+
+
+# lakes that were made of golden snapshots, by their imports: what is made once is copied
+_GOLDEN_LAKES: dict[tuple[tuple[str, str, Path], ...], TemporaryDirectory[str]] = {}
+
+
+def import_golden(lake: Lake, *imports: tuple[str, Path], job: str = "orders") -> Lake:
+    """Import golden snapshots, one after another, into a lake that is not there yet.
+
+    The same imports are done once: a lake can be moved, so that the next one is a copy. For tests
+    of what becomes of a lake, not of importing.
+
+    Args:
+        lake: Where they are to be.
+        imports: The name in the lake and the place of each; nobody changes what is there.
+        job: The job whose snapshots they are.
+
+    Returns:
+        The lake.
+    """
+    key = tuple((job, name, source) for name, source in imports)
+    if key not in _GOLDEN_LAKES:
+        directory = TemporaryDirectory(prefix="golden-lake-")
+        for name, source in imports:
+            import_as(Lake(Path(directory.name) / "lake"), source, name, job)
+        _GOLDEN_LAKES[key] = directory
+    shutil.copytree(Path(_GOLDEN_LAKES[key].name) / "lake", lake.directory.root)
+    return lake
 
 
 def exported(
