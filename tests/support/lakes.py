@@ -137,11 +137,13 @@ def import_as(
     return import_snapshot(lake, str(source), job, **options).record
 
 
-# lakes that were made of golden snapshots, by their imports: what is made once is copied
-_GOLDEN_LAKES: dict[tuple[tuple[str, str, Path], ...], TemporaryDirectory[str]] = {}
+# lakes that were made of golden snapshots: what is made once is copied
+_GOLDEN_LAKES: dict[str, TemporaryDirectory[str]] = {}
 
 
-def import_golden(lake: Lake, *imports: tuple[str, Path], job: str = "orders") -> Lake:
+def import_golden(
+    lake: Lake, *imports: tuple[str, Path], job: str = "orders", **options: Any
+) -> Lake:
     """Import golden snapshots, one after another, into a lake that is not there yet.
 
     The same imports are done once: a lake can be moved, so that the next one is a copy. For tests
@@ -151,17 +153,18 @@ def import_golden(lake: Lake, *imports: tuple[str, Path], job: str = "orders") -
         lake: Where they are to be.
         imports: The name in the lake and the place of each; nobody changes what is there.
         job: The job whose snapshots they are.
+        options: Of the import.
 
     Returns:
         The lake.
     """
-    key = tuple((job, name, source) for name, source in imports)
-    if key not in _GOLDEN_LAKES:
+    made_of = repr((imports, job, options))
+    if made_of not in _GOLDEN_LAKES:
         directory = TemporaryDirectory(prefix="golden-lake-")
         for name, source in imports:
-            import_as(Lake(Path(directory.name) / "lake"), source, name, job)
-        _GOLDEN_LAKES[key] = directory
-    shutil.copytree(Path(_GOLDEN_LAKES[key].name) / "lake", lake.directory.root)
+            import_as(Lake(Path(directory.name) / "lake"), source, name, job, **options)
+        _GOLDEN_LAKES[made_of] = directory
+    shutil.copytree(Path(_GOLDEN_LAKES[made_of].name) / "lake", lake.directory.root)
     return lake
 
 
