@@ -38,7 +38,7 @@ test: $(READY)  ## Lint and all tests but the longest
 	$(BIN)/pytest $(SPREAD) -m "not full"
 
 test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m full
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m "full and not nightly"
 
 test-nightly: $(READY)  ## What takes too long for CI: all tests, with 500 examples of each property
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest $(SPREAD)
