@@ -42,7 +42,7 @@ THINNED = {
     "test_exact_entries.py": 3,
     "test_generated.py": 6,
     "test_golden_restores.py": 6,
-    "test_hostile_names.py": 3,
+    "test_hostile_names.py": 4,
     "test_hostile_snapshots.py": 4,
     "test_integrity_any_damage.py": 3,
     "test_integrity_golden.py": 3,
@@ -56,10 +56,10 @@ THINNED = {
     "test_lake_dropping.py": 2,
     "test_lake_exporting.py": 4,
     "test_lake_importing.py": 3,
-    "test_lake_parts.py": 4,
+    "test_lake_parts.py": 6,
     "test_lake_state_backend.py": 2,
     "test_lake_whole.py": 3,
-    "test_lakes.py": 4,
+    "test_lakes.py": 6,
     "test_metadata_versions.py": 2,
     "test_queries.py": 2,
     "test_restore_golden.py": 2,
@@ -77,13 +77,16 @@ THINNED = {
 # what takes long begins first, so that no worker waits for the other's last module in the end
 FIRST = ("spark", "orchestration", "integration", "adversary", "pipelines")
 # modules that start a Spark session stay with one worker
-WITH_SPARK = ("pipelines/spark/", "pipelines/orchestration/", "pipelines/runtime/test_runtime_on")
+WITH_SPARK = (
+    "pipelines/spark/", "pipelines/orchestration/", "pipelines/runtime/test_runtime_on_spark",
+    "pipelines/cli/test_command_migrate",
+)  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest modules first, and leave thinned tests to the longest tests."""
-    items.sort(key=lambda item: _rank(item.path))
+    items.sort(key=lambda item: _rank(item.nodeid))
     seen: Counter[str] = Counter()
     for item in items:
         every = THINNED.get(item.path.name)
@@ -95,8 +98,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seen[function] += 1
 
 
-def _rank(path: Path) -> int:
-    folders = path.relative_to(Path(__file__).parent).parts
+def _rank(nodeid: str) -> int:
+    folders = nodeid.partition("::")[0].split("/")
     return next((rank for rank, name in enumerate(FIRST) if name in folders), len(FIRST))
 
 
@@ -109,8 +112,10 @@ class _ModuleScheduling(LoadScopeScheduling):
         return "spark" if below.startswith(WITH_SPARK) else module
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     """Modules in the order of `FIRST`, and not by their number of tests."""
+    if config.getvalue("dist") != "loadscope":
+        return None
     config.option.loadscopereorder = False
     return _ModuleScheduling(config, log)
 

@@ -448,6 +448,7 @@ ACTIONS: list[Callable[[Lake, int], None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.full  # each step of its histories has a test of its own in every run
 @settings(
     max_examples=5, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
