@@ -76,11 +76,15 @@ THINNED = {
 
 # what takes long begins first, so that no worker waits for the other's last module in the end
 FIRST = ("spark", "orchestration", "integration", "adversary", "pipelines")
-# modules that start a Spark session stay with one worker
-WITH_SPARK = (
-    "pipelines/spark/", "pipelines/orchestration/", "pipelines/runtime/test_runtime_on_spark",
-    "pipelines/cli/test_command_migrate",
-)  # fmt: skip
+# modules that use the same session of Spark, or the same server, stay with one worker
+TOGETHER = {
+    "spark": (
+        "pipelines/spark/", "pipelines/orchestration/", "pipelines/runtime/test_runtime_on_spark",
+        "pipelines/cli/test_command_migrate",
+    ),
+    "s3": ("integration/servers/test_s3",),
+    "kafka": ("integration/servers/test_kafka",),
+}  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -104,12 +108,12 @@ def _rank(nodeid: str) -> int:
 
 
 class _ModuleScheduling(LoadScopeScheduling):
-    """Gives a worker module after module; those that need Spark are one."""
+    """Gives a worker module after module; those of `TOGETHER` are one."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
         below = module.removeprefix("tests/")
-        return "spark" if below.startswith(WITH_SPARK) else module
+        return next((name for name, of in TOGETHER.items() if below.startswith(of)), module)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
