@@ -109,7 +109,7 @@ def play(case: Case, runner: Runner, scene: Scene) -> Ended:
     if ended.processor_seconds > case.seconds or ended.peak_bytes > case.memory:
         pytest.fail(f"{ended.processor_seconds:.1f} s of the processor: {ended}")
     if case.honest and "lake" in before:
-        _check_honest(runner, scene, before["lake"], after["lake"])
+        _check_honest(runner, scene, before["lake"], after.get("lake", {}))
     return ended
 
 
