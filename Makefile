@@ -34,7 +34,8 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 	STATELAKE_JOB=$${STATELAKE_JOB:-demo} $(BIN)/dagster dev
 
 test: $(READY)  ## Lint and all tests but the longest
-	@$(BIN)/python -m tests.integration.prepare & $(MAKE) --no-print-directory lint && \
+	@$(BIN)/python -m tests.integration.prepare &
+	@$(MAKE) --no-print-directory lint
 	$(BIN)/pytest $(SPREAD) -m "not full"
 
 test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more
