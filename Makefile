@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# each worker has a Spark session and a JVM with Flink of its own; a module stays with one
+# each worker has a JVM with Flink of its own; a module stays with one (see tests/conftest.py)
 SPREAD := -n 2 --dist loadscope
 
 export STATELAKE_CACHE ?= $(CURDIR)/.cache
@@ -33,7 +33,9 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 	STATELAKE_EXPORTS=$${STATELAKE_EXPORTS:-$(CURDIR)/demo/exports} \
 	STATELAKE_JOB=$${STATELAKE_JOB:-demo} $(BIN)/dagster dev
 
-test: $(READY) lint  ## Lint and all tests but the longest
+test: $(READY)  ## Lint and all tests but the longest
+	@$(BIN)/python -m tests.integration.prepare &
+	@$(MAKE) --no-print-directory lint
 	$(BIN)/pytest $(SPREAD) -m "not full"
 
 test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more

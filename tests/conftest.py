@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from state_core.serializers.framework import plugins, registry
 from state_core.serializers.opaque import decoders
@@ -27,44 +29,82 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 # of these, which go through many snapshots or attacks, each test takes every so many in every run
 THINNED = {
-    "test_byte_exactness.py": 2,
-    "test_bootstrap.py": 2,
-    "test_bootstrap_sources.py": 2,
-    "test_changelog_and_merging.py": 4,
-    "test_checkpoints.py": 3,
     "test_backend_contract.py": 2,
+    "test_backend_savepoints.py": 2,
+    "test_bootstrap.py": 2,
+    "test_bootstrap_restore.py": 2,
+    "test_bootstrap_sources.py": 2,
+    "test_byte_exactness.py": 2,
+    "test_changelog_and_merging.py": 4,
+    "test_checkpoints.py": 4,
+    "test_command_completion.py": 2,
     "test_command_dump.py": 3,
+    "test_command_get.py": 2,
     "test_command_inspect.py": 3,
+    "test_command_migrate.py": 2,
+    "test_command_sql.py": 2,
+    "test_command_top.py": 3,
+    "test_dagster_jobs.py": 2,
+    "test_every_type.py": 2,
     "test_exact_entries.py": 3,
     "test_generated.py": 6,
     "test_golden_restores.py": 6,
+    "test_hostile_names.py": 5,
     "test_hostile_snapshots.py": 4,
     "test_integrity_any_damage.py": 3,
     "test_integrity_golden.py": 3,
     "test_kafka.py": 2,
-    "test_lake_exporting.py": 4,
-    "test_lake_parts.py": 4,
-    "test_lakes.py": 4,
-    "test_lake_importing.py": 3,
-    "test_lake_state_backend.py": 2,
-    "test_lake_whole.py": 3,
-    "test_lake_crashes.py": 2,
+    "test_lake_committing.py": 2,
+    "test_lake_concurrency.py": 2,
+    "test_lake_confinement.py": 6,
+    "test_lake_contradictions.py": 2,
+    "test_lake_crashes.py": 3,
+    "test_lake_decoders.py": 3,
     "test_lake_diffing.py": 2,
+    "test_lake_dropping.py": 2,
+    "test_lake_exporting.py": 4,
+    "test_lake_importing.py": 4,
+    "test_lake_parts.py": 8,
+    "test_lake_record_rules.py": 2,
+    "test_lake_state_backend.py": 2,
+    "test_lake_unchanged.py": 2,
+    "test_lake_whole.py": 4,
+    "test_lakes.py": 8,
     "test_metadata_versions.py": 2,
+    "test_oversized.py": 2,
+    "test_queries.py": 4,
     "test_restore_golden.py": 2,
     "test_restore_operator_state.py": 2,
     "test_restore_types.py": 4,
-    "test_runs.py": 3,
+    "test_runs.py": 5,
     "test_s3.py": 2,
-    "test_savepoints.py": 3,
+    "test_s3_lake.py": 2,
+    "test_savepoints.py": 4,
+    "test_spark_bootstrap.py": 3,
     "test_spark_data_source.py": 4,
     "test_spark_engine.py": 2,
+    "test_spark_operator_state.py": 2,
+    "test_sql_editing.py": 4,
 }
+
+
+# what takes long begins first, so that no worker waits for the other's last module in the end
+FIRST = ("spark", "orchestration", "integration", "adversary", "pipelines")
+# modules that use the same session of Spark, or the same server, stay with one worker
+TOGETHER = {
+    "spark": (
+        "pipelines/spark/", "pipelines/orchestration/", "pipelines/runtime/test_runtime_on_spark",
+        "pipelines/cli/test_command_migrate",
+    ),
+    "s3": ("integration/servers/test_s3",),
+    "kafka": ("integration/servers/test_kafka",),
+}  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the others to the longest tests."""
+    """Put the longest modules first, and leave thinned tests to the longest tests."""
+    items.sort(key=lambda item: _rank(item.nodeid))
     seen: Counter[str] = Counter()
     for item in items:
         every = THINNED.get(item.path.name)
@@ -74,6 +114,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if seen[function] % every:
             item.add_marker(pytest.mark.full)
         seen[function] += 1
+
+
+def _rank(nodeid: str) -> int:
+    folders = nodeid.partition("::")[0].split("/")
+    return next((rank for rank, name in enumerate(FIRST) if name in folders), len(FIRST))
+
+
+class _ModuleScheduling(LoadScopeScheduling):
+    """Gives a worker module after module; those of `TOGETHER` are one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        below = module.removeprefix("tests/")
+        return next((name for name, of in TOGETHER.items() if below.startswith(of)), module)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """Modules in the order of `FIRST`, and not by their number of tests."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    config.option.loadscopereorder = False
+    return _ModuleScheduling(config, log)
 
 
 @pytest.fixture(scope="session")

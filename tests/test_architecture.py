@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -286,6 +287,16 @@ def test_packages_say_what_lives_in_them(name: str) -> None:
     docstring = ast.get_docstring(ast.parse(MODULES[name].read_text("utf-8"))) or ""
     inside = [other.rpartition(".")[2] for other in MODULES if other.rpartition(".")[0] == name]
     assert [child for child in inside if child not in docstring] == []
+
+
+def test_the_page_of_the_design_names_every_package() -> None:
+    """Its folders are there, and all packages of library, pipelines and lake are among them."""
+    page = (ROOT / "docs" / "design.md").read_text("utf-8")
+    named = {name.rstrip("/") for name in re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE)}
+    assert {name for name in named if not (ROOT / name).is_dir()} == set()
+    parents = ("state_core", "pipelines", "pipelines.lake")
+    packages = {name for name in MODULES if is_package(name) and name.rpartition(".")[0] in parents}
+    assert {name for name in packages if name.replace(".", "/") not in named} == set()
 
 
 def test_every_unit_of_the_table_is_there() -> None:

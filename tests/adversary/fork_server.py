@@ -34,18 +34,34 @@ CRASHED = 70  # an exception that is nobody's to catch: a panic of Rust's
 
 
 def warm_up() -> None:
-    """Import every command and every serializer, and load every kernel."""
+    """Import every command and every serializer, and load every kernel.
+
+    A child compiles the kernels whose machine code is on no disk yet: what that takes hundreds of
+    megabytes for is not to be counted as the memory of each case.
+    """
     for place, _ in COMMANDS.values():
         module = place.partition(":")[0]
         if module not in NOT_NEEDED:
             importlib.import_module(f"pipelines.cli.commands.{module}")
     registered_classes()
+    child = os.fork()
+    if child == 0:
+        try:
+            compile_kernels()
+        finally:
+            os._exit(0)  # what failed there fails here, too, and is told
+    os.waitpid(child, 0)
+    compile_kernels()
+    gc.freeze()  # the collector of a child need not copy these pages
+
+
+def compile_kernels() -> None:
+    """Compile them all, or load what was compiled."""
     for name, module in list(sys.modules.items()):
         if name.startswith("state_core.kernels."):
             for value in vars(module).values():
                 if isinstance(value, Kernel):
                     value.compile()
-    gc.freeze()  # the collector of a child need not copy these pages
 
 
 def main() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.playing import Case, as_parameters, play
 from tests.adversary.runner import Runner
@@ -30,12 +34,20 @@ FAST = (
 MANY_TABLES = {("operators-4000-keyed", "import"), ("keyed-states-1000", "import")}
 
 
+# by its name, the snapshot that was written last: some take seconds, and each command reads it
+_written: dict[str, TemporaryDirectory[str]] = {}
+
+
 def written(name: str) -> Maker:
     """The snapshot of that name."""
 
     def make(scene: Scene) -> None:
-        scene.savepoint.mkdir()
-        oversized.CASES[name].write(scene.savepoint)
+        if name not in _written:
+            _written.clear()
+            directory = TemporaryDirectory(prefix="oversized-")
+            oversized.CASES[name].write(Path(directory.name))
+            _written[name] = directory
+        shutil.copytree(_written[name].name, scene.savepoint)
 
     return make
 

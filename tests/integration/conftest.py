@@ -12,6 +12,7 @@ from pipelines.lake.ingest.importing import import_snapshot
 from state_core.errors import StateError
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.integration.flink.oracle import FlinkOracle
+from tests.integration.kafka.broker import KafkaBroker
 from tests.integration.s3.proxy import ENVIRONMENT, S3Proxy
 from tests.support.savepoints.golden_cases import golden_cases
 
@@ -64,6 +65,13 @@ def s3() -> Iterator[S3Proxy]:
             pytest.fail(f"S3Proxy can't be had: {error}", pytrace=False)
         with proxy:
             yield proxy
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """A broker on loopback: topics are each test's own."""
+    with KafkaBroker() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

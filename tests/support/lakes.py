@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -50,6 +51,7 @@ __all__ = [
     "files_of",
     "golden",
     "import_as",
+    "import_golden",
     "raw_savepoint",
     "rows_of",
     "sorted_rows",
@@ -133,6 +135,37 @@ def import_as(
     """Import a snapshot under a name, here."""
     options = {"snapshot_id": snapshot_id, "engine": LOCAL, **options}
     return import_snapshot(lake, str(source), job, **options).record
+
+
+# lakes that were made of golden snapshots: what is made once is copied
+_GOLDEN_LAKES: dict[str, TemporaryDirectory[str]] = {}
+
+
+def import_golden(
+    lake: Lake, *imports: tuple[str, Path], job: str = "orders", **options: Any
+) -> Lake:
+    """Import golden snapshots, one after another, into a lake that is not there yet.
+
+    The same imports are done once: a lake can be moved, so that the next one is a copy. For tests
+    of what becomes of a lake, not of importing.
+
+    Args:
+        lake: Where they are to be.
+        imports: The name in the lake and the place of each; nobody changes what is there.
+        job: The job whose snapshots they are.
+        options: Of the import.
+
+    Returns:
+        The lake.
+    """
+    made_of = repr((imports, job, options))
+    if made_of not in _GOLDEN_LAKES:
+        directory = TemporaryDirectory(prefix="golden-lake-")
+        for name, source in imports:
+            import_as(Lake(Path(directory.name) / "lake"), source, name, job, **options)
+        _GOLDEN_LAKES[made_of] = directory
+    shutil.copytree(Path(_GOLDEN_LAKES[made_of].name) / "lake", lake.directory.root)
+    return lake
 
 
 def exported(

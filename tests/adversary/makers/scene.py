@@ -134,26 +134,31 @@ Maker: TypeAlias = "Callable[[Scene], object]"
 
 def tree(root: Path) -> Tree:
     """All that can be seen of a directory, but for times of access."""
-    return {path.relative_to(root).as_posix(): _state(path) for path in _walk(root)}
+    return {name: _state(path, found) for name, path, found in _walk(root)}
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _walk(root: Path) -> Iterator[tuple[str, str, os.stat_result]]:
+    """The name below the root of all that is there, with its path; links are not followed."""
     if not os.path.lexists(root):
         return
-    yield root
-    if root.is_dir() and not root.is_symlink():
-        for entry in sorted(one.name for one in root.iterdir()):
-            yield from _walk(root / entry)
+    found = root.lstat()
+    yield ".", str(root), found
+    directories = [("", str(root))] if stat.S_ISDIR(found.st_mode) else []
+    while directories:
+        above, directory = directories.pop()
+        for entry in os.scandir(directory):
+            found = entry.stat(follow_symlinks=False)
+            yield above + entry.name, entry.path, found
+            if stat.S_ISDIR(found.st_mode):
+                directories.append((f"{above}{entry.name}/", entry.path))
 
 
-def _state(path: Path) -> tuple[int, int, int, int, str]:
-    found = path.lstat()
-    if path.is_symlink():
-        content = str(path.readlink())
+def _state(path: str, found: os.stat_result) -> tuple[int, int, int, int, str]:
+    content = ""
+    if stat.S_ISLNK(found.st_mode):
+        content = str(Path(path).readlink())
     elif stat.S_ISREG(found.st_mode):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-    else:
-        content = ""
+        content = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     return found.st_mode, found.st_size, found.st_mtime_ns, found.st_nlink, content
 
 
@@ -168,19 +173,17 @@ def files(seen: Tree) -> Tree:
     return {name: state for name, state in seen.items() if not stat.S_ISDIR(state[0])}
 
 
-def leaks(root: Path, known: Tree) -> list[str]:
+def leaks(root: Path, seen: Tree, known: Tree) -> list[str]:
     """The files below that have the victim's secret and did not have it before.
 
     Args:
-        root: Where to look; links are not followed.
+        root: Where they are.
+        seen: What is there; links are not followed.
         known: What was there before.
     """
-    found = []
-    for path in _walk(root):
-        name = path.relative_to(root).as_posix()
-        if not stat.S_ISREG(path.lstat().st_mode) or known.get(name) == _state(path):
-            continue
-        data = path.read_bytes()
-        if any(secret in data for secret in SECRETS):
-            found.append(name)
-    return found
+    new = (
+        name for name, state in seen.items()
+        if stat.S_ISREG(state[0]) and known.get(name) != state
+    )  # fmt: skip
+    contents = ((name, (root / name).read_bytes()) for name in new)
+    return [name for name, data in contents if any(secret in data for secret in SECRETS)]

@@ -34,19 +34,22 @@ IN_EVERY_RUN_OF_OLD_FLINK = {
 
 
 def product(in_every_run: set[tuple[str, int, int]]) -> list[Any]:
-    """Every savepoint, parallelism and max parallelism; `full` if not in every run."""
-    return [
-        pytest.param(
-            golden,
-            parallelism,
-            groups,
-            id=f"{golden.name}-to-p{parallelism}-m{groups}",
-            marks=[] if (golden.name, parallelism, groups) in in_every_run else pytest.mark.full,
-        )
-        for golden in CASES
-        for parallelism in PARALLELISMS
-        for groups in MAX_PARALLELISMS
-    ]
+    """Every savepoint, parallelism and max parallelism.
+
+    Those that are not in every run are `full`: each savepoint at each parallelism, and with each
+    max parallelism. The rest, which pairs nothing that is not paired there, is `nightly`.
+    """
+    found = []
+    for number, golden in enumerate(CASES):
+        for index, parallelism in enumerate(PARALLELISMS):
+            for groups in MAX_PARALLELISMS:
+                marks = []
+                if (golden.name, parallelism, groups) not in in_every_run:
+                    in_turn = groups == MAX_PARALLELISMS[(number + index) % len(MAX_PARALLELISMS)]
+                    marks = [pytest.mark.full] + ([] if in_turn else [pytest.mark.nightly])
+                name = f"{golden.name}-to-p{parallelism}-m{groups}"
+                found.append(pytest.param(golden, parallelism, groups, id=name, marks=marks))
+    return found
 
 
 def restored(

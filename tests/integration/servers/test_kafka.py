@@ -43,10 +43,9 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
+def cluster(kafka: KafkaBroker) -> KafkaCluster:
     """One node."""
-    with KafkaBroker() as broker:
-        yield KafkaCluster(broker.servers, {"log_level": 0}, patience=30)
+    return KafkaCluster(kafka.servers, {"log_level": 0}, patience=30)
 
 
 @pytest.fixture

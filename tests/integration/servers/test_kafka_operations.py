@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,23 +17,16 @@ pytestmark = pytest.mark.kafka
 TASK = "Partition 0"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    """One node."""
-    with KafkaBroker() as broker:
-        yield broker
-
-
-def test_a_topic_of_checkpoints(broker: KafkaBroker, tmp_path: Path) -> None:
+def test_a_topic_of_checkpoints(kafka: KafkaBroker, tmp_path: Path) -> None:
     """Listed, shown, migrated from version 1 and verified; removing is the brokers' matter."""
-    cluster = KafkaCluster(broker.servers, {"log_level": 0}, patience=30)
+    cluster = KafkaCluster(kafka.servers, {"log_level": 0}, patience=30)
     log = KafkaCheckpointLog(cluster, "checkpoints")
     log.create()
     cluster.create("counts-log", 1)
     job = CommittedJob(tmp_path, log, backup=["changelog"], write_versions=(1,))
     job.backends[2] = ChangelogBackend(KafkaChangelogs(cluster))
     job.run(TASK, [{b"a": b"1"}, {b"b": b"2"}], read_versions="1")
-    where = f"kafka://{broker.servers}"
+    where = f"kafka://{kafka.servers}"
     words = ("--log", f"{where}/checkpoints")
     (listed,) = run("checkpoints", "list", *words, "--json").json
     assert (listed["task"], listed["version"]) == (TASK, 1)

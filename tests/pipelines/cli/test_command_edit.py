@@ -11,7 +11,7 @@ import pytest
 from pipelines.lake.catalog.catalog import Lake
 from state_core import open_snapshot
 from tests.support.command import run
-from tests.support.lakes import KINDS, exported, import_as
+from tests.support.lakes import KINDS, exported, import_golden
 
 PLACE = ("--job", "orders", "--parent", "s", "--snapshot", "edited")
 
@@ -19,9 +19,7 @@ PLACE = ("--job", "orders", "--parent", "s", "--snapshot", "edited")
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake with one snapshot."""
-    lake = Lake(tmp_path / "lake")
-    import_as(lake, KINDS, "s")
-    return lake
+    return import_golden(Lake(tmp_path / "lake"), ("s", KINDS))
 
 
 def test_several_changes_at_once(lake: Lake, tmp_path: Path) -> None:

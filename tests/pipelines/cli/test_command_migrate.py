@@ -12,7 +12,7 @@ from pipelines.cli.main import main
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core import open_snapshot
-from tests.support.lakes import assert_whole
+from tests.support.lakes import assert_whole, import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.operator_contents import OPERATOR_CASES, UIDS, state_of
 
@@ -32,10 +32,8 @@ FIELDS = {
 @pytest.fixture
 def lake(tmp_path: Path) -> str:
     """A lake with two snapshots of a job."""
-    made = Lake(tmp_path / "lake")
-    for name in ("monday", "tuesday"):
-        import_snapshot(made, str(DEMO / name), JOB, snapshot_id=name, engine="local")
-    return made.location
+    imports = [(name, DEMO / name) for name in ("monday", "tuesday")]
+    return import_golden(Lake(tmp_path / "lake"), *imports, job=JOB).location
 
 
 def run(*words: str) -> int:

@@ -22,7 +22,7 @@ from pipelines.cli.commands.queries.shell import Shell
 from pipelines.lake.catalog.catalog import Lake
 from state_core.errors import StateError
 from tests.support.command import run
-from tests.support.lakes import DEMO, files_of, import_as
+from tests.support.lakes import DEMO, files_of, import_as, import_golden
 
 KEY = -820795872871
 COUNT = "SELECT count(*) AS n FROM kinds.total"
@@ -40,9 +40,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """One of its own with the first of them."""
-    lake = Lake(tmp_path / "lake")
-    import_as(lake, DEMO / "monday", "monday", job="demo")
-    return lake
+    return import_golden(Lake(tmp_path / "lake"), ("monday", DEMO / "monday"), job="demo")
 
 
 class TestResults:

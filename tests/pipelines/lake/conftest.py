@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.lake.ingest.importing import import_snapshot
+from tests.support.lakes import import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
 
 DEMO = Path(__file__).parents[3] / "pipelines" / "cli" / "demo" / "savepoints"
@@ -20,12 +20,8 @@ JOB = "orders"
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake with the demo's two savepoints: monday, tuesday."""
-    made = Lake(tmp_path / "lake")
-    for name in ("monday", "tuesday"):
-        import_snapshot(
-            made, str(DEMO / name), JOB, snapshot_id=name, engine="local", partitions=128
-        )
-    return made
+    imports = [(name, DEMO / name) for name in ("monday", "tuesday")]
+    return import_golden(Lake(tmp_path / "lake"), *imports, job=JOB, partitions=128)
 
 
 @pytest.fixture

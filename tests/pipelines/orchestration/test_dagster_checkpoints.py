@@ -12,7 +12,6 @@ import pytest
 
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.commits.commit_measures import CommitReports, total
-from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.operations import verified_savepoints as savepoints
 from pipelines.operations.verified_savepoints import (
     keep_savepoints,
@@ -26,7 +25,7 @@ from state_core.commit import CommitMeasures, FileCheckpointLog
 from state_core.errors import NotFoundError
 from state_core.files.filesystem import Directory
 from tests.support.jobs.committed_job import CommittedJob
-from tests.support.lakes import KINDS, WORDS, entries, files_of
+from tests.support.lakes import KINDS, WORDS, entries, files_of, import_golden
 
 PICTURE = re.compile(r"!\[[^\]]+\]\(data:image/png;base64,iVBORw0KGgo[A-Za-z0-9+/=]+\)")
 
@@ -43,9 +42,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 @pytest.fixture
 def locations(tmp_path: Path) -> Locations:
     """Places below the test's own; the job has two snapshots in the lake."""
-    lake = Lake(tmp_path / "lake")
-    for number, source in enumerate((WORDS, KINDS)):
-        import_snapshot(lake, str(source), "orders", snapshot_id=f"snap-{number}", engine="local")
+    import_golden(Lake(tmp_path / "lake"), ("snap-0", WORDS), ("snap-1", KINDS))
     return Locations(
         lake=str(tmp_path / "lake"),
         exports=str(tmp_path / "exports"),

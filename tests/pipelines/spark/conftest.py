@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.spark.session import open_session
+from tests.support.lakes import import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
 
 
@@ -31,6 +31,4 @@ def counts() -> Path:
 @pytest.fixture
 def archive(tmp_path: Path, counts: Path) -> Lake:
     """A lake whose job `orders` has that savepoint as its snapshot `monday`."""
-    lake = Lake(str(tmp_path / "lake"))
-    import_snapshot(lake, str(counts), "orders", snapshot_id="monday", engine="local")
-    return lake
+    return import_golden(Lake(tmp_path / "lake"), ("monday", counts))

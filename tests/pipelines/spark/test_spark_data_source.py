@@ -347,6 +347,7 @@ print(rows, spark.sparkContext.pythonExec == before)
 """
 
 
+@pytest.mark.full  # a second JVM
 def test_a_plain_session(counts: Path) -> None:
     """Registered, it is found and run whatever `python3` the PATH has; other code is left alone."""
     environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}

@@ -35,6 +35,7 @@ from tests.support.lakes import (
     entries,
     exported,
     import_as,
+    import_golden,
 )
 from tests.support.steps import Step, do_at
 
@@ -89,7 +90,7 @@ def test_the_same_snapshot(
 ) -> None:
     """One of them makes it; the others find it, or are told that it is taken."""
     if present:
-        import_as(lake, WINDOWS, "before")
+        import_golden(lake, ("before", WINDOWS))
 
     def run() -> bool:
         source = str(savepoints[0])
@@ -110,7 +111,7 @@ def test_different_snapshots(
 ) -> None:
     """All are there, and each holds what its savepoint holds."""
     if present:
-        import_as(lake, WINDOWS, "before")
+        import_golden(lake, ("before", WINDOWS))
     works = [
         lambda source=source: import_as(lake, source, source.name) is not None
         for source in savepoints
@@ -198,7 +199,7 @@ def test_the_same_snapshot_inside(
 ) -> None:
     """Whoever ends first makes it, and who ends later takes back its own alone."""
     if present:
-        import_as(lake, WINDOWS, "before")
+        import_golden(lake, ("before", WINDOWS))
     do_at(monkeypatch, step, lambda: import_as(lake, savepoints[0], "s"))
     with pytest.raises(ConflictError, match="has a snapshot 's' already"):
         import_as(lake, savepoints[0], "s")
@@ -211,7 +212,7 @@ def test_another_snapshot_inside(
     step: Step, lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are there, and whole."""
-    import_as(lake, WINDOWS, "before")
+    import_golden(lake, ("before", WINDOWS))
     do_at(monkeypatch, step, lambda: import_as(lake, savepoints[1], "s1"))
     import_as(lake, savepoints[0], "s0")
     assert ids(lake) == {"before", "s0", "s1"}
@@ -255,7 +256,7 @@ def test_an_import_inside_a_commit(
     step: Step, lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit has the edit, the import the savepoint, and neither has anything of the other."""
-    import_as(lake, WINDOWS, "before")
+    import_golden(lake, ("before", WINDOWS))
     edit(lake, f"orders/keyed/{TUMBLING}").update({"value": "value - 1"}, predicate="key_group = 7")
     do_at(monkeypatch, step, lambda: import_as(lake, savepoints[0], "s0"))
     commit_snapshot(lake, "orders", "edited", "before", engine=LOCAL)
@@ -272,7 +273,7 @@ def test_a_drop_inside_an_import(
     step: Step, lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that the import shares with the dropped snapshot stay as long as it needs them."""
-    import_as(lake, WINDOWS, "before")
+    import_golden(lake, ("before", WINDOWS))
     do_at(monkeypatch, step, lambda: drop_snapshots(lake, "orders", snapshot_ids=["before"]))
     import_as(lake, savepoints[0], "s0")
     assert ids(lake) == {"s0"}
@@ -286,7 +287,7 @@ def test_a_drop_just_before_an_import_begins(
     lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An import that has looked at a snapshot for what it may share notices that it went."""
-    import_as(lake, WINDOWS, "before")
+    import_golden(lake, ("before", WINDOWS))
     step = (Attempt, "__enter__", "before", 1)
     do_at(monkeypatch, step, lambda: drop_snapshots(lake, "orders", snapshot_ids=["before"]))
     import_as(lake, savepoints[0], "s0")
@@ -296,7 +297,7 @@ def test_a_drop_just_before_an_import_begins(
 
 def test_a_drop_of_a_parent(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit whose parent was dropped before it began is refused; one that has begun succeeds."""
-    import_as(lake, WINDOWS, "before")
+    import_golden(lake, ("before", WINDOWS))
     edit(lake, f"orders/keyed/{TUMBLING}").delete("key_group = 7")
     with monkeypatch.context() as patch:
         step: Step = (Lake, "append", "before", 1)

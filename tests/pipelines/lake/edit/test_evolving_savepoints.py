@@ -6,6 +6,7 @@ The savepoints are those of `EvolvingJobs.java`; what is compared with is what F
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,21 @@ ENGINE = LocalEngine()
 JOB = "shop"
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with the old job's savepoints, each called as its backend."""
-    made = Lake(tmp_path / "lake")
+    root = tmp_path_factory.mktemp("prepared")
     for backend in BACKENDS:
-        savepoint = evolving_savepoint(f"old-{backend}", tmp_path / f"old-{backend}")
-        import_snapshot(made, str(savepoint), JOB, snapshot_id=backend, engine=ENGINE)
-    return made
+        savepoint = evolving_savepoint(f"old-{backend}", root / f"old-{backend}")
+        lake = Lake(root / "lake")
+        import_snapshot(lake, str(savepoint), JOB, snapshot_id=backend, engine=ENGINE)
+    return root / "lake"
+
+
+@pytest.fixture
+def lake(prepared: Path, tmp_path: Path) -> Lake:
+    """A copy of it."""
+    return Lake(shutil.copytree(prepared, tmp_path / "lake"))
 
 
 def change(state: str, types: dict[str, Any]) -> ValueChange:

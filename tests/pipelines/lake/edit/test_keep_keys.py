@@ -34,6 +34,7 @@ from tests.support.lakes import (
     files_of,
     golden,
     import_as,
+    import_golden,
     raw_savepoint,
     unit_paths,
 )
@@ -69,7 +70,7 @@ def keys_of(savepoint: Path, operator: str) -> dict[str, list[Any]]:
 
 def test_all_states_and_timers_keep_just_these_keys(lake: Lake, tmp_path: Path) -> None:
     """Entry for entry as they were; the catalog counts what a new import of the export counts."""
-    import_as(lake, KINDS, "s")
+    import_golden(lake, ("s", KINDS))
     before = keys_of(KINDS, "kinds")
     listed = sorted({key for keys in before.values() for key in keys})[::7]
     done = kept(lake, "kinds", [str(key) for key in listed])
@@ -129,7 +130,7 @@ def test_other_operators_and_operator_state_stay(lake: Lake, tmp_path: Path) -> 
 
 def test_all_that_is_asked_for_is_done_in_one_go(lake: Lake, tmp_path: Path) -> None:
     """Keys, what has expired, a queue of timers: no file of a step in between is left."""
-    import_as(lake, KINDS, "s")
+    import_golden(lake, ("s", KINDS))
     rows = open_snapshot(KINDS).operator("kinds").state("session").to_arrow().to_pylist()
     times = sorted(_millis(row["ttl"]) for row in rows)
     middle = times[len(times) // 2]
@@ -156,7 +157,7 @@ def _millis(value: Any) -> int:
 
 def test_both_queues_may_go_one_after_the_other(lake: Lake, tmp_path: Path) -> None:
     """Then so does the table that they share, which is not written first."""
-    import_as(lake, KINDS, "s")
+    import_golden(lake, ("s", KINDS))
     queues = [name for name in keys_of(KINDS, "kinds") if name.startswith("_timer_state/")]
     wanted = SnapshotEdit(drop_states=[f"kinds/{name}" for name in queues])
     done = edit_snapshot(lake, "orders", "s", "none", wanted, engine=LOCAL)
@@ -167,7 +168,7 @@ def test_both_queues_may_go_one_after_the_other(lake: Lake, tmp_path: Path) -> N
 
 def test_a_list_of_all_keys_changes_no_file(lake: Lake) -> None:
     """The tables' files are shared, their versions the same."""
-    import_as(lake, WORDS, "s")
+    import_golden(lake, ("s", WORDS))
     words = keys_of(WORDS, "counter")["count"]
     done = kept(lake, "counter", words)
     assert done.changes == []
@@ -268,7 +269,7 @@ def test_lines_that_are_no_keys(spec: str, lines: list[str], said: str, lake: La
 
 def test_none_of_the_keys(lake: Lake) -> None:
     """A list of other keys would leave nothing: no snapshot is made of it."""
-    import_as(lake, WORDS, "s")
+    import_golden(lake, ("s", WORDS))
     with pytest.raises(NoMatchError, match=r"counter has none of the keys that .*keys.txt lists"):
         kept(lake, "counter", ["nobody", "no one"])
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
@@ -282,14 +283,14 @@ def test_none_of_the_keys(lake: Lake) -> None:
 )
 def test_operators_without_keys(operator: str, said: str, lake: Lake) -> None:
     """One that is not there, and one that has operator state alone."""
-    import_as(lake, OPERATOR, "s")
+    import_golden(lake, ("s", OPERATOR))
     with pytest.raises(NotFoundError, match=said):
         kept(lake, operator, ["1"])
 
 
 def test_a_file_that_is_not_there(lake: Lake) -> None:
     """Or that is no text."""
-    import_as(lake, WORDS, "s")
+    import_golden(lake, ("s", WORDS))
     for content in (None, b"\xff\xfe"):
         path = Path(lake.location).with_name("odd.txt")
         if content is not None:

@@ -40,6 +40,7 @@ from tests.support.lakes import (
     exported,
     files_of,
     import_as,
+    import_golden,
     sorted_rows,
 )
 
@@ -50,9 +51,7 @@ ALICE, WIDE_ALICE = 116, 244  # her key groups of 128 and 1,024
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake with `WORDS` as the snapshot `monday` of job `orders`, a file a key group."""
-    lake = Lake(tmp_path / "lake")
-    import_as(lake, WORDS, "monday", partitions=128)
-    return lake
+    return import_golden(Lake(tmp_path / "lake"), ("monday", WORDS), partitions=128)
 
 
 @pytest.fixture(scope="module")

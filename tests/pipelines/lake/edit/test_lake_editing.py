@@ -29,6 +29,7 @@ from tests.support.lakes import (
     files_of,
     golden,
     import_as,
+    import_golden,
     raw_savepoint,
 )
 
@@ -71,7 +72,7 @@ def leaves(column: str, value: object) -> Staging:
 
 def test_a_new_uid_copies_nothing(lake: Lake, tmp_path: Path) -> None:
     """The operator has Flink's id of its new uid; no file is written, and all entries stay."""
-    import_as(lake, WORDS, "s")
+    import_golden(lake, ("s", WORDS))
     before = data_bytes(tmp_path / "lake")
     done = edited(lake, rename={"counter": "order-counter"})
     assert data_bytes(tmp_path / "lake") == before
@@ -90,7 +91,7 @@ def test_a_new_uid_copies_nothing(lake: Lake, tmp_path: Path) -> None:
 
 def test_a_uid_that_is_taken(lake: Lake) -> None:
     """Two operators can't have one uid."""
-    import_as(lake, WINDOWS, "s")
+    import_golden(lake, ("s", WINDOWS))
     before = files_of(Path(lake.location))
     with pytest.raises(ConflictError, match="there is an operator with uid 'sliding'"):
         edited(lake, rename={"tumbling": "sliding"})
@@ -99,7 +100,7 @@ def test_a_uid_that_is_taken(lake: Lake) -> None:
 
 def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
     """Dropping one and keeping the other come to the same; the rest is as it was."""
-    import_as(lake, WINDOWS, "s")
+    import_golden(lake, ("s", WINDOWS))
     source = open_snapshot(WINDOWS)
     kept = source.operator("sliding").operator_id
     wanted = {key: held for key, held in entries(WINDOWS).items() if key[0] == kept}
@@ -117,7 +118,7 @@ def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", ["total", "scores", "items"])
 def test_a_state_left_out(state: str, lake: Lake, tmp_path: Path) -> None:
     """All others come back entry for entry."""
-    import_as(lake, KINDS, "s")
+    import_golden(lake, ("s", KINDS))
     done = edited(lake, drop_states=[f"kinds/{state}"])
     wanted = {key: held for key, held in entries(KINDS).items() if key[1] != state}
     assert exported(lake, "edited", tmp_path / "out") == wanted
@@ -129,7 +130,7 @@ def test_a_state_left_out(state: str, lake: Lake, tmp_path: Path) -> None:
 
 def test_timers_left_out(lake: Lake, tmp_path: Path) -> None:
     """All of them, or one queue of several that share a table, whose rows go from it."""
-    import_as(lake, KINDS, "s")
+    import_golden(lake, ("s", KINDS))
     queues = [name for _, name in entries(KINDS) if name.startswith("_timer_state/")]
     assert len(queues) == 2
     edited(lake, drop_states=[f"kinds/{queues[0]}"])
@@ -143,7 +144,7 @@ def test_timers_left_out(lake: Lake, tmp_path: Path) -> None:
 
 def test_an_operator_state_left_out(lake: Lake, tmp_path: Path) -> None:
     """The others of its operator stay."""
-    import_as(lake, OPERATOR, "s")
+    import_golden(lake, ("s", OPERATOR))
     edited(lake, drop_states=["opstate/union"])
     exported(lake, "edited", tmp_path / "out")
     held = open_snapshot(tmp_path / "out").operator("opstate").operator_states
@@ -153,7 +154,7 @@ def test_an_operator_state_left_out(lake: Lake, tmp_path: Path) -> None:
 def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
     """All operators of both, copied, so that dropping the other job takes nothing away."""
     raw = raw_savepoint(tmp_path / "raw")
-    import_as(lake, WORDS, "s")
+    import_golden(lake, ("s", WORDS))
     import_as(lake, raw, "other", "returns")
     done = edited(lake, merge=[("returns", "other")])
     assert done.record.written_bytes > 0
@@ -173,7 +174,7 @@ def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
 
 def test_an_operator_of_both(lake: Lake) -> None:
     """Nothing is merged over something else."""
-    import_as(lake, WORDS, "s")
+    import_golden(lake, ("s", WORDS))
     import_as(lake, WORDS, "other", "returns")
     before = files_of(Path(lake.location))
     with pytest.raises(ConflictError, match="operator counter is in both snapshots"):
@@ -183,7 +184,7 @@ def test_an_operator_of_both(lake: Lake) -> None:
 
 def test_split_and_merged_again(lake: Lake, tmp_path: Path) -> None:
     """Two halves of a snapshot make the whole again, without a copy."""
-    import_as(lake, WINDOWS, "s")
+    import_golden(lake, ("s", WINDOWS))
     edit_snapshot(lake, "orders", "s", "half", SnapshotEdit(keep_operators=["sliding"]))
     edit_snapshot(lake, "orders", "s", "rest", SnapshotEdit(drop_operators=["sliding"]))
     done = edited(lake, "half", merge=[("orders", "rest")])
@@ -204,7 +205,7 @@ def test_split_and_merged_again(lake: Lake, tmp_path: Path) -> None:
 )
 def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Lake) -> None:
     """A misspelled name is told, and nothing has changed."""
-    import_as(lake, KINDS, "s")
+    import_golden(lake, ("s", KINDS))
     before = files_of(Path(lake.location))
     with pytest.raises(NotFoundError, match=said):
         edited(lake, **changes)
@@ -213,7 +214,7 @@ def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Lake) -> No
 
 def test_what_never_expires(lake: Lake) -> None:
     """A state without a time to live, and operator state, are refused."""
-    import_as(lake, KINDS, "s")
+    import_golden(lake, ("s", KINDS))
     import_as(lake, OPERATOR, "s", "other")
     with pytest.raises(EncodeError, match="kinds/total has no time to live"):
         edited(lake, expire={"kinds/total": timedelta(days=1)})
@@ -223,7 +224,7 @@ def test_what_never_expires(lake: Lake) -> None:
 
 def test_what_has_expired(lake: Lake, tmp_path: Path) -> None:
     """Entries go whose last access and time to live are not after the time that is asked for."""
-    import_as(lake, KINDS, "s")
+    import_golden(lake, ("s", KINDS))
     rows = open_snapshot(KINDS).operator("kinds").state("session").to_arrow()
     times = sorted(set(rows.column("ttl").cast("int64").to_pylist()))
     assert len(times) > 1
@@ -250,7 +251,7 @@ def _millis(value: Any) -> int:
 
 def test_nothing_expired_changes_no_file(lake: Lake, tmp_path: Path) -> None:
     """Files that lose no row are the ones that they were."""
-    import_as(lake, KINDS, "s")
+    import_golden(lake, ("s", KINDS))
     before = data_bytes(tmp_path / "lake")
     done = edited(
         lake, expire={"kinds/session": timedelta(days=1)},
@@ -263,7 +264,7 @@ def test_nothing_expired_changes_no_file(lake: Lake, tmp_path: Path) -> None:
 
 def test_a_predicate_on_rows(lake: Lake, tmp_path: Path) -> None:
     """The rows that it leaves are the snapshot's; what was staged is gone."""
-    import_as(lake, WORDS, "s")
+    import_golden(lake, ("s", WORDS))
     rows = open_snapshot(WORDS).operator("counter").state("count").to_arrow().to_pylist()
     key = rows[0]["key"]
     staging = leaves("key", key)

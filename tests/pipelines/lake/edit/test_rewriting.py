@@ -43,6 +43,7 @@ from tests.support.lakes import (
     exported,
     golden,
     import_as,
+    import_golden,
     unit_paths,
 )
 from tests.support.savepoints.evolving_operators import NEW_HOLDERS, old_job_lake
@@ -74,8 +75,7 @@ def _copied(one: Any) -> Any:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake with keyed state and timers of one job, and operator state of another."""
-    lake = Lake(tmp_path / "lake")
-    import_as(lake, KINDS, "s")
+    lake = import_golden(Lake(tmp_path / "lake"), ("s", KINDS))
     import_as(lake, OPERATOR, "s", "rules")
     return lake
 

@@ -43,6 +43,7 @@ from tests.support.lakes import (
     files_of,
     golden,
     import_as,
+    import_golden,
     unit_paths,
 )
 from tests.support.steps import Step, do_at, end
@@ -280,6 +281,12 @@ def test_killed_at_every_step(step: Step, way: str, lake: Lake, tmp_path: Path) 
 class TestRefused:
     """Clear errors, and nothing half-written."""
 
+    @pytest.fixture
+    def lake(self, tmp_path: Path) -> Lake:
+        """Two of the snapshots, in few files."""
+        imports = [(name, WORDS) for name in ("day-1", "day-2")]
+        return import_golden(Lake(tmp_path / "lake"), *imports, partitions=8)
+
     @pytest.mark.parametrize(
         ("statements", "kind", "message"),
         [
@@ -448,6 +455,7 @@ ACTIONS: list[Callable[[Lake, int], None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.full  # each step of its histories has a test of its own in every run
 @settings(
     max_examples=5, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -42,6 +42,7 @@ def name_of(moment: Moment) -> str:
     return moment.snapshot.name
 
 
+@pytest.mark.full
 def test_differences_are_those_of_the_contents(chain: Chain, lake: Lake) -> None:
     """`statelake diff` between generations, and over several of them in both directions."""
     ends = (chain.checkpoints[0], chain.checkpoints[-1])

@@ -21,7 +21,7 @@ from state_core.errors import (
     UnknownHashError,
     UnsafePathError,
 )
-from tests.support.lakes import DEMO, WIDE, WORDS, import_as
+from tests.support.lakes import DEMO, WIDE, WORDS, import_as, import_golden
 
 NAMES = {
     ("orders", "counter", "count"): "T1",
@@ -279,9 +279,7 @@ class TestDamagedTables:
     @pytest.fixture
     def words(self, tmp_path: Path) -> Lake:
         """A lake with one job of words."""
-        lake = Lake(tmp_path / "lake")
-        import_as(lake, WORDS, "monday")
-        return lake
+        return import_golden(Lake(tmp_path / "lake"), ("monday", WORDS))
 
     def file_of(self, lake: Lake) -> Path:
         """A file of its table."""

@@ -32,6 +32,7 @@ from tests.support.lakes import (
     exported,
     golden,
     import_as,
+    import_golden,
 )
 
 EDITS = (
@@ -140,7 +141,7 @@ def test_what_changed(source: Path, lake: Lake, tmp_path: Path) -> None:
 def test_as_many_examples_as_wanted(limit: int, lake: Lake, tmp_path: Path) -> None:
     """Counts do not depend on how many examples are shown."""
     later = edited_savepoint(WORDS, tmp_path / "later", *EDITS)
-    import_as(lake, WORDS, "a")
+    import_golden(lake, ("a", WORDS))
     import_as(lake, later, "b")
     found = diff(lake, "a", "b", examples=limit)["counter/count"]
     assert len(found.examples) == limit
@@ -149,7 +150,7 @@ def test_as_many_examples_as_wanted(limit: int, lake: Lake, tmp_path: Path) -> N
 
 def test_the_same(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """What both snapshots share is not even opened."""
-    import_as(lake, WINDOWS, "a")
+    import_golden(lake, ("a", WINDOWS))
     import_as(lake, WINDOWS, "b", "orders")
 
     def never(_: object) -> StateDifference:
@@ -169,7 +170,7 @@ def test_only_differing_key_groups_are_opened(
     group = entries(WORDS)[open_snapshot(WORDS).operator("counter").operator_id, "count"][0][0]
     change = ("counter/count", f"key_group = {group}", {"value": "0"})
     later = edited_savepoint(WORDS, tmp_path / "later", change)
-    import_as(lake, WORDS, "a", partitions=128)
+    import_golden(lake, ("a", WORDS), partitions=128)
     import_as(lake, later, "b", partitions=128)
     opened = []
     real = diffing._compare_groups
@@ -186,7 +187,7 @@ def test_only_differing_key_groups_are_opened(
 @pytest.mark.parametrize("max_parallelism", [64, 1000])
 def test_another_max_parallelism(max_parallelism: int, lake: Lake, tmp_path: Path) -> None:
     """Keys that only moved to other key groups are the same; what changed beside is found."""
-    import_as(lake, KINDS, "a")
+    import_golden(lake, ("a", KINDS))
     exported(lake, "a", tmp_path / "moved", max_parallelism=max_parallelism)
     import_as(lake, tmp_path / "moved", "b")
     assert {counts(one) for one in diff(lake, "a", "b").values()} == {("same", 0, 0, 0)}
@@ -211,7 +212,7 @@ def assert_examples(one: StateDifference, change: str, place: str, entries: int)
 
 def test_states_that_come_and_go(lake: Lake) -> None:
     """An operator that only one snapshot has is added or removed with all that it holds."""
-    import_as(lake, WORDS, "a")
+    import_golden(lake, ("a", WORDS))
     import_as(lake, WINDOWS, "b")
     found = diff(lake, "a", "b")
     assert counts(found["counter/count"]) == ("removed", 0, 300, 0)
@@ -260,7 +261,7 @@ def test_fields_that_come_and_go(lake: Lake) -> None:
 
 def test_what_is_not_there(lake: Lake) -> None:
     """An unknown snapshot is named, whichever side it is on."""
-    import_as(lake, WORDS, "a")
+    import_golden(lake, ("a", WORDS))
     for pair in (("a", "x"), ("x", "a")):
         with pytest.raises(NotFoundError, match="no snapshot 'x'; its latest are: a"):
             diff(lake, *pair)
@@ -268,7 +269,7 @@ def test_what_is_not_there(lake: Lake) -> None:
 
 def test_operator_states_that_come_and_go(lake: Lake) -> None:
     """Those without keys have examples too: elements with their subtask, entries with their key."""
-    import_as(lake, WORDS, "a")
+    import_golden(lake, ("a", WORDS))
     record = import_as(lake, golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot, "b")
     for found, change, place in (
         (diff(lake, "a", "b"), "added", "after"),

@@ -1,0 +1,45 @@
+"""What the tests download and compile once, done while the linters run: `make test` calls it.
+
+Nothing depends on it: what can't be had here is fetched, or missed, by the tests that need it.
+"""
+
+from __future__ import annotations
+
+import sys
+from threading import Thread
+
+from pipelines.spark.worker_daemon import preload
+from state_core.errors import StateError
+from tests.integration.flink.distribution import flink_jars
+from tests.integration.flink.evolving import MODULES
+from tests.integration.kafka.broker import kafka_jars
+from tests.integration.s3.proxy import s3proxy_jars
+from tests.integration.samza.distribution import samza_jars
+
+__all__ = ["fetch", "main"]
+
+
+def fetch() -> None:
+    """Download the JARs of every server and of Flink, one after another: Ivy has one lock."""
+    try:
+        for version in ("2.3.0", "1.20.0"):
+            flink_jars(version)
+        s3proxy_jars()
+        kafka_jars()
+        samza_jars()
+        flink_jars("2.3.0", MODULES)
+        flink_jars("2.3.0", ["flink-datastream"])
+    except StateError as error:
+        sys.stderr.write(f"not fetched before the tests: {error}\n")
+
+
+def main() -> None:
+    """Download, and compile all kernels meanwhile."""
+    download = Thread(target=fetch)
+    download.start()
+    preload()
+    download.join()
+
+
+if __name__ == "__main__":
+    main()
