@@ -7,9 +7,7 @@ from pipelines.orchestration.settings import CheckSettings, JobSettings
 
 __all__ = ["definitions"]
 
-ONE_JOB = JobSettings(
-    prefix="", engine="spark", process_functions=True, checks=CheckSettings(staleness=None)
-)
+ONE_JOB = JobSettings(prefix="", process_functions=True, checks=CheckSettings(staleness=None))
 
 definitions = dg.Definitions.merge(
     dg.build_defs_for_component(StateLake(jobs=[ONE_JOB])),

@@ -135,7 +135,7 @@ class TestRun:
         assert done.success
         monkeypatch.setattr("pipelines.lake.export.exporting.choose_engine", no_engine)
         assert not workspace.run().success
-        assert asked == ["spark"]
+        assert asked == ["auto"]
 
     def test_of_the_savepoint(self, done: dg.ExecuteInProcessResult, workspace: Workspace) -> None:
         """Where it lies, what it is, how large, and its operators as a table."""
