@@ -26,8 +26,8 @@ __all__ = ["demo"]
 def demo(directory: Path) -> None:
     """Run the whole way on bundled savepoints that real Flink wrote.
 
-    Inspects them, archives them through Dagster on Spark, queries, compares and edits their state,
-    and writes it back at another parallelism and max parallelism.
+    Inspects them, archives them through Dagster, queries, compares and edits their state, writes it
+    back at another parallelism and max parallelism, and has Spark read the lake.
 
     \b
     Example:

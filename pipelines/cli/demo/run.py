@@ -138,11 +138,16 @@ def _archive(out: Console, home: Path, names: list[str]) -> None:
 
 def _report(out: Console, name: str, done: dg.ExecuteInProcessResult, seconds: float) -> None:
     out.print(f"[bold]{name}[/bold] in {seconds:.1f} s")
+    tables = []
     for event in done.get_asset_materialization_events():
-        asset = event.materialization.asset_key.to_user_string()
+        *folders, asset = event.materialization.asset_key.path
         found = event.materialization.metadata
+        if folders:
+            tables.append(asset)
+            continue
         shown = ", ".join(f"{key} {found[key].value}" for key in SHOWN_METADATA[asset])
         out.print(f"  materialized {asset:<19} {shown}", soft_wrap=True)
+    out.print(f"  materialized the tables of {', '.join(sorted(tables))}", soft_wrap=True)
     for check in done.get_asset_check_evaluations():
         verdict = "passed" if check.passed else "FAILED"
         out.print(f"  check {check.check_name} of {check.asset_key.to_user_string()}: {verdict}")
