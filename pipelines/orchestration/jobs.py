@@ -6,6 +6,7 @@ from typing import TypeAlias
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+from pipelines.orchestration.flink_ops import report_lost_job, rescale_op, savepoint_op
 from pipelines.orchestration.ops import (
     PruneConfig,
     check_declarations,
@@ -19,7 +20,19 @@ from pipelines.orchestration.ops import (
 )
 from pipelines.orchestration.state_job import StateJob
 
-__all__ = ["ARCHIVE", "CHECK", "COMMITS", "FUNCTIONS", "PRUNE", "VERIFY", "AnyJob", "state_jobs"]
+__all__ = [
+    "ARCHIVE",
+    "CHECK",
+    "COMMITS",
+    "FUNCTIONS",
+    "LOST",
+    "PRUNE",
+    "RESCALE",
+    "SAVEPOINT",
+    "VERIFY",
+    "AnyJob",
+    "state_jobs",
+]
 
 AnyJob: TypeAlias = dg.JobDefinition | UnresolvedAssetJobDefinition
 
@@ -32,6 +45,9 @@ COMPRESS = "compress_savepoint"
 FUNCTIONS = "run_process_functions"
 COMMITS = "watch_commits"
 LOGS = "migrate_checkpoint_logs"
+SAVEPOINT = "take_savepoint"
+RESCALE = "rescale_job"
+LOST = "report_lost_job"
 
 
 def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str, AnyJob]:
@@ -71,6 +87,13 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     if retention is not None:
         limits = PruneConfig(last=retention.last, daily=retention.daily)
         made.append(_of_ops(job, _prune, PRUNE, dg.RunConfig({"prune_snapshots": limits})))
+    flink = job.settings.flink
+    if flink is not None:
+        made += [
+            _of_one_op(job, savepoint_op(job, flink), SAVEPOINT, "take_savepoint"),
+            _of_one_op(job, rescale_op(job, flink), RESCALE, "rescale"),
+            _of_ops(job, _report_lost, LOST),
+        ]
     if job.settings.process_functions:
         made += [_of_ops(job, _functions, FUNCTIONS), _of_ops(job, _commits, COMMITS)]
         made.append(
@@ -105,6 +128,22 @@ def _of_ops(
         config=config,
         executor_def=dg.in_process_executor,
     )
+
+
+def _of_one_op(job: StateJob, op: dg.OpDefinition, name: str, step: str) -> dg.JobDefinition:
+    """A job of an op that is made for this job alone, for its pool; `step` is it in a config."""
+
+    @dg.job(name=job.named(name), description=op.description, executor_def=dg.in_process_executor)
+    def of_one() -> None:
+        op.alias(step)()
+
+    return of_one
+
+
+@dg.graph(description="Fails, with what the sensor was told of a job that its cluster lost.")
+def _report_lost() -> None:
+    """One op."""
+    report_lost_job()
 
 
 @dg.graph(description="A savepoint written again compressed, or not.")
