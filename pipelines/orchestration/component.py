@@ -104,6 +104,7 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
             flink = settings.flink or FlinkSettings()
             of_cluster = [flink.url, flink.savepoints, flink.exports, flink.jar]
             of_cluster += [*flink.path_map, *flink.path_map.values()]
+            of_cluster += [flink.canary.url, flink.canary.jar] if flink.canary else []
             for location in (settings.savepoints, settings.against, *of_cluster):
                 _refuse_credentials(location)
             if self.lake and not settings.name:

@@ -81,7 +81,7 @@ def run_config_of(loss: Loss) -> dg.RunConfig:
 def report_lost_job(config: LossConfig) -> None:
     """Fail, with what the sensor was told of the job: so that it is seen, and alerts are sent."""
     raise dg.Failure(
-        f"the job does not run: {config.state}: {config.reason}",
+        f"the job is not seen to run: {config.state}: {config.reason}",
         metadata={
             "state": config.state,
             "root cause": config.reason,

@@ -26,6 +26,7 @@ __all__ = [
     "COMMITS",
     "FUNCTIONS",
     "LOST",
+    "PROVE",
     "PRUNE",
     "RESCALE",
     "SAVEPOINT",
@@ -48,6 +49,7 @@ LOGS = "migrate_checkpoint_logs"
 SAVEPOINT = "take_savepoint"
 RESCALE = "rescale_job"
 LOST = "report_lost_job"
+PROVE = "prove_restorable"
 
 
 def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str, AnyJob]:
@@ -60,11 +62,16 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     checked = [
         dg.AssetCheckKey(job.key("state_tables"), name) for name in ("compatibility", "legality")
     ]
+    flink = job.settings.flink
+    archive: dg.AssetSelection = dg.AssetSelection.assets(*archived)
+    proof = dg.AssetSelection.checks(dg.AssetCheckKey(job.key("state_tables"), "restorable"))
+    if flink is not None and flink.canary is not None:
+        archive -= proof
     made: list[AnyJob] = [
         _over_snapshots(
             job,
             ARCHIVE,
-            dg.AssetSelection.assets(*archived),
+            archive,
             "A savepoint into the lake, checked, and out again.",
         ),
         _over_snapshots(
@@ -87,13 +94,17 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     if retention is not None:
         limits = PruneConfig(last=retention.last, daily=retention.daily)
         made.append(_of_ops(job, _prune, PRUNE, dg.RunConfig({"prune_snapshots": limits})))
-    flink = job.settings.flink
     if flink is not None:
         made += [
             _of_one_op(job, savepoint_op(job, flink), SAVEPOINT, "take_savepoint"),
             _of_one_op(job, rescale_op(job, flink), RESCALE, "rescale"),
             _of_ops(job, _report_lost, LOST),
         ]
+        if flink.canary is not None:
+            planned = dg.AssetSelection.assets(by_key[job.key("restore_plan")])
+            said = "A plan, and whether the program of `canary` restores a snapshot: it is run."
+            # a job of checks alone has no partitions
+            made.append(_over_snapshots(job, PROVE, planned | proof, said))
     if job.settings.process_functions:
         made += [_of_ops(job, _functions, FUNCTIONS), _of_ops(job, _commits, COMMITS)]
         made.append(

@@ -8,19 +8,20 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.flink.cluster import FlinkCluster
+from pipelines.flink.cluster import FlinkCluster, Report
 from pipelines.flink.connection import ConnectionSettings
 from pipelines.flink.path_map import PathMap
+from pipelines.operations.canary import CanaryResult, run_canary
 from pipelines.operations.rescale_steps import JarRun
 from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.settings import FlinkSettings
+from pipelines.orchestration.settings import CanarySettings, FlinkSettings
 from pipelines.orchestration.state_job import StateJob
 from state_core.errors import ClusterError, NotFoundError
 
 __all__ = ["LiveJob", "Loss", "is_under_way", "live_job", "shown_in_flink"]
 
-# a sensor has a minute for up to three calls
-LOOK_SECONDS = 8.0
+# a sensor has a minute for up to four calls
+LOOK_SECONDS = 6.0
 LOOK_RETRIES = 1
 UNFINISHED = [
     dg.DagsterRunStatus[status]
@@ -93,6 +94,19 @@ class LiveJob:
             jar, jar_id = settings.jar, settings.jar_id
         return JarRun(jar, jar_id, entry_class or settings.entry_class, tuple(settings.arguments))
 
+    def prove(
+        self, canary: CanarySettings, snapshot_id: str, engine: str, log: Report
+    ) -> tuple[CanaryResult, str]:
+        """Run a program from a snapshot, and cancel it: what came of it, and the cluster's URL."""
+        program = self.program(canary.jar, canary.jar_id, canary.entry_class)
+        with FlinkCluster(canary.url or self.settings.url) as cluster:
+            result = run_canary(
+                cluster, self.locations.open_lake(), self.locations.job_name, snapshot_id,
+                replace(program, arguments=tuple(canary.arguments)), self.exports,
+                paths=self.paths, engine=engine, report=log,
+            )  # fmt: skip
+            return result, cluster.url
+
     def loss(self) -> Loss | None:
         """Why it does not run, or is not known to; None if it does.
 
@@ -128,9 +142,9 @@ def shown_in_flink(url: str, job_id: str = "") -> dg.UrlMetadataValue:
 
 
 def _loss_on(cluster: FlinkCluster, name: str) -> Loss | None:
+    if any(not job.ended and name in (job.id, job.name) for job in cluster.jobs()):
+        return None  # several of that name, while a canary runs
     job = cluster.find_job(name)
-    if not job.ended:
-        return None
     reason = checkpoint = ""
     with suppress(NotFoundError, ClusterError):
         reason = cluster.failure_of(job.id)
@@ -138,4 +152,4 @@ def _loss_on(cluster: FlinkCluster, name: str) -> Loss | None:
         history = cluster.checkpoints(job.id).history
         completed = [taken.path for taken in history if taken.status == "COMPLETED" and taken.path]
         checkpoint = completed[-1] if completed else ""
-    return Loss(job.state, reason or "Flink says of no failure", job.id, checkpoint, cluster.url)
+    return Loss(job.state, reason or "Flink reports no failure", job.id, checkpoint, cluster.url)

@@ -8,6 +8,7 @@ import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
 
 __all__ = [
+    "CanarySettings",
     "CheckSettings",
     "FlinkSettings",
     "GrowthSettings",
@@ -118,6 +119,30 @@ class RetentionSettings(dg.Resolvable, dg.Model):
     schedule: str = "0 5 * * *"
 
 
+class CanarySettings(dg.Resolvable, dg.Model):
+    """The proof that a program restores a snapshot: it is run from that, and cancelled.
+
+    While it runs it reads its sources and writes its sinks: its arguments say where these are.
+
+    Attributes:
+        arguments: The program's, so that it does no harm. Nothing shows them.
+        url: The cluster's REST API; that of the job, by default.
+        jar: The program, as a file here; what the job runs, by default.
+        jar_id: The same, the id of a JAR on the cluster.
+        entry_class: The class with `main`.
+        severity: `ERROR` or `WARN`.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    arguments: list[str] = Field(repr=False)
+    url: str = ""
+    jar: str = ""
+    jar_id: str = ""
+    entry_class: str = ""
+    severity: Literal["ERROR", "WARN"] = "ERROR"
+
+
 class FlinkSettings(dg.Resolvable, dg.Model):
     """The cluster that a job runs on. Who asks it is said by the environment alone.
 
@@ -135,6 +160,7 @@ class FlinkSettings(dg.Resolvable, dg.Model):
         arguments: The program's. Nothing shows them.
         exports: Where the savepoint is written that a rescaled job starts from, as that is called
             here; below the lake's exports, by default.
+        canary: How snapshots are proved to be restorable; not at all, by default.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -150,6 +176,7 @@ class FlinkSettings(dg.Resolvable, dg.Model):
     entry_class: str = ""
     arguments: list[str] = Field(default_factory=list, repr=False)
     exports: str = ""
+    canary: CanarySettings | None = None
 
     @model_validator(mode="after")
     def _of_one_jar(self) -> FlinkSettings:

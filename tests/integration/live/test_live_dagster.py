@@ -14,7 +14,7 @@ import pytest
 from pipelines.flink.cluster import FlinkCluster
 from pipelines.operations.rescale_steps import STEPS, WAY_BACK
 from pipelines.orchestration.component import StateLake
-from pipelines.orchestration.settings import FlinkSettings, JobSettings
+from pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
 from tests.integration.flink.live_cluster import LiveFlink, counted
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
@@ -29,10 +29,12 @@ class Watched:
     savepoints: Path
     instance: dg.DagsterInstance
     definitions: dg.Definitions
+    of_a_wrong_jar: dg.Definitions
 
-    def run(self, job: str, *, partition: str = "", config: Any = None) -> Any:
+    def run(self, job: str, *, partition: str = "", config: Any = None, wrong: bool = False) -> Any:
         """A Dagster job, in this process."""
-        return self.definitions.resolve_job_def(job).execute_in_process(
+        definitions = self.of_a_wrong_jar if wrong else self.definitions
+        return definitions.resolve_job_def(job).execute_in_process(
             instance=self.instance,
             partition_key=partition or None,
             run_config=config,
@@ -81,16 +83,20 @@ def watched(
     for made in ("home", "savepoints"):
         (root / made).mkdir()
     name = f"watched {uuid.uuid4().hex[:8]}"
-    flink = FlinkSettings(
-        url=live_flink.url, job=name, jar=str(counter), entry_class="LiveCounter",
-        arguments=[name], path_map={"file:/": "/"},
-    )  # fmt: skip
-    job = JobSettings(
-        name="counting", savepoints=str(root / "savepoints"), engine="local", flink=flink
-    )
-    definitions = dg.build_defs_for_component(
-        StateLake(lake=str(root / "lake"), exports=str(root / "exports"), jobs=[job])
-    )
+
+    def defined(*canary: str) -> dg.Definitions:
+        flink = FlinkSettings(
+            url=live_flink.url, job=name, jar=str(counter), entry_class="LiveCounter",
+            arguments=[name], path_map={"file:/": "/"},
+            canary=CanarySettings(arguments=list(canary)),
+        )  # fmt: skip
+        job = JobSettings(
+            name="counting", savepoints=str(root / "savepoints"), engine="local", flink=flink
+        )
+        return dg.build_defs_for_component(
+            StateLake(lake=str(root / "lake"), exports=str(root / "exports"), jobs=[job])
+        )
+
     settings = {"telemetry": {"enabled": False}}
     with (
         live_flink.client() as cluster,
@@ -100,7 +106,10 @@ def watched(
         started = cluster.run_jar(jar, entry_class="LiveCounter", arguments=[name], parallelism=2)
         cluster.wait_until_running(started)
         cluster.delete_jar(jar)
-        yield Watched(cluster, name, root / "savepoints", instance, definitions)
+        yield Watched(
+            cluster, name, root / "savepoints", instance, defined("canary"),
+            defined("canary", "text"),
+        )  # fmt: skip
         for running in cluster.jobs():
             if running.name == name:
                 cluster.cancel(running.id)
@@ -123,6 +132,30 @@ def test_a_savepoint_is_taken_found_and_archived(watched: Watched) -> None:
     }
     assert told_of["counting/counter/count"]["dagster/row_count"].value == 50
     assert isinstance(watched.look("counting_new_savepoints"), dg.SkipReason)
+
+
+def test_a_snapshot_is_proved_to_be_restorable(watched: Watched) -> None:
+    """Or not, with Flink's reason; the job itself runs on, and nothing is left of the canary."""
+    (name,) = watched.instance.get_dynamic_partitions("counting_snapshots")
+    for wrong in (False, True):
+        done = watched.run("counting_prove_restorable", partition=name, wrong=wrong)
+        assert done.success
+        (check,) = done.get_asset_check_evaluations()
+        assert (check.check_name, check.passed) == ("restorable", not wrong)
+        reason = "StateMigrationException" if wrong else ""
+        assert reason in check.metadata["why not"].value
+    canaries = [job for job in watched.cluster.jobs() if job.name == "canary"]
+    assert all(job.ended for job in canaries)
+    assert watched.runs_at()[0] == 2
+    # who materializes the tables has not asked for a program to be run
+    selected = dg.AssetKey(["counting", "state_tables"])
+    implicit = watched.definitions.resolve_implicit_global_asset_job_def()
+    again = implicit.get_subset(asset_selection={selected}).execute_in_process(
+        instance=watched.instance, partition_key=name
+    )
+    names = {check.check_name for check in again.get_asset_check_evaluations()}
+    assert "integrity" in names
+    assert "restorable" not in names
 
 
 def test_a_job_is_rescaled_by_its_config_and_put_back(watched: Watched) -> None:
@@ -161,7 +194,7 @@ def test_a_job_that_was_cancelled_is_lost(watched: Watched) -> None:
     assert not done.success
     said = told(done)
     assert said["state"] == "CANCELED"
-    assert "/chk-" in said["last completed checkpoint"]
+    assert said["last completed checkpoint"].startswith("file:")  # it may be a savepoint
     assert job.id in said["Flink UI"]
     assert isinstance(watched.look("counting_lost_job", lost.cursor), dg.SkipReason)
     refused = watched.run("counting_take_savepoint")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,13 +12,14 @@ import dagster as dg
 import pytest
 
 from pipelines.orchestration.component import StateLake
-from pipelines.orchestration.settings import FlinkSettings, JobSettings
+from pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
 from tests.support.fake_rest import Answer, FakeRest
 from tests.support.lakes import WORDS
 
 TOKEN = "t0ken-of-flink"  # noqa: S105 - to be looked for
 ARGUMENT = "s3cret-argument"
 JOB_ID = "a" * 32
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "dagster.md"
 NO_CLUSTER = "http://127.0.0.1:1"
 FAULTS = {
     "500": (Answer({"errors": ["java.lang.IllegalStateException: out of order"]}, 500),
@@ -28,11 +30,14 @@ FAULTS = {
 Answers = Callable[[str, str], Answer]
 
 
-def overview(state: str) -> Answer:
-    """A cluster with the job in a state."""
-    tasks = {"total": 1, "running": 1}
-    row = {"jid": JOB_ID, "name": "orders", "state": state, "start-time": 0, "tasks": tasks}
-    return Answer({"jobs": [row]})
+def overview(*states: str) -> Answer:
+    """A cluster with the job in a state, or several of its name."""
+    rows = [
+        {"jid": f"{number:x}" * 32, "name": "orders", "state": state, "start-time": 0,
+         "tasks": {"total": 1, "running": 1}}
+        for number, state in enumerate(states, start=10)
+    ]  # fmt: skip
+    return Answer({"jobs": rows})
 
 
 def failed(_: str, path: str) -> Answer:
@@ -138,6 +143,7 @@ def test_two_jobs_with_clusters_and_one_without_load(tmp_path: Path) -> None:
         {"jar": "a.jar", "jar_id": "b", "arguments": [ARGUMENT]},
         {"arguments": ARGUMENT},
         {"password": ARGUMENT},
+        {"canary": {"arguments": [], "url": f"http://user:{ARGUMENT}@flink:8081"}},
     ],
 )
 def test_what_defs_may_not_say_is_refused_and_not_repeated(flink: dict[str, Any]) -> None:
@@ -150,7 +156,34 @@ def test_what_defs_may_not_say_is_refused_and_not_repeated(flink: dict[str, Any]
 
 def test_settings_do_not_show_arguments() -> None:
     """Which may be passwords."""
-    assert ARGUMENT not in repr(FlinkSettings(arguments=[ARGUMENT]))
+    canary = CanarySettings(arguments=[ARGUMENT])
+    assert ARGUMENT not in repr(FlinkSettings(arguments=[ARGUMENT], canary=canary))
+
+
+def test_a_canary_is_a_check_that_only_its_own_job_has(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    """What archives a savepoint runs no program."""
+    canary = CanarySettings(arguments=["--dry-run"], severity="WARN")
+    made = Dagster(tmp_path, instance, url=NO_CLUSTER, canary=canary).definitions
+    dg.Definitions.validate_loadable(made)
+    key = dg.AssetCheckKey(dg.AssetKey(["orders", "state_tables"]), "restorable")
+    for job, has_it in (("orders_archive_and_export", False), ("orders_prove_restorable", True)):
+        checks = made.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys
+        assert (key in checks) is has_it
+    assert made.resolve_job_def("orders_prove_restorable").partitions_def is not None
+
+
+def test_the_documentation_has_settings_that_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they stand there."""
+    monkeypatch.setenv("BROKERS", "kafka:9092")
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    (block,) = (block for block in blocks if "path_map" in block)
+    lake = StateLake.resolve_from_yaml(f"lake: lake\njobs:\n{block}")
+    flink = lake.jobs[0].flink
+    assert flink is not None
+    assert flink.arguments == ["--brokers", "kafka:9092"]
+    assert flink.canary is not None
 
 
 class TestLostJob:
@@ -171,7 +204,7 @@ class TestLostJob:
         (failure,) = (event for event in done.all_events if event.is_step_failure)
         told = failure.step_failure_data.user_failure_data
         assert told is not None
-        assert told.description == "the job does not run: FAILED: BoomError: x"
+        assert told.description == "the job is not seen to run: FAILED: BoomError: x"
         assert {name: value.value for name, value in told.metadata.items()} == {
             "state": "FAILED",
             "root cause": "BoomError: x",
@@ -182,9 +215,9 @@ class TestLostJob:
     def test_one_that_runs_again_and_is_lost_again_is_told_again(
         self, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
-        """Restarting is running."""
-        for state in ("RUNNING", "RESTARTING"):
-            with FakeRest([overview(state)]) as rest:
+        """Restarting is running, and so are two of its name, of which one may be a canary."""
+        for states in (["RUNNING"], ["FAILED", "RESTARTING"], ["RUNNING", "RUNNING"]):
+            with FakeRest([overview(*states)]) as rest:
                 runs = Dagster(tmp_path, instance, url=rest.url).look(f"FAILED {JOB_ID}")
             assert not runs.run_requests
         with FakeRest(failed) as rest:
@@ -273,7 +306,7 @@ class TestFaults:
         shutil.copytree(WORDS, there)
         for path, problem in (
             (f"file:{there}", "not in the job's directory of savepoints"),
-            ("s3://bucket/savepoint-1", "path_map"),
+            ("file:/nowhere/savepoint-1", "path_map"),
         ):
             done = {"status": {"id": "COMPLETED"}, "operation": {"location": path}}
 
