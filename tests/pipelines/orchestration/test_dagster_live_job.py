@@ -118,8 +118,11 @@ def test_a_job_with_a_cluster_has_more(tmp_path: Path, instance: dg.DagsterInsta
     }  # fmt: skip
 
 
-def test_two_jobs_with_clusters_and_one_without_load(tmp_path: Path) -> None:
+def test_two_jobs_with_clusters_and_one_without_load(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
     """Names of steps do not collide, nor does a job without a prefix."""
+    assert not instance.get_runs()  # definitions ask for the state of an instance that is open
     jobs = [
         JobSettings(name="a", savepoints="a", flink=FlinkSettings(url=NO_CLUSTER)),
         JobSettings(name="b", savepoints="b", flink=FlinkSettings(url=NO_CLUSTER)),
