@@ -10,6 +10,7 @@
 `assets`              snapshots, their tables, plans, exports
 `checks`              checks of assets
 `ops`, `jobs`         work that is no asset
+`flink_ops`           work on the cluster that a job runs on; `live_job` asks that
 `schedules`           when; `sensors` on what
 `metadata`            what the UI shows; `pictures` draws
 `history`             a snapshot beside those before it

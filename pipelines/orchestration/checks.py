@@ -1,6 +1,6 @@
 """Asset checks: is what is in the lake what was in the savepoint, and can it be restored?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from math import isfinite
 from typing import Any
@@ -12,6 +12,8 @@ from pipelines.lake.verify.compatibility import check_against
 from pipelines.lake.verify.integrity import count_faults
 from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
 from pipelines.orchestration.history import current_plans, growth_of
+from pipelines.orchestration.jobs import PROVE
+from pipelines.orchestration.live_job import live_job, shown_in_flink
 from pipelines.orchestration.metadata import (
     faults_list,
     findings_metadata,
@@ -19,7 +21,13 @@ from pipelines.orchestration.metadata import (
     verdicts_metadata,
 )
 from pipelines.orchestration.resources import Locations, public_location
-from pipelines.orchestration.settings import GrowthSettings, SkewSettings, StalenessSettings
+from pipelines.orchestration.settings import (
+    CanarySettings,
+    FlinkSettings,
+    GrowthSettings,
+    SkewSettings,
+    StalenessSettings,
+)
 from pipelines.orchestration.state_job import StateJob
 from pipelines.shown import age_text, bytes_text
 from state_core.checks.integrity import check_snapshot
@@ -48,7 +56,50 @@ def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
         if of_limits is not None:
             bound = _bound(judge, of_limits)
             made.append(_check(job, name, bound, of_limits.severity))
+    flink = job.settings.flink
+    if flink is not None and flink.canary is not None:
+        made.append(_restorable(job, flink, flink.canary))
     return made
+
+
+def _restorable(
+    job: StateJob, flink: FlinkSettings, canary: CanarySettings
+) -> dg.AssetChecksDefinition:
+    """The canary: run by its own job, and never because an asset is materialized."""
+    spec = dg.AssetCheckSpec(
+        "restorable",
+        asset=job.key("state_tables"),
+        description="The program of `canary` restores the snapshot, and completes a checkpoint.",
+        partitions_def=job.snapshots,
+    )
+
+    @dg.multi_asset_check(
+        name=job.named("restorable"),
+        specs=[spec],
+        can_subset=True,  # so that it need not tell of anything
+        pool=job.named("flink"),
+        required_resource_keys={job.resource},
+    )
+    def restorable(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        if context.run.job_name != job.named(PROVE):
+            context.log.info("only %s runs a program", job.named(PROVE))
+            return
+        (snapshot_id,) = context.partition_keys
+        live = live_job(job, flink, context)
+        result, url = live.prove(canary, snapshot_id, job.settings.engine, context.log.info)
+        yield dg.AssetCheckResult(
+            check_name="restorable",
+            asset_key=spec.asset_key,
+            passed=result.restores,
+            severity=dg.AssetCheckSeverity[canary.severity],
+            metadata={
+                "snapshot": printable(result.snapshot),
+                "why not": printable(result.why),
+                "Flink UI": shown_in_flink(url, result.flink_job),
+            },
+        )
+
+    return restorable
 
 
 def _bound(judge: Callable[..., Judgement], limits: object) -> Judge:

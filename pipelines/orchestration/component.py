@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import dagster as dg
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from pipelines.orchestration.assets import job_assets
 from pipelines.orchestration.checks import job_checks
@@ -31,7 +31,7 @@ from pipelines.orchestration.known_tables import find_tables
 from pipelines.orchestration.resources import Locations
 from pipelines.orchestration.schedules import job_schedules
 from pipelines.orchestration.sensors import job_sensors
-from pipelines.orchestration.settings import JobSettings
+from pipelines.orchestration.settings import FlinkSettings, JobSettings
 from pipelines.orchestration.state_job import StateJob
 
 __all__ = ["StateLake", "StateLakeScaffolder"]
@@ -86,6 +86,8 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
             which looks anew whenever it is loaded.
     """
 
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     lake: str = ""
     exports: str = "exports"
     jobs: list[JobSettings] = Field(min_length=1)
@@ -99,8 +101,12 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
     @model_validator(mode="after")
     def _told_apart(self) -> StateLake:
         for settings in self.jobs:
-            _refuse_credentials(settings.savepoints)
-            _refuse_credentials(settings.against)
+            flink = settings.flink or FlinkSettings()
+            of_cluster = [flink.url, flink.savepoints, flink.exports, flink.jar]
+            of_cluster += [*flink.path_map, *flink.path_map.values()]
+            of_cluster += [flink.canary.url, flink.canary.jar] if flink.canary else []
+            for location in (settings.savepoints, settings.against, *of_cluster):
+                _refuse_credentials(location)
             if self.lake and not settings.name:
                 raise ValueError("a job has a name and a directory of savepoints")
         prefixes = [job.prefix for job in self._state_jobs({})]
@@ -182,6 +188,6 @@ def _refuse_credentials(location: str) -> str:
     if parts.scheme and ("@" in parts.netloc or "secret" in parts.query.lower()):
         raise ValueError(
             "a location must not have credentials: put them into the environment, as"
-            " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or STATELAKE_FLINK_TOKEN"
         )
     return location

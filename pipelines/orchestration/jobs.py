@@ -6,6 +6,7 @@ from typing import TypeAlias
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+from pipelines.orchestration.flink_ops import report_lost_job, rescale_op, savepoint_op
 from pipelines.orchestration.ops import (
     PruneConfig,
     check_declarations,
@@ -19,7 +20,20 @@ from pipelines.orchestration.ops import (
 )
 from pipelines.orchestration.state_job import StateJob
 
-__all__ = ["ARCHIVE", "CHECK", "COMMITS", "FUNCTIONS", "PRUNE", "VERIFY", "AnyJob", "state_jobs"]
+__all__ = [
+    "ARCHIVE",
+    "CHECK",
+    "COMMITS",
+    "FUNCTIONS",
+    "LOST",
+    "PROVE",
+    "PRUNE",
+    "RESCALE",
+    "SAVEPOINT",
+    "VERIFY",
+    "AnyJob",
+    "state_jobs",
+]
 
 AnyJob: TypeAlias = dg.JobDefinition | UnresolvedAssetJobDefinition
 
@@ -32,6 +46,10 @@ COMPRESS = "compress_savepoint"
 FUNCTIONS = "run_process_functions"
 COMMITS = "watch_commits"
 LOGS = "migrate_checkpoint_logs"
+SAVEPOINT = "take_savepoint"
+RESCALE = "rescale_job"
+LOST = "report_lost_job"
+PROVE = "prove_restorable"
 
 
 def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str, AnyJob]:
@@ -44,11 +62,16 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     checked = [
         dg.AssetCheckKey(job.key("state_tables"), name) for name in ("compatibility", "legality")
     ]
+    flink = job.settings.flink
+    archive: dg.AssetSelection = dg.AssetSelection.assets(*archived)
+    proof = dg.AssetSelection.checks(dg.AssetCheckKey(job.key("state_tables"), "restorable"))
+    if flink is not None and flink.canary is not None:
+        archive -= proof
     made: list[AnyJob] = [
         _over_snapshots(
             job,
             ARCHIVE,
-            dg.AssetSelection.assets(*archived),
+            archive,
             "A savepoint into the lake, checked, and out again.",
         ),
         _over_snapshots(
@@ -71,6 +94,17 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     if retention is not None:
         limits = PruneConfig(last=retention.last, daily=retention.daily)
         made.append(_of_ops(job, _prune, PRUNE, dg.RunConfig({"prune_snapshots": limits})))
+    if flink is not None:
+        made += [
+            _of_one_op(job, savepoint_op(job, flink), SAVEPOINT, "take_savepoint"),
+            _of_one_op(job, rescale_op(job, flink), RESCALE, "rescale"),
+            _of_ops(job, _report_lost, LOST),
+        ]
+        if flink.canary is not None:
+            planned = dg.AssetSelection.assets(by_key[job.key("restore_plan")])
+            said = "A plan, and whether the program of `canary` restores a snapshot: it is run."
+            # a job of checks alone has no partitions
+            made.append(_over_snapshots(job, PROVE, planned | proof, said))
     if job.settings.process_functions:
         made += [_of_ops(job, _functions, FUNCTIONS), _of_ops(job, _commits, COMMITS)]
         made.append(
@@ -105,6 +139,22 @@ def _of_ops(
         config=config,
         executor_def=dg.in_process_executor,
     )
+
+
+def _of_one_op(job: StateJob, op: dg.OpDefinition, name: str, step: str) -> dg.JobDefinition:
+    """A job of an op that is made for this job alone, for its pool; `step` is it in a config."""
+
+    @dg.job(name=job.named(name), description=op.description, executor_def=dg.in_process_executor)
+    def of_one() -> None:
+        op.alias(step)()
+
+    return of_one
+
+
+@dg.graph(description="Fails, with what the sensor was told of a job that its cluster lost.")
+def _report_lost() -> None:
+    """One op."""
+    report_lost_job()
 
 
 @dg.graph(description="A savepoint written again compressed, or not.")

@@ -7,13 +7,18 @@ from state_core.errors import UnsafePathError
 from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.formats.reader import METADATA_FILE
 
-__all__ = ["find_savepoints", "newest_savepoint"]
+__all__ = ["find_savepoints", "has_savepoint", "newest_savepoint"]
 
 
 def find_savepoints(location: str) -> list[str]:
     """The names of the directories below `location` that hold a finished snapshot."""
     directory = Directory(location).confined()
     return [name for name in directory.names() if _is_finished(directory, name)]
+
+
+def has_savepoint(location: str, name: str) -> bool:
+    """Whether the directory `name` below `location` holds a finished snapshot."""
+    return _is_finished(Directory(location).confined(), name)
 
 
 def newest_savepoint(locations: Locations) -> str | None:

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from pipelines.orchestration.jobs import ARCHIVE, COMMITS, FUNCTIONS, PRUNE, VERIFY, AnyJob
+from pipelines.orchestration.jobs import (
+    ARCHIVE,
+    COMMITS,
+    FUNCTIONS,
+    PRUNE,
+    SAVEPOINT,
+    VERIFY,
+    AnyJob,
+)
+from pipelines.orchestration.live_job import is_under_way
 from pipelines.orchestration.resources import public_location
 from pipelines.orchestration.savepoints import newest_savepoint
 from pipelines.orchestration.state_job import StateJob
@@ -17,6 +26,8 @@ def job_schedules(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.Schedule
     made = [_archive(job, jobs[ARCHIVE]), _verify(job, jobs[VERIFY])]
     if job.settings.retention is not None:
         made.append(_prune(job, jobs[PRUNE], job.settings.retention.schedule))
+    if job.settings.flink is not None:
+        made.append(_take(job, jobs[SAVEPOINT], job.settings.flink.schedule))
     if job.settings.process_functions:
         made += [_functions(job, jobs[FUNCTIONS]), _commits(job, jobs[COMMITS])]
     return made
@@ -57,6 +68,19 @@ def _verify(job: StateJob, target: AnyJob) -> dg.ScheduleDefinition:
         return dg.RunRequest()
 
     return nightly_savepoint
+
+
+def _take(job: StateJob, target: AnyJob, cron: str) -> dg.ScheduleDefinition:
+    @dg.schedule(job=target, name=job.named("nightly_flink_savepoint"), cron_schedule=cron)
+    def take(
+        context: dg.ScheduleEvaluationContext,
+    ) -> dg.RunRequest | dg.SkipReason:
+        """Has the cluster take a savepoint, unless it is still at the last one."""
+        if is_under_way(context.instance, target.name):
+            return dg.SkipReason("the last savepoint is still being taken")
+        return dg.RunRequest()
+
+    return take
 
 
 def _prune(job: StateJob, target: AnyJob, cron: str) -> dg.ScheduleDefinition:

@@ -1,25 +1,33 @@
-"""Sensors: a new savepoint becomes a partition and a run; changed states are checked and told."""
+"""Sensors: a savepoint becomes a partition and a run; states that change, jobs that are lost."""
 
 from collections.abc import Mapping
 
 import dagster as dg
 
 from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.orchestration.jobs import ARCHIVE, CHECK, AnyJob
+from pipelines.orchestration.flink_ops import run_config_of
+from pipelines.orchestration.jobs import ARCHIVE, CHECK, LOST, RESCALE, AnyJob
+from pipelines.orchestration.live_job import is_under_way, live_job
 from pipelines.orchestration.metadata import faults_list
 from pipelines.orchestration.resources import public_location
 from pipelines.orchestration.savepoints import find_savepoints
+from pipelines.orchestration.settings import FlinkSettings
 from pipelines.orchestration.state_job import StateJob
 from state_core.printable import printable
 
 __all__ = ["changed_states", "job_sensors"]
 
 SHOWN_CHANGES = 100
+RUNS = "it runs"
 
 
 def job_sensors(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.SensorDefinition]:
     """All sensors of a job."""
-    return [_savepoints(job, jobs[ARCHIVE]), _states(job, jobs[CHECK])]
+    made = [_savepoints(job, jobs[ARCHIVE]), _states(job, jobs[CHECK])]
+    flink = job.settings.flink
+    if flink is not None:
+        made.append(_lost(job, flink, jobs[LOST], jobs[RESCALE].name))
+    return made
 
 
 def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
@@ -84,6 +92,29 @@ def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
         )
 
     return look
+
+
+def _lost(job: StateJob, flink: FlinkSettings, target: AnyJob, rescale: str) -> dg.SensorDefinition:
+    @dg.sensor(
+        job=target,
+        name=job.named("lost_job"),
+        minimum_interval_seconds=job.settings.sensor_seconds,
+        required_resource_keys={job.resource},
+    )
+    def lost_job(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        """Tells, once, that the cluster does not run the job, or does not answer."""
+        if is_under_way(context.instance, rescale):
+            return dg.SkipReason("it is being rescaled")
+        loss = live_job(job, flink, context).loss()
+        if loss is None:
+            return dg.SensorResult(cursor=RUNS, skip_reason=RUNS)
+        told = f"{loss.state} {loss.flink_job}".strip()
+        if told == context.cursor:
+            return dg.SkipReason(f"it is {told}, as was told")
+        request = dg.RunRequest(run_config=run_config_of(loss))
+        return dg.SensorResult(run_requests=[request], cursor=told)
+
+    return lost_job
 
 
 def changed_states(before: SnapshotRecord, after: SnapshotRecord) -> list[str]:

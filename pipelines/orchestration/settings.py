@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 import dagster as dg
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 __all__ = [
+    "CanarySettings",
     "CheckSettings",
+    "FlinkSettings",
     "GrowthSettings",
     "JobSettings",
     "RestoreSettings",
@@ -117,6 +119,72 @@ class RetentionSettings(dg.Resolvable, dg.Model):
     schedule: str = "0 5 * * *"
 
 
+class CanarySettings(dg.Resolvable, dg.Model):
+    """The proof that a program restores a snapshot: it is run from that, and cancelled.
+
+    While it runs it reads its sources and writes its sinks: its arguments say where these are.
+
+    Attributes:
+        arguments: The program's, so that it does no harm. Nothing shows them.
+        url: The cluster's REST API; that of the job, by default.
+        jar: The program, as a file here; what the job runs, by default.
+        jar_id: The same, the id of a JAR on the cluster.
+        entry_class: The class with `main`.
+        severity: `ERROR` or `WARN`.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    arguments: list[str] = Field(repr=False)
+    url: str = ""
+    jar: str = ""
+    jar_id: str = ""
+    entry_class: str = ""
+    severity: Literal["ERROR", "WARN"] = "ERROR"
+
+
+class FlinkSettings(dg.Resolvable, dg.Model):
+    """The cluster that a job runs on. Who asks it is said by the environment alone.
+
+    Attributes:
+        url: Its REST API; `STATELAKE_FLINK` when it is needed, by default.
+        job: The job there: its name, or its id; its name in the lake, by default.
+        savepoints: The job's directory of savepoints, as the cluster calls it; by default what
+            `path_map` says.
+        path_map: By each directory as the cluster calls it, the same as it is called here.
+        form: Of savepoints: `canonical` or `native`.
+        schedule: When a savepoint is taken.
+        jar: The program that runs there, as a file here; or else:
+        jar_id: The id of its JAR on the cluster.
+        entry_class: The class with `main`; by default what the JAR says.
+        arguments: The program's. Nothing shows them.
+        exports: Where the savepoint is written that a rescaled job starts from, as that is called
+            here; below the lake's exports, by default.
+        canary: How snapshots are proved to be restorable; not at all, by default.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    url: str = ""
+    job: str = ""
+    savepoints: str = ""
+    path_map: dict[str, str] = Field(default_factory=dict)
+    form: Literal["canonical", "native"] = "canonical"
+    schedule: str = "0 1 * * *"
+    jar: str = ""
+    jar_id: str = ""
+    entry_class: str = ""
+    arguments: list[str] = Field(default_factory=list, repr=False)
+    exports: str = ""
+    canary: CanarySettings | None = None
+
+    @model_validator(mode="after")
+    def _of_one_jar(self) -> FlinkSettings:
+        if self.jar and self.jar_id:
+            raise ValueError("a program has a `jar` or a `jar_id`, not both")
+        return self
+
+
 class JobSettings(dg.Resolvable, dg.Model):
     """A Flink job: where its savepoints are, and what is to happen with them.
 
@@ -133,10 +201,13 @@ class JobSettings(dg.Resolvable, dg.Model):
         retention: Which snapshots stay; all of them, by default.
         checks: Their severity and limits.
         restore: How snapshots are planned and exported.
+        flink: The cluster that it runs on; none by default.
         engine: `auto`, `local` or `spark`.
         partitions_per_run: How many partitions one run of a backfill does.
         process_functions: Whether the job runs on statelake's own runtime, too.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     name: str = ""
     savepoints: str = ""
@@ -149,6 +220,7 @@ class JobSettings(dg.Resolvable, dg.Model):
     retention: RetentionSettings | None = None
     checks: CheckSettings = CheckSettings()
     restore: RestoreSettings = RestoreSettings()
+    flink: FlinkSettings | None = None
     engine: Literal["auto", "local", "spark"] = "auto"
     partitions_per_run: int = Field(default=10, ge=1)
     process_functions: bool = False

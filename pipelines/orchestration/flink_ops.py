@@ -1,0 +1,186 @@
+"""Ops on the cluster that a job runs on: a savepoint is taken, a rescale done, a loss told."""
+
+from typing import Any
+
+import dagster as dg
+
+from pipelines.operations.live_rescaling import RESCALED, RescaleResult, rescale_job
+from pipelines.operations.rescale_steps import RescalePlan
+from pipelines.orchestration.live_job import Loss, live_job, shown_in_flink
+from pipelines.orchestration.metadata import markdown_table, savepoint_metadata
+from pipelines.orchestration.resources import public_location
+from pipelines.orchestration.savepoints import has_savepoint
+from pipelines.orchestration.settings import FlinkSettings
+from pipelines.orchestration.state_job import StateJob
+from state_core.errors import MissingFileError
+from state_core.formats import open_snapshot
+from state_core.printable import printable
+
+__all__ = [
+    "LossConfig",
+    "RescaleJobConfig",
+    "report_lost_job",
+    "rescale_op",
+    "run_config_of",
+    "savepoint_op",
+]
+
+
+class RescaleJobConfig(dg.Config):
+    """What is to become of a job that runs; what is left out stays as it is.
+
+    Attributes:
+        parallelism: The new one.
+        max_parallelism: The new one.
+        jar: The JAR to run from then on, a file here.
+        jar_id: The same, one that the cluster has.
+        entry_class: Its class with `main`.
+        migrate: A file that says what types states get.
+        roll_back: Whether a run that was killed is to be taken back, not completed.
+        take_over: Whether such a run's process is known to be gone, on another machine.
+    """
+
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    jar: str = ""
+    jar_id: str = ""
+    entry_class: str = ""
+    migrate: str = ""
+    roll_back: bool = False
+    take_over: bool = False
+
+
+class LossConfig(dg.Config):
+    """What is told of a job that its cluster does not run.
+
+    Attributes:
+        state: What it is there.
+        reason: Why.
+        flink_job: Its id there.
+        checkpoint: The last that it completed.
+        url: The cluster.
+    """
+
+    state: str
+    reason: str
+    flink_job: str = ""
+    checkpoint: str = ""
+    url: str = ""
+
+
+def run_config_of(loss: Loss) -> dg.RunConfig:
+    """The configuration of a run that tells of a loss."""
+    told = LossConfig(
+        state=printable(loss.state), reason=printable(loss.reason), flink_job=loss.flink_job,
+        checkpoint=printable(loss.checkpoint), url=loss.url,
+    )  # fmt: skip
+    return dg.RunConfig({"report_lost_job": told})
+
+
+@dg.op
+def report_lost_job(config: LossConfig) -> None:
+    """Fail, with what the sensor was told of the job: so that it is seen, and alerts are sent."""
+    raise dg.Failure(
+        f"the job is not seen to run: {config.state}: {config.reason}",
+        metadata={
+            "state": config.state,
+            "root cause": config.reason,
+            "last completed checkpoint": config.checkpoint or "unknown",
+            "Flink UI": shown_in_flink(config.url, config.flink_job),
+        },
+        allow_retries=False,
+    )
+
+
+def savepoint_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
+    """The op that takes a savepoint of a job."""
+
+    @dg.op(
+        name=job.named("take_savepoint_step"),
+        pool=job.named("flink"),
+        required_resource_keys={job.resource},
+    )
+    def take_savepoint(context: dg.OpExecutionContext) -> str:
+        """Have a savepoint taken into the job's directory: its name there.
+
+        It becomes a partition when it is archived, by the sensor or by the schedule.
+        """
+        live = live_job(job, flink, context)
+        with live.connect() as cluster:
+            taken_of = cluster.find_job(live.name)
+            path = cluster.take_savepoint(
+                taken_of.id, live.savepoints, form=flink.form,
+                # a step that is tried again in the same run waits for the same savepoint
+                trigger_id=context.run_id.replace("-", ""), report=context.log.info,
+            )  # fmt: skip
+        here = live.paths.readable(path)
+        name = here.rstrip("/").rpartition("/")[2]
+        directory = live.locations.savepoints_location
+        if not has_savepoint(directory, name):
+            raise MissingFileError(
+                f"the cluster wrote {path}, which is not in the job's directory of savepoints"
+                f" {public_location(directory)}",
+                remedy="let `savepoints` and `flink.savepoints` be the same directory, the one as"
+                " it is called here, the other as the cluster calls it",
+            )
+        context.add_output_metadata(
+            {
+                **savepoint_metadata(open_snapshot(live.locations.savepoint(name))),
+                "on the cluster": printable(path),
+                "Flink UI": shown_in_flink(cluster.url, taken_of.id),
+            }
+        )
+        return name
+
+    return take_savepoint
+
+
+def rescale_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
+    """The op that rescales, migrates or upgrades a job."""
+
+    @dg.op(name=job.named("rescale_step"), pool=job.pool, required_resource_keys={job.resource})
+    def rescale(context: dg.OpExecutionContext, config: RescaleJobConfig) -> str:
+        """Rescale the job, with a way back: the id of the job that runs then.
+
+        A run that was killed goes on where it was, when it is run again with the same config.
+        """
+        live = live_job(job, flink, context)
+        plan = RescalePlan(
+            job=live.locations.job_name, flink_job=live.name,
+            new=live.program(config.jar, config.jar_id, config.entry_class), old=live.program(),
+            savepoints=live.savepoints, exports=live.exports, paths=live.paths,
+            parallelism=config.parallelism or 0, max_parallelism=config.max_parallelism or 0,
+            migrate=config.migrate, form=flink.form,
+        )  # fmt: skip
+        with live.connect() as cluster:
+            result = rescale_job(
+                cluster, live.locations.open_lake(), plan, roll_back=config.roll_back,
+                take_over=config.take_over, engine=job.settings.engine,
+                progress=lambda step, phase: context.log.info("%s: %s", step, phase),
+            )  # fmt: skip
+        told = _rescale_metadata(result, cluster.url)
+        if result.outcome != RESCALED:
+            raise dg.Failure(
+                f"the job was {result.outcome}: {printable(result.why)}",
+                metadata=told,
+                allow_retries=False,
+            )
+        context.add_output_metadata(told)
+        return result.flink_job
+
+    return rescale
+
+
+def _rescale_metadata(result: RescaleResult, url: str) -> dict[str, Any]:
+    rows = [
+        (printable(step["step"]), printable(step["at"]), printable(step["did"]))
+        for step in result.steps
+    ]
+    return {
+        "outcome": result.outcome,
+        "why": printable(result.why),
+        "savepoint": printable(result.savepoint),
+        "snapshot": printable(result.snapshot),
+        "steps": dg.MetadataValue.md(markdown_table(("step", "at", "did"), rows)),
+        "Flink UI": shown_in_flink(url, result.flink_job),
+    }

@@ -1,0 +1,155 @@
+"""A job on the Flink cluster that it runs on, as its settings and its places say it together."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dagster as dg
+
+from pipelines.flink.cluster import FlinkCluster, Report
+from pipelines.flink.connection import ConnectionSettings
+from pipelines.flink.path_map import PathMap
+from pipelines.operations.canary import CanaryResult, run_canary
+from pipelines.operations.rescale_steps import JarRun
+from pipelines.orchestration.resources import Locations
+from pipelines.orchestration.settings import CanarySettings, FlinkSettings
+from pipelines.orchestration.state_job import StateJob
+from state_core.errors import ClusterError, NotFoundError
+
+__all__ = ["LiveJob", "Loss", "is_under_way", "live_job", "shown_in_flink"]
+
+# a sensor has a minute for up to four calls
+LOOK_SECONDS = 6.0
+LOOK_RETRIES = 1
+UNFINISHED = [
+    dg.DagsterRunStatus[status]
+    for status in ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
+]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A job that its cluster does not run, as far as anybody knows.
+
+    Attributes:
+        state: `FAILED`, `CANCELED`, ...; `UNKNOWN` to the cluster; `NO ANSWER` of the cluster.
+        reason: Flink's root cause, or why the cluster could not be asked.
+        flink_job: The job's id there; empty if it is unknown.
+        checkpoint: Its last completed checkpoint, as the cluster calls that; empty if unknown.
+        url: The cluster.
+    """
+
+    state: str
+    reason: str
+    flink_job: str = ""
+    checkpoint: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class LiveJob:
+    """A job on its cluster.
+
+    Attributes:
+        settings: What the configuration says of the cluster.
+        locations: Where its savepoints and its lake are.
+        key_prefix: What the keys of its assets begin with, and the directory of its exports.
+    """
+
+    settings: FlinkSettings
+    locations: Locations
+    key_prefix: list[str]
+
+    @property
+    def name(self) -> str:
+        """Its name or its id on the cluster."""
+        return self.settings.job or self.locations.job_name
+
+    @property
+    def paths(self) -> PathMap:
+        """What the cluster's directories are called here."""
+        return PathMap(self.settings.path_map)
+
+    @property
+    def savepoints(self) -> str:
+        """Its directory of savepoints, as the cluster calls it."""
+        return self.settings.savepoints or self.paths.there(self.locations.savepoints_location)
+
+    @property
+    def exports(self) -> str:
+        """Where the savepoint of a rescale is written, as that is called here."""
+        above = self.locations.exports_location.rstrip("/")
+        return self.settings.exports or "/".join([above, *self.key_prefix])
+
+    def connect(self) -> FlinkCluster:
+        """Its cluster; who asks is said by the environment."""
+        return FlinkCluster(self.settings.url)
+
+    def program(self, jar: str = "", jar_id: str = "", entry_class: str = "") -> JarRun:
+        """What it runs, or would run of another JAR."""
+        settings = self.settings
+        if not (jar or jar_id):
+            jar, jar_id = settings.jar, settings.jar_id
+        return JarRun(jar, jar_id, entry_class or settings.entry_class, tuple(settings.arguments))
+
+    def prove(
+        self, canary: CanarySettings, snapshot_id: str, engine: str, log: Report
+    ) -> tuple[CanaryResult, str]:
+        """Run a program from a snapshot, and cancel it: what came of it, and the cluster's URL."""
+        program = self.program(canary.jar, canary.jar_id, canary.entry_class)
+        with FlinkCluster(canary.url or self.settings.url) as cluster:
+            result = run_canary(
+                cluster, self.locations.open_lake(), self.locations.job_name, snapshot_id,
+                replace(program, arguments=tuple(canary.arguments)), self.exports,
+                paths=self.paths, engine=engine, report=log,
+            )  # fmt: skip
+            return result, cluster.url
+
+    def loss(self) -> Loss | None:
+        """Why it does not run, or is not known to; None if it does.
+
+        Raises:
+            DeclarationError: No cluster is named, or it can't be named like that.
+        """
+        connection = ConnectionSettings.from_environment(self.settings.url)
+        shorter = replace(connection, timeout=min(connection.timeout, LOOK_SECONDS))
+        with FlinkCluster(shorter) as cluster:
+            cluster.connection.retries = LOOK_RETRIES
+            try:
+                return _loss_on(cluster, self.name)
+            except NotFoundError as error:
+                return Loss("UNKNOWN", f"{error.problem}; {error.remedy}", url=cluster.url)
+            except ClusterError as error:
+                return Loss("NO ANSWER", f"{error.place}: {error.problem}", url=cluster.url)
+
+
+def live_job(job: StateJob, settings: FlinkSettings, context: Any) -> LiveJob:
+    """A job on its cluster, in a run or a sensor."""
+    return LiveJob(settings, job.places(context), job.key_prefix)
+
+
+def is_under_way(instance: dg.DagsterInstance, name: str) -> bool:
+    """Whether a run of a Dagster job waits or works."""
+    unfinished = dg.RunsFilter(job_name=name, statuses=UNFINISHED)
+    return instance.get_runs_count(unfinished) > 0
+
+
+def shown_in_flink(url: str, job_id: str = "") -> dg.UrlMetadataValue:
+    """A link to a job in Flink's own UI, or to its overview."""
+    return dg.MetadataValue.url(f"{url}/#/job/running/{job_id}/overview" if job_id else f"{url}/")
+
+
+def _loss_on(cluster: FlinkCluster, name: str) -> Loss | None:
+    if any(not job.ended and name in (job.id, job.name) for job in cluster.jobs()):
+        return None  # several of that name, while a canary runs
+    job = cluster.find_job(name)
+    reason = checkpoint = ""
+    with suppress(NotFoundError, ClusterError):
+        reason = cluster.failure_of(job.id)
+    with suppress(NotFoundError, ClusterError):
+        history = cluster.checkpoints(job.id).history
+        completed = [taken.path for taken in history if taken.status == "COMPLETED" and taken.path]
+        checkpoint = completed[-1] if completed else ""
+    return Loss(job.state, reason or "Flink reports no failure", job.id, checkpoint, cluster.url)
