@@ -99,8 +99,8 @@ class KeyGroupLayout:
         for file in files:
             replaced.setdefault(self._piece_of(file.partition, starts), []).append(file)
         for new in edited:
-            for partition in self._partitions_of(new):
-                unit = self._piece_of(partition, starts)
+            # a set: rows of several buckets may be of one piece
+            for unit in {self._piece_of(part, starts) for part in self._partitions_of(new)}:
                 staged.setdefault(unit, []).append(_staged(new, unit))
         return [
             Piece(unit, tuple(replaced.get(unit, ())), tuple(staged.get(unit, ())), edited=True)

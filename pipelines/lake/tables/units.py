@@ -134,9 +134,7 @@ class FileCuts:
         self._file_bytes = FILE_BYTES if partitioning.column == BUCKET else 0
         self._limits = [math.inf if self._fixed else self._file_bytes for _ in buckets]
         whole = [partitioning.is_whole(bucket) for bucket in buckets]
-        self._ends = [not (this and following) for this, following in pairwise(whole)] + [
-            True
-        ] * bool(buckets)
+        self._ends = [*(not (this and following) for this, following in pairwise(whole)), True]
         if partitions is not None:
             shares = [bucket.partition * partitions // MAX_PARTITIONS for bucket in buckets]
             for at, (share, next_share) in enumerate(pairwise(shares)):

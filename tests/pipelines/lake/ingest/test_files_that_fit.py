@@ -297,6 +297,25 @@ class TestImports:
         assert set(rows.column("key").to_pylist()) >= NEW_WORDS
         assert_whole(lake, orphans=True)
 
+    def test_rows_of_one_statement(self, lake: Lake) -> None:
+        """Rows that share a file and name no bucket are each in the snapshot once."""
+        import_as(lake, WORDS, "monday", partitions=2)
+        row = edit(lake, COUNTS).to_pyarrow_table().slice(0, 1)
+        words = sorted(NEW_WORDS)
+        rows = pa.concat_tables([row] * len(words))
+        for name, values in (
+            ("key", words), (KEY_GROUP, [group_of(word) for word in words]),
+            (BUCKET, [None] * len(words)),
+        ):  # fmt: skip
+            at = rows.schema.get_field_index(name)
+            field = rows.schema.field(name)
+            rows = rows.set_column(at, field, pa.array(values, field.type))
+        write_deltalake(edit(lake, COUNTS), rows, mode="append")
+        made = commit_snapshot(lake, "orders", "edited", "monday", engine=LOCAL).record
+        assert [file.partition for file in count_files(made)] == [0, 64]
+        assert sum(file.rows for file in count_files(made)) == 300 + len(words)
+        assert_whole(lake, orphans=True)
+
     @pytest.mark.parametrize("group", [-1, 128, 500])
     def test_a_key_group_that_there_is_not(self, group: int, lake: Lake) -> None:
         """A row that names no bucket is not lost for that: it is refused."""
