@@ -17,7 +17,6 @@ from state_core.formats import open_snapshot
 from state_core.printable import printable
 
 __all__ = [
-    "LossConfig",
     "RescaleJobConfig",
     "report_lost_job",
     "rescale_op",
@@ -50,27 +49,9 @@ class RescaleJobConfig(dg.Config):
     take_over: bool = False
 
 
-class LossConfig(dg.Config):
-    """What is told of a job that its cluster does not run.
-
-    Attributes:
-        state: What it is there.
-        reason: Why.
-        flink_job: Its id there.
-        checkpoint: The last that it completed.
-        url: The cluster.
-    """
-
-    state: str
-    reason: str
-    flink_job: str = ""
-    checkpoint: str = ""
-    url: str = ""
-
-
 def run_config_of(loss: Loss) -> dg.RunConfig:
     """The configuration of a run that tells of a loss."""
-    told = LossConfig(
+    told = Loss(
         state=printable(loss.state), reason=printable(loss.reason), flink_job=loss.flink_job,
         checkpoint=printable(loss.checkpoint), url=loss.url,
     )  # fmt: skip
@@ -78,7 +59,7 @@ def run_config_of(loss: Loss) -> dg.RunConfig:
 
 
 @dg.op
-def report_lost_job(config: LossConfig) -> None:
+def report_lost_job(config: Loss) -> None:
     """Fail, with what the sensor was told of the job: so that it is seen, and alerts are sent."""
     raise dg.Failure(
         f"the job is not seen to run: {config.state}: {config.reason}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from pipelines.lake.tables.names import keyed_table, operator_table, timers_table
+from pipelines.lake.ingest.import_targets import tables_of
+from pipelines.lake.tables.names import operator_table
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.orchestration.resources import Locations
 from pipelines.orchestration.savepoints import newest_savepoint
@@ -64,13 +65,12 @@ def _expected_tables(job: str, snapshot: Snapshot) -> dict[str, str]:
     """The tables that an import of a savepoint would make in a new lake."""
     tables: dict[str, str] = {}
     for operator in snapshot.operators:
-        for state in operator.keyed_states:
-            if state.kind is not StateKind.TIMERS:
-                tables[keyed_table(job, operator.label, state.name)] = _described(
-                    state.kind.value, state.name, operator.label, state.value_type
-                )
-        if len({str(queue.schema) for queue in operator.timers}) == 1:
-            tables[timers_table(job, operator.label)] = _timers(operator.label)
+        for path, (name, *_) in tables_of(job, operator).items():
+            state = operator.state(name)
+            if state.kind is StateKind.TIMERS:
+                tables[path] = _timers(operator.label)
+            else:
+                tables[path] = _described(state.kind.value, name, operator.label, state.value_type)
         for part in operator.operator_states:
             tables[operator_table(job, operator.label, part.name)] = _described(
                 part.mode.name.lower().replace("_", " "), part.name, operator.label, part.value_type

@@ -29,9 +29,8 @@ UNFINISHED = [
 ]
 
 
-@dataclass(frozen=True)
-class Loss:
-    """A job that its cluster does not run, as far as anybody knows.
+class Loss(dg.Config):
+    """A job that its cluster does not run, as far as anybody knows; a run is told of it.
 
     Attributes:
         state: `FAILED`, `CANCELED`, ...; `UNKNOWN` to the cluster; `NO ANSWER` of the cluster.
@@ -120,9 +119,13 @@ class LiveJob:
             try:
                 return _loss_on(cluster, self.name)
             except NotFoundError as error:
-                return Loss("UNKNOWN", f"{error.problem}; {error.remedy}", url=cluster.url)
+                return Loss(
+                    state="UNKNOWN", reason=f"{error.problem}; {error.remedy}", url=cluster.url
+                )
             except ClusterError as error:
-                return Loss("NO ANSWER", f"{error.place}: {error.problem}", url=cluster.url)
+                return Loss(
+                    state="NO ANSWER", reason=f"{error.place}: {error.problem}", url=cluster.url
+                )
 
 
 def live_job(job: StateJob, settings: FlinkSettings, context: Any) -> LiveJob:
@@ -152,4 +155,7 @@ def _loss_on(cluster: FlinkCluster, name: str) -> Loss | None:
         history = cluster.checkpoints(job.id).history
         completed = [taken.path for taken in history if taken.status == "COMPLETED" and taken.path]
         checkpoint = completed[-1] if completed else ""
-    return Loss(job.state, reason or "Flink reports no failure", job.id, checkpoint, cluster.url)
+    return Loss(
+        state=job.state, reason=reason or "Flink reports no failure", flink_job=job.id,
+        checkpoint=checkpoint, url=cluster.url,
+    )  # fmt: skip

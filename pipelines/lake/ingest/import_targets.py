@@ -12,7 +12,7 @@ from state_core.files.wire import DataInput
 from state_core.formats.layout.meta_info import read_state_meta_info
 from state_core.model.snapshot import KeyedState, Operator, StateKind
 
-__all__ = ["key_serializer", "known_units", "previous_units", "table_targets"]
+__all__ = ["key_serializer", "known_units", "previous_units", "table_targets", "tables_of"]
 
 
 def table_targets(
@@ -27,6 +27,15 @@ def table_targets(
         partitions: How many partitions each is to have; those that have a partition a key group
             can't be told, so another table is made beside them.
     """
+    by_group = operator.max_parallelism <= MAX_PARTITIONS and partitions is None
+    return [
+        TableTarget(*_place(lake, path, by_group=by_group), names)
+        for path, names in tables_of(job, operator).items()
+    ]
+
+
+def tables_of(job: str, operator: Operator) -> dict[str, tuple[str, ...]]:
+    """The states in each table of an operator's keyed state, by the table's path in a new lake."""
     wanted: list[tuple[str, tuple[str, ...]]] = [
         (keyed_table(job, operator.label, state.name), (state.name,))
         for state in operator.keyed_states
@@ -38,8 +47,7 @@ def table_targets(
     else:
         names = [timer.name for timer in operator.timers]
         wanted += [(queue_table(job, operator.label, name), (name,)) for name in names]
-    by_group = operator.max_parallelism <= MAX_PARTITIONS and partitions is None
-    return [TableTarget(*_place(lake, path, by_group=by_group), names) for path, names in wanted]
+    return dict(wanted)
 
 
 def _place(lake: Lake, path: str, *, by_group: bool) -> tuple[str, str]:
