@@ -39,6 +39,7 @@ _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]
 _ORDER = (
     "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value", "ttl",
 )  # fmt: skip
+ROWS_AT_ONCE = 4096  # that are Python's objects at a time: each takes hundreds of bytes
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ONE_LINE = json.JSONEncoder(ensure_ascii=False)
 _MARKUP = re.compile(r"[\\`|\[\]]")
@@ -87,8 +88,10 @@ def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterato
     names = [name for name in rows.schema.names if not name.startswith("raw_")]
     names.sort(key=_ORDER.index)
     kinds = {name: rows.schema.field(name).type for name in names}
-    for row in rows.select(names).to_pylist():
-        yield head | {name: plain(row[name], kinds[name]) for name in names}
+    rows = rows.select(names)
+    for start in range(0, rows.num_rows, ROWS_AT_ONCE):
+        for row in rows.slice(start, ROWS_AT_ONCE).to_pylist():
+            yield head | {name: plain(row[name], kinds[name]) for name in names}
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
