@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -64,10 +68,40 @@ def run_demo(directory: Path, home: Path) -> None:
     )
     out = Console(highlight=False)
     show = _Steps(out)
-    show.command("What is in a savepoint that real Flink wrote?", inspect,
-                 str(directory / "savepoints" / "monday"), "--parallelism", "5")  # fmt: skip
-    show.title("Dagster archives two of them: tables, checks, plan, export")
-    _archive(out, home, ["monday", "tuesday"])
+    on_spark = ("--engine", "spark", "--lake", lake, "--job", JOB, "--as-of", "tuesday", TOTALS)
+    with _beside("pipelines.cli.demo.spark_step", on_spark) as spark:
+        show.command("What is in a savepoint that real Flink wrote?", inspect,
+                     str(directory / "savepoints" / "monday"), "--parallelism", "5")  # fmt: skip
+        show.title("Dagster archives two of them: tables, checks, plan, export")
+        _archive(out, home, ["monday", "tuesday"])
+        if spark.stdin:
+            print("the lake is there", file=spark.stdin, flush=True)
+        _on_the_lake(show, lake, str(directory / "exports" / "tuesday-erased"))
+        show.title("Spark reads the same tables: it started beside all this")
+        show.line(sql, on_spark)
+        out.file.write(spark.communicate()[0])
+    if spark.returncode:
+        raise subprocess.CalledProcessError(spark.returncode, spark.args)
+    out.print(Rule(style="dim"))
+    out.print(f"done in {time.monotonic() - started:.0f} s ({show.times()})")
+
+
+@contextmanager
+def _beside(module: str, arguments: Iterable[str]) -> Iterator[subprocess.Popen[str]]:
+    """A Python process that runs a module; it ends with the demo, whatever happens in that."""
+    command = [sys.executable, "-m", module, *arguments]
+    process = subprocess.Popen(  # noqa: S603 - ours
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _on_the_lake(show: _Steps, lake: str, to: str) -> None:
+    """Query, compare, edit and export what was archived."""
     show.command("The lake now", snapshots, "--lake", lake)
     show.command("Its state is SQL", sql, "--lake", lake, "--job", JOB, "--as-of", "monday", QUERY)
     show.command("What changed from Monday to Tuesday?", diff, "--lake", lake, "--job", JOB,
@@ -79,12 +113,8 @@ def run_demo(directory: Path, home: Path) -> None:
                  "--job", JOB, "--snapshot", "tuesday-erased", "--parallelism", "5",
                  "--max-parallelism", "256")  # fmt: skip
     show.command("Write it back as a savepoint", export, "--lake", lake, "--job", JOB, "--snapshot",
-                 "tuesday-erased", "--to", str(directory / "exports" / "tuesday-erased"),
-                 "--parallelism", "5", "--max-parallelism", "256")  # fmt: skip
-    show.command("Spark reads the same tables, and starts for that alone", sql, "--engine", "spark",
-                 "--lake", lake, "--job", JOB, TOTALS)  # fmt: skip
-    out.print(Rule(style="dim"))
-    out.print(f"done in {time.monotonic() - started:.0f} s ({show.times()})")
+                 "tuesday-erased", "--to", to, "--parallelism", "5",
+                 "--max-parallelism", "256")  # fmt: skip
 
 
 class _Steps:
@@ -101,15 +131,18 @@ class _Steps:
 
     def command(self, title: str, command: click.Command, *arguments: str) -> None:
         """Say what is run, and run it."""
-        if title:
-            self.title(title)
+        self.title(title)
+        self.line(command, arguments)
+        began = time.monotonic()
+        command.main(list(arguments), standalone_mode=False)
+        self.seconds.append((str(command.name), time.monotonic() - began))
+
+    def line(self, command: click.Command, arguments: Iterable[str]) -> None:
+        """The command as one would type it."""
         shown = " ".join(
             f'"{argument.strip()}"' if " " in argument else argument for argument in arguments
         )
         self.out.print(f"$ statelake {command.name} {shown}", style="dim", soft_wrap=True)
-        began = time.monotonic()
-        command.main(list(arguments), standalone_mode=False)
-        self.seconds.append((str(command.name), time.monotonic() - began))
 
     def times(self) -> str:
         """Where the time of the commands went."""
