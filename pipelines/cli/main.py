@@ -24,6 +24,7 @@ from state_core.printable import is_text, printable
 __all__ = ["main"]
 
 NO, BAD_INPUT, INTERNAL = 1, 3, 4
+OWN_PROCESS = "own process"  # of the command, and of nothing else that may use what it has loaded
 
 # where each is, and how its help begins
 COMMANDS = {
@@ -53,6 +54,35 @@ COMMANDS = {
     "demo": ("demo:demo", "Run the whole way on bundled savepoints"),
 }
 
+CALLS_USERS_CODE = ("run", "migrate", "bootstrap")  # which may make pandas of Arrow
+
+
+class _NoPandas:
+    """Says of pandas that it is not installed."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Called by `import` with the name of each module that is not loaded yet."""
+        if name == "pandas":
+            raise ModuleNotFoundError(f"no {name} for PyArrow", name=name)
+
+
+def _spare_pandas() -> None:
+    """Have PyArrow look for pandas now, and not find it.
+
+    It imports pandas (0.3 s, 33 MB) before it makes its first array, to know objects of pandas:
+    commands give it none. Whoever else imports pandas gets it as ever.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa  # noqa: PLC0415 - not for `--help`
+
+    absent = _NoPandas()
+    sys.meta_path.insert(0, absent)
+    try:
+        pa.array([])
+    finally:
+        sys.meta_path.remove(absent)
+
 
 class _Commands(click.Group):
     """Finds commands by the table above, and imports only the one that is called."""
@@ -74,6 +104,8 @@ class _Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         commands = importlib.import_module(f"pipelines.cli.commands.{module}")
         found: click.Command = getattr(commands, name)
+        if ctx.obj is OWN_PROCESS and cmd_name not in CALLS_USERS_CODE and "pyarrow" in sys.modules:
+            _spare_pandas()
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -117,7 +149,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command, and leave with its exit code."""
     try:
         _refuse_bytes(sys.argv[1:] if arguments is None else arguments)
-        code = statelake.main(arguments, "statelake", standalone_mode=False)
+        process = OWN_PROCESS if arguments is None else None
+        code = statelake.main(arguments, "statelake", standalone_mode=False, obj=process)
     except click.exceptions.Abort:
         click.echo("stopped", err=True)
         sys.exit(130)

@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 TIMESTAMP_BYTES = 8
-COMPARED_BYTES = 32  # of a key, at once for all entries; the rest is compared where these are equal
+COMPARED_BYTES = 32  # of a key, at once for all entries; then all of it where these are equal
+FEW_ROWS = 64  # that are compared as a whole at once
 SHOWN = 200
 
 
@@ -120,16 +121,16 @@ def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.N
         rows = np.flatnonzero(sizes >= wanted.size)
     else:
         rows = np.flatnonzero(sizes == wanted.size + layout.namespace.wire_length)
-    # from behind: keys have more in common where they begin
-    last = max(wanted.size - COMPARED_BYTES, 0)
-    for offset in range(wanted.size - 1, last - 1, -1):
-        if not rows.size:
-            return rows
+    # some bytes of each key, spread over it from its end: keys may share their begin or their end
+    for offset in np.linspace(wanted.size - 1, 0, min(wanted.size, COMPARED_BYTES), dtype=np.intp):
+        if rows.size <= FEW_ROWS:
+            break
         rows = rows[entries.data[starts[rows] + offset] == wanted[offset]]
-    if not last:
-        return rows
-    data, head = entries.data, key.encoded[:last]
-    equal = [data[start : start + last].tobytes() == head for start in starts[rows].tolist()]
+    data = entries.data
+    equal = [
+        data[start : start + wanted.size].tobytes() == key.encoded
+        for start in starts[rows].tolist()
+    ]
     chosen: npt.NDArray[np.intp] = rows[np.array(equal, bool)]
     return chosen
 

@@ -215,10 +215,11 @@ def process(*words: object) -> subprocess.CompletedProcess[str]:
 WATCHED = """
 import sys
 from pipelines.cli.main import main
+unwanted = sys.argv.pop(1)
 try:
-    main(sys.argv[2:])
+    main()
 except SystemExit as left:
-    found = sorted(name for name in sys.argv[1].split(",") if name in sys.modules)
+    found = sorted(name for name in unwanted.split(",") if name in sys.modules)
     print(left.code, *found, file=sys.stderr)
 """
 
@@ -228,8 +229,8 @@ except SystemExit as left:
     [
         (["inspect", WORDS], f"{EXTRA},{SLOW}"),
         (["inspect", DEMO], f"{EXTRA},{SLOW}"),
-        (["dump", WORDS, "--limit", "1"], f"{EXTRA},deltalake"),
-        (["import", WORDS, "--lake", "lake", "--job", "j"], EXTRA),
+        (["dump", WORDS, "--limit", "1"], f"{EXTRA},deltalake,pandas"),
+        (["import", WORDS, "--lake", "lake", "--job", "j"], f"{EXTRA},pandas"),
         (["--help"], f"{EXTRA},{SLOW},numpy,pyarrow,rich"),
         (["--version"], f"{EXTRA},{SLOW},numpy,pyarrow,rich"),
     ],
