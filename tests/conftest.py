@@ -27,7 +27,8 @@ settings.register_profile("nightly", settings.get_profile("fast"), max_examples=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
-# of these, which go through many snapshots or attacks, each test takes every so many in every run
+# of these, which go through many snapshots or attacks, each test takes every so many in every run;
+# of the others each second one is among the longest tests, and all are in those of the night
 THINNED = {
     "test_backend_contract.py": 2,
     "test_backend_savepoints.py": 2,
@@ -103,9 +104,10 @@ TOGETHER = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest modules first, and leave thinned tests to the longest tests."""
+    """Put the longest modules first, and leave thinned tests to the longest and the night's."""
     items.sort(key=lambda item: _rank(item.nodeid))
     seen: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     for item in items:
         every = THINNED.get(item.path.name)
         if every is None or not hasattr(item, "callspec"):
@@ -113,6 +115,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         function = item.nodeid.partition("[")[0]
         if seen[function] % every:
             item.add_marker(pytest.mark.full)
+            if left_out[function] % 2:
+                item.add_marker(pytest.mark.nightly)
+            left_out[function] += 1
         seen[function] += 1
 
 

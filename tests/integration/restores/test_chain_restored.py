@@ -81,7 +81,7 @@ def test_each_generation_of_the_golden_chain(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("compression", ["false", "true"])
+@pytest.mark.parametrize("compression", ["false", pytest.param("true", marks=pytest.mark.nightly)])
 def test_a_chain_of_today(flink: FlinkOracle, compression: str, tmp_path: Path) -> None:
     """Nine generations, compacted on the way: read, imported, compared, exported, restored."""
     written = tmp_path / "written"

@@ -39,7 +39,7 @@ def run_queries(backend: str, to: Path, restored: Path) -> Path:
     return Path(done.stdout.split()[-1].removeprefix("file:"))
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("backend", [pytest.param("hashmap", marks=pytest.mark.nightly), "rocksdb"])
 def test_queries_go_on(backend: str, tmp_path: Path) -> None:
     """Import, export, restore in either backend, savepoint: every entry is what it was."""
     lake = Lake(tmp_path / "lake")

@@ -25,13 +25,20 @@ AGGREGATES = (
 
 
 def cases() -> list[object]:
-    """All golden snapshots; the first that has all kinds of state is among the fast tests."""
+    """All golden snapshots: the first with all kinds of state always, one of each job in CI."""
     listed = golden_cases()
     fast = next(case for case in listed if case.facts["case"] == "kinds")
+    first = {case.facts["case"]: case for case in reversed(listed)}.values()
     return [
-        pytest.param(case, id=case.name, marks=[] if case is fast else pytest.mark.full)
+        pytest.param(case, id=case.name, marks=_marks(case is fast, case in first))
         for case in listed
     ]
+
+
+def _marks(fast: bool, first: bool) -> list[pytest.MarkDecorator]:
+    if fast:
+        return []
+    return [pytest.mark.full] if first else [pytest.mark.full, pytest.mark.nightly]
 
 
 def rows_of(table: pa.Table) -> list[str]:
