@@ -16,7 +16,7 @@ from tests.integration.flink.oracle import SHORT_JOBS
 __all__ = ["EVERY_STATE", "ask", "operators_restored", "restored", "verdicts", "written"]
 
 EVERY_STATE = "-"
-PROGRAMS = ("EvolvingJobs.java", "EvolvingOperators.java", "Json.java")
+PROGRAMS = ("EvolvingJobs.java", "EvolvingOperators.java", "Cluster.java", "Json.java")
 MODULES = ("flink-avro",)
 
 

@@ -20,6 +20,7 @@ from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, 
 
 SOURCES = (
     "Oracle.java",
+    "Cluster.java",
     "Jobs.java",
     "ChainJobs.java",
     "OperatorJobs.java",

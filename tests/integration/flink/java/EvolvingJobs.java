@@ -22,6 +22,7 @@ import org.apache.avro.Schema;
 import org.apache.avro.generic.GenericData;
 import org.apache.avro.generic.IndexedRecord;
 import org.apache.flink.api.common.ExecutionConfig;
+import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.functions.FlatMapFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.serialization.SerializerConfigImpl;
@@ -40,7 +41,6 @@ import org.apache.flink.api.common.typeutils.TypeSerializerSchemaCompatibility;
 import org.apache.flink.api.common.typeutils.TypeSerializerSnapshot;
 import org.apache.flink.api.common.typeutils.base.IntSerializer;
 import org.apache.flink.configuration.Configuration;
-import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.core.fs.FSDataInputStream;
 import org.apache.flink.core.memory.DataInputViewStreamWrapper;
@@ -48,6 +48,8 @@ import org.apache.flink.formats.avro.typeutils.AvroSerializer;
 import org.apache.flink.formats.avro.typeutils.GenericRecordAvroTypeInfo;
 import org.apache.flink.runtime.checkpoint.OperatorState;
 import org.apache.flink.runtime.checkpoint.OperatorSubtaskState;
+import org.apache.flink.runtime.jobmaster.JobResult;
+import org.apache.flink.runtime.minicluster.MiniCluster;
 import org.apache.flink.runtime.state.KeyGroupsStateHandle;
 import org.apache.flink.runtime.state.KeyedBackendSerializationProxy;
 import org.apache.flink.runtime.state.KeyedStateHandle;
@@ -117,12 +119,7 @@ public class EvolvingJobs {
         Configuration conf = new Configuration();
         conf.setString("state.backend.type", backend);
         conf.setString("restart-strategy.type", "none");
-        conf.setString("rest.port", "0");
         conf.setString("execution.checkpointing.data-inline-threshold", "0");
-        conf.setString("taskmanager.numberOfTaskSlots", "2");
-        conf.setString("taskmanager.memory.network.min", "64m");
-        conf.setString("taskmanager.memory.network.max", "64m");
-        conf.setString("taskmanager.memory.managed.size", "256m");
         if (savepoint != null) {
             conf.setString("execution.state-recovery.path", savepoint);
             conf.setString("execution.state-recovery.ignore-unclaimed-state", "true"); // the source's
@@ -160,26 +157,27 @@ public class EvolvingJobs {
     /** A canonical savepoint of a job that has seen all keys. */
     static String savepoint(StreamExecutionEnvironment env, String directory) throws Exception {
         SEEN.set(0);
-        JobClient job = env.executeAsync("write");
-        CompletableFuture<?> result = job.getJobExecutionResult();
+        MiniCluster cluster = Cluster.of(env.getParallelism());
+        JobID job = Cluster.submit(cluster, env);
+        CompletableFuture<JobResult> result = cluster.requestJobResult(job);
         long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
         while (SEEN.get() < KEYS) {
             if (result.isDone() || System.nanoTime() > deadline) {
                 result.get(1, TimeUnit.SECONDS);
+                Cluster.result(cluster, job);
             }
             Thread.sleep(20);
         }
         while (true) {
             try {
-                String savepoint = job.triggerSavepoint(directory, SavepointFormatType.CANONICAL)
+                String savepoint = cluster
+                        .triggerSavepoint(job, directory, false, SavepointFormatType.CANONICAL)
                         .get(2, TimeUnit.MINUTES);
-                job.cancel().get(1, TimeUnit.MINUTES);
-                return savepoint;
-            } catch (IllegalStateException ended) { // the job's own reason says more
+                cluster.cancelJob(job).get(1, TimeUnit.MINUTES);
                 result.get(1, TimeUnit.MINUTES);
-                throw ended;
+                return savepoint;
             } catch (ExecutionException notYet) { // some task is still starting
-                if (System.nanoTime() > deadline) {
+                if (System.nanoTime() > deadline || result.isDone()) {
                     throw notYet;
                 }
                 Thread.sleep(50);
@@ -202,7 +200,7 @@ public class EvolvingJobs {
     /** Run a job to its end, and write its lines; how many they are. */
     static String lines(StreamExecutionEnvironment env, Path file) throws Exception {
         LINES.clear();
-        env.execute("restore");
+        Cluster.run(env);
         List<String> lines = new ArrayList<>(LINES);
         lines.sort(null);
         Files.write(file, lines, StandardCharsets.UTF_8);

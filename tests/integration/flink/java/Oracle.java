@@ -12,12 +12,14 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.JobStatus;
 import org.apache.flink.configuration.Configuration;
-import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.runtime.checkpoint.CheckpointException;
 import org.apache.flink.runtime.checkpoint.CheckpointFailureReason;
+import org.apache.flink.runtime.dispatcher.UnavailableDispatcherOperationException;
+import org.apache.flink.runtime.minicluster.MiniCluster;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
 /**
@@ -75,13 +77,15 @@ public class Oracle {
         Jobs.SEEN.set(0);
         long keys = Long.parseLong(args.get("keys"));
         long expected = Jobs.build(env, args.get("case"), keys, false);
-        JobClient job = env.executeAsync("generate");
+        MiniCluster cluster = Cluster.of(env.getParallelism());
+        JobID job = Cluster.submit(cluster, env);
         try {
-            waitFor(() -> job.getJobStatus().get(), () -> job.getJobExecutionResult().get(), expected);
+            waitFor(() -> cluster.getJobStatus(job).get(), () -> Cluster.result(cluster, job), expected);
             SavepointFormatType format = SavepointFormatType.valueOf(args.get("format").toUpperCase());
-            return patiently(() -> job.triggerSavepoint(args.get("to"), format));
+            return patiently(() -> cluster.triggerSavepoint(job, args.get("to"), false, format));
         } finally {
-            job.cancel().get(1, TimeUnit.MINUTES);
+            cluster.cancelJob(job).get(1, TimeUnit.MINUTES);
+            cluster.requestJobResult(job).get(1, TimeUnit.MINUTES);
         }
     }
 
@@ -120,7 +124,8 @@ public class Oracle {
 
     private static boolean tooEarly(Throwable problem) {
         for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
-            if (cause instanceof CheckpointException
+            if (cause instanceof UnavailableDispatcherOperationException
+                    || cause instanceof CheckpointException
                     && ((CheckpointException) cause).getCheckpointFailureReason()
                             == CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING) {
                 return true;
@@ -155,7 +160,7 @@ public class Oracle {
         StreamExecutionEnvironment env = environment(conf, args);
         Jobs.LINES.clear();
         Jobs.build(env, args.get("case"), Long.parseLong(args.get("keys")), true);
-        env.execute("restore");
+        Cluster.run(env);
         List<String> lines = new ArrayList<>(Jobs.LINES);
         lines.sort(null);
         Files.write(Path.of(args.get("out")), lines, StandardCharsets.UTF_8);
@@ -174,15 +179,7 @@ public class Oracle {
         Configuration conf = new Configuration();
         conf.setString("state.backend.type", args.get("backend"));
         conf.setString("restart-strategy.type", "none");
-        conf.setString("rest.port", "0");
-        conf.setString("taskmanager.numberOfTaskSlots", args.get("parallelism"));
-        // an all-to-all exchange wants two buffers a channel, parallelism squared: small ones do
-        long parallelism = Long.parseLong(args.get("parallelism"));
-        String network = Math.max(64, 4 * parallelism) + "m";
-        conf.setString("taskmanager.memory.segment-size", parallelism < 32 ? "32kb" : "4kb");
-        conf.setString("taskmanager.memory.network.min", network);
-        conf.setString("taskmanager.memory.network.max", network);
-        conf.setString("taskmanager.memory.managed.size", "256m");
+        Cluster.size(conf, Integer.parseInt(args.get("parallelism")));
         return conf;
     }
 
