@@ -149,13 +149,22 @@ def read_all(program: str, path: Path, key: str) -> tuple[float, float]:
     return took, int(ended.stderr.split()[-1]) / 1000
 
 
-def measure(work: Path, entries: int) -> list[Row]:
+def write_all(work: Path, entries: int) -> dict[str, Path]:
+    """The same state in each form: where it is. What was written before is used again."""
+    names = {CANONICAL: "canonical", HEAP: "heap", ROCKSDB: "rocksdb", LAKE: "lake"}
+    places = {form: work / name for form, name in names.items()}
+    written = work / f"{entries}-entries"
+    if not written.exists():
+        write_canonical(work, entries)
+        write_native(places[CANONICAL], places[HEAP], heap_backend)
+        write_native(places[CANONICAL], places[ROCKSDB], rocksdb_backend)
+        import_snapshot(Lake(places[LAKE]), str(places[CANONICAL]), "bench", engine="local")
+        written.touch()
+    return places
+
+
+def measure(places: dict[str, Path], entries: int) -> list[Row]:
     """A row for each form: the slowest of some keys, each once for warm caches."""
-    places = {CANONICAL: write_canonical(work, entries)}
-    places[HEAP] = write_native(places[CANONICAL], work / "heap", heap_backend)
-    places[ROCKSDB] = write_native(places[CANONICAL], work / "rocksdb", rocksdb_backend)
-    places[LAKE] = work / "lake"
-    import_snapshot(Lake(places[LAKE]), str(places[CANONICAL]), "bench", engine="local")
     keys = [key_of(number) for number in (0, entries // 2, entries - 1)]
     rows = []
     for form, path in places.items():
@@ -182,10 +191,14 @@ def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, default=5_000_000)
-    parser.add_argument("--dir", default=None, help="where to put five times the state meanwhile")
+    parser.add_argument(
+        "--dir", type=Path, help="where to put five times the state, for this run and others"
+    )
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.dir) as name:
-        rows = measure(Path(name), given.entries)
+    with tempfile.TemporaryDirectory() as name:
+        work = given.dir or Path(name)
+        work.mkdir(parents=True, exist_ok=True)
+        rows = measure(write_all(work, given.entries), given.entries)
     print_table(f"One key of {given.entries:,}, keys of 96 and values of 128 bytes", rows)
 
 
