@@ -11,7 +11,7 @@ export STATELAKE_CACHE ?= $(CURDIR)/.cache
 export DAGSTER_HOME    ?= $(CURDIR)/.dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test test-full test-nightly docs lint bench clean java
+.PHONY: help setup demo demo-live ui test test-full test-nightly docs lint bench clean java
 
 help:  ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: $(READY)  ## The whole way on bundled real savepoints, restored by real Fl
 	@echo "Look on:  make ui                                      the runs, in Dagster"
 	@echo "          .venv/bin/statelake snapshots --lake demo/lake  the archive"
 	@echo "          .venv/bin/statelake --help                    what else there is"
+
+demo-live: $(READY)  ## A real Flink cluster: scheduled savepoints, a rescale, and one that is put back
+	@$(BIN)/python -m tests.integration.live.demo_live --dir demo-live
 
 ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
@@ -57,7 +60,7 @@ bench: $(READY)  ## Benchmarks against Flink's State Processor API, as ratios of
 	$(BIN)/python -m benchmarks
 
 clean:  ## Remove what the other targets made, but not downloaded JARs
-	rm -rf $(VENV) .dagster demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .dagster demo demo-live site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
 java:
 	@command -v java >/dev/null || { [ -n "$$JAVA_HOME" ] && [ -x "$$JAVA_HOME/bin/java" ]; } || \

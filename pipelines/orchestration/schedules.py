@@ -9,6 +9,7 @@ from pipelines.orchestration.jobs import (
     COMMITS,
     FUNCTIONS,
     PRUNE,
+    RESCALE,
     SAVEPOINT,
     VERIFY,
     AnyJob,
@@ -27,7 +28,7 @@ def job_schedules(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.Schedule
     if job.settings.retention is not None:
         made.append(_prune(job, jobs[PRUNE], job.settings.retention.schedule))
     if job.settings.flink is not None:
-        made.append(_take(job, jobs[SAVEPOINT], job.settings.flink.schedule))
+        made.append(_take(job, jobs, job.settings.flink.schedule))
     if job.settings.process_functions:
         made += [_functions(job, jobs[FUNCTIONS]), _commits(job, jobs[COMMITS])]
     return made
@@ -70,12 +71,16 @@ def _verify(job: StateJob, target: AnyJob) -> dg.ScheduleDefinition:
     return nightly_savepoint
 
 
-def _take(job: StateJob, target: AnyJob, cron: str) -> dg.ScheduleDefinition:
+def _take(job: StateJob, jobs: Mapping[str, AnyJob], cron: str) -> dg.ScheduleDefinition:
+    target = jobs[SAVEPOINT]
+
     @dg.schedule(job=target, name=job.named("nightly_flink_savepoint"), cron_schedule=cron)
     def take(
         context: dg.ScheduleEvaluationContext,
     ) -> dg.RunRequest | dg.SkipReason:
-        """Has the cluster take a savepoint, unless it is still at the last one."""
+        """Has the cluster take a savepoint, unless it is at one, or about to stop the job."""
+        if is_under_way(context.instance, jobs[RESCALE].name):
+            return dg.SkipReason("it is being rescaled, which takes a savepoint")
         if is_under_way(context.instance, target.name):
             return dg.SkipReason("the last savepoint is still being taken")
         return dg.RunRequest()

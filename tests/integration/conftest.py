@@ -44,7 +44,7 @@ def running(version: str) -> Iterator[FlinkOracle]:
 
 @pytest.fixture(scope="session")
 def live_flink() -> Iterator[LiveFlink]:
-    """A running cluster of Flink 2.3.0, with slots for eight subtasks."""
+    """A running cluster of Flink 2.3.0: two TaskManagers, with slots for eight subtasks."""
     try:
         live = LiveFlink()
     except StateError as error:

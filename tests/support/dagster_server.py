@@ -21,25 +21,28 @@ INSTANCE = """
 telemetry: {enabled: false}
 nux: {enabled: false}
 concurrency:
-  runs: {max_concurrent_runs: 1}
+  runs: {max_concurrent_runs: CONCURRENT}
   pools: {default_limit: 1, granularity: run}
 """
 
 
 @contextmanager
-def dagster_dev(project: Path, home: Path, **environment: str) -> Iterator[str]:
+def dagster_dev(
+    project: Path, home: Path, *, concurrent_runs: int = 1, **environment: str
+) -> Iterator[str]:
     """Dagster over a project: its address.
 
     Args:
         project: The directory in which a user would call `dagster dev`.
         home: Made for it; it has the log, too.
+        concurrent_runs: So many at a time.
         environment: More variables.
 
     Raises:
         TimeoutError: It does not answer; the message is the end of its log.
     """
     home.mkdir()
-    (home / "dagster.yaml").write_text(INSTANCE)
+    (home / "dagster.yaml").write_text(INSTANCE.replace("CONCURRENT", str(concurrent_runs)))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

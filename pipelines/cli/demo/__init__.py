@@ -1,1 +1,1 @@
-"""The demo: `run` its steps, `spark_step` the one on Spark; the savepoints that it runs on."""
+"""The demo: `run` its steps as `steps` tells them, `spark_step` the one on Spark; its savepoints."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
 import dagster as dg
 from rich.console import Console
 from rich.rule import Rule
@@ -21,6 +20,7 @@ from pipelines.cli.commands.export import export
 from pipelines.cli.commands.inspect import inspect
 from pipelines.cli.commands.lake import snapshots
 from pipelines.cli.commands.queries.sql import sql
+from pipelines.cli.demo.steps import Steps
 from pipelines.orchestration.definitions import definitions
 
 __all__ = ["run_demo"]
@@ -67,7 +67,7 @@ def run_demo(directory: Path, home: Path) -> None:
         DAGSTER_HOME=str(home),
     )
     out = Console(highlight=False)
-    show = _Steps(out)
+    show = Steps(out)
     on_spark = ("--engine", "spark", "--lake", lake, "--job", JOB, "--as-of", "tuesday", TOTALS)
     with _beside("pipelines.cli.demo.spark_step", on_spark) as spark:
         show.command("What is in a savepoint that real Flink wrote?", inspect,
@@ -100,7 +100,7 @@ def _beside(module: str, arguments: Iterable[str]) -> Iterator[subprocess.Popen[
         process.wait()
 
 
-def _on_the_lake(show: _Steps, lake: str, to: str) -> None:
+def _on_the_lake(show: Steps, lake: str, to: str) -> None:
     """Query, compare, edit and export what was archived."""
     show.command("The lake now", snapshots, "--lake", lake)
     show.command("Its state is SQL", sql, "--lake", lake, "--job", JOB, "--as-of", "monday", QUERY)
@@ -115,38 +115,6 @@ def _on_the_lake(show: _Steps, lake: str, to: str) -> None:
     show.command("Write it back as a savepoint", export, "--lake", lake, "--job", JOB, "--snapshot",
                  "tuesday-erased", "--to", to, "--parallelism", "5",
                  "--max-parallelism", "256")  # fmt: skip
-
-
-class _Steps:
-    """Prints what is done, as one would type it, and does it."""
-
-    def __init__(self, out: Console) -> None:
-        self.out = out
-        self.seconds: list[tuple[str, float]] = []
-
-    def title(self, text: str) -> None:
-        """A headline."""
-        self.out.print()
-        self.out.print(Rule(f"[bold]{text}", align="left"))
-
-    def command(self, title: str, command: click.Command, *arguments: str) -> None:
-        """Say what is run, and run it."""
-        self.title(title)
-        self.line(command, arguments)
-        began = time.monotonic()
-        command.main(list(arguments), standalone_mode=False)
-        self.seconds.append((str(command.name), time.monotonic() - began))
-
-    def line(self, command: click.Command, arguments: Iterable[str]) -> None:
-        """The command as one would type it."""
-        shown = " ".join(
-            f'"{argument.strip()}"' if " " in argument else argument for argument in arguments
-        )
-        self.out.print(f"$ statelake {command.name} {shown}", style="dim", soft_wrap=True)
-
-    def times(self) -> str:
-        """Where the time of the commands went."""
-        return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds)
 
 
 def _archive(out: Console, home: Path, names: list[str]) -> None:

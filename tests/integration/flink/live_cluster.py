@@ -49,8 +49,8 @@ rest.bind-port: "{rest}"
 blob.server.port: "0"
 taskmanager.host: 127.0.0.1
 taskmanager.bind-host: 127.0.0.1
-taskmanager.numberOfTaskSlots: 8
-taskmanager.cpu.cores: 8
+taskmanager.numberOfTaskSlots: 4
+taskmanager.cpu.cores: 4
 taskmanager.memory.task.heap.size: 256m
 taskmanager.memory.task.off-heap.size: 0m
 taskmanager.memory.managed.size: 128m
@@ -79,6 +79,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %-5p %c{1} %m%n
 """
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+TASK_MANAGERS = 2
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 
 
@@ -131,46 +132,67 @@ class LiveFlink(JvmServer):
         ]  # fmt: skip
         self._configured = ["--configDir", str(conf)]
         self._start([*self._java, JOB_MANAGER, *self._configured])
-        self._worker = subprocess.Popen(
-            [*self._java, TASK_MANAGER, *self._configured],
-            stdout=self._told,
-            stderr=subprocess.STDOUT,
-        )
+        self._workers = [
+            subprocess.Popen(
+                [*self._java, TASK_MANAGER, *self._configured],
+                stdout=self._told,
+                stderr=subprocess.STDOUT,
+            )
+            for _ in range(TASK_MANAGERS)
+        ]
 
     def client(self) -> FlinkCluster:
         """What is tested."""
         return FlinkCluster(ConnectionSettings(self.url), poll_seconds=0.1)
 
     def __enter__(self) -> Self:
-        until = time.monotonic() + SECONDS
-        while self._process.poll() is None and time.monotonic() < until:
-            if self._has_slots():
-                return self
-            time.sleep(0.2)
-        told = (self._root / "told").read_text("utf-8", "replace")[-2000:]
-        self.__exit__(None, None, None)
-        raise RuntimeError(f"Flink does not come up: {told}")
+        try:
+            self.await_workers()
+        except RuntimeError:
+            self.__exit__(None, None, None)
+            raise
+        return self
 
-    def _has_slots(self) -> bool:
+    def await_workers(self) -> None:
+        """Wait until all TaskManagers are there.
+
+        Raises:
+            RuntimeError: They are not; the message is the end of what they told.
+        """
+        until = time.monotonic() + SECONDS
+        while not self._is_up():
+            if self._process.poll() is not None or time.monotonic() > until:
+                told = (self._root / "told").read_text("utf-8", "replace")[-2000:]
+                raise RuntimeError(f"Flink does not come up: {told}")
+            time.sleep(0.2)
+
+    def _is_up(self) -> bool:
         with self.client() as cluster:
             try:
-                return bool(cluster.connection.get("/overview")["slots-available"])
+                return bool(cluster.connection.get("/overview")["taskmanagers"] == TASK_MANAGERS)
             except StateError:
                 return False
 
     def __exit__(self, *error: object) -> None:
-        self._worker.kill()
-        self._worker.wait()
+        for worker in self._workers:
+            worker.kill()
+            worker.wait()
         super().__exit__(None, None, None)
 
 
-def counter_jar(directory: Path) -> Path:
-    """The JAR with `LiveCounter`, made in a directory."""
-    sources = [JAVA_SOURCES / "live" / "LiveCounter.java"]
+def counter_jar(directory: Path, name: str = "counter.jar", main: str = "LiveCounter") -> Path:
+    """The JAR of the job that counts, made in a directory.
+
+    Args:
+        directory: Where.
+        name: Its own.
+        main: Its class: `LiveCounter`, or `TextCounter`, which can't use the state of the former.
+    """
+    sources = sorted((JAVA_SOURCES / "live").glob("*.java"))
     classes = compiled(sources, sorted(cluster_jars().glob("*.jar")), f"live-{VERSION}")
-    jar = directory / "counter.jar"
+    jar = directory / name
     with zipfile.ZipFile(jar, "w") as archive:
-        archive.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nMain-Class: LiveCounter\n")
+        archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nMain-Class: {main}\n")
         for file in sorted(classes.glob("*.class")):
             archive.write(file, file.name)
     return jar

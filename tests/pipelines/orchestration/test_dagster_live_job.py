@@ -260,16 +260,19 @@ class TestLostJob:
     def test_nothing_is_lost_while_it_is_rescaled(
         self, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
-        """The job is stopped then, on purpose; and no second savepoint is asked for."""
+        """The job is stopped then, on purpose; nor is a second savepoint asked for meanwhile."""
         dagster = Dagster(tmp_path, instance, url=NO_CLUSTER)
-        for job in ("orders_rescale_job", "orders_take_savepoint"):
-            instance.create_run_for_job(dagster.definitions.resolve_job_def(job))
-        assert dagster.look().skip_message == "it is being rescaled"
         schedule = dagster.definitions.resolve_schedule_def("orders_nightly_flink_savepoint")
-        asked = schedule(dg.build_schedule_context(instance=instance))
-        assert isinstance(asked, dg.SkipReason)
-        for run in instance.get_runs():
-            instance.report_run_canceled(run)
+        for job, why in (("rescale_job", "being rescaled"), ("take_savepoint", "being taken")):
+            under_way = instance.create_run_for_job(
+                dagster.definitions.resolve_job_def(f"orders_{job}")
+            )
+            if job == "rescale_job":
+                assert dagster.look().skip_message == "it is being rescaled"
+            asked = schedule(dg.build_schedule_context(instance=instance))
+            assert isinstance(asked, dg.SkipReason)
+            assert why in str(asked.skip_message)
+            instance.report_run_canceled(under_way)
         assert len(dagster.look().run_requests) == 1
         asked = schedule(dg.build_schedule_context(instance=instance))
         assert isinstance(asked, dg.RunRequest)
