@@ -249,10 +249,24 @@ def _integrity(work: Work) -> str:
     return "sound"
 
 
+def _migrate(work: Work) -> str:
+    if not work.plan.migrate:
+        return "no migration was asked for"
+    snapshot, outcomes = work.journal.snapshot, []
+    for change in read_changes(work.plan.migrate):
+        outcome = migrate_one(
+            work.lake, work.plan.job, snapshot, change, suffix=SUFFIX, engine=work.engine
+        )
+        snapshot = outcome.made
+        outcomes.append(f"{change.operator}/{change.state} {outcome.outcome}")
+    work.journal.migrated = snapshot
+    return f"snapshot {snapshot}: {', '.join(outcomes)}"
+
+
 def _legality(work: Work) -> str:
     if not work.plan.declared:
         return "no declaration was given"
-    record = work.lake.snapshot(work.plan.job, work.journal.snapshot)
+    record = work.lake.snapshot(work.plan.job, work.journal.migrated)
     findings = check_declared(
         load_job(work.plan.declared), held_of_record(record),
         allow_missing=work.plan.new.allow_non_restored,
@@ -266,7 +280,7 @@ def _legality(work: Work) -> str:
 def _compatibility(work: Work) -> str:
     if not work.plan.against:
         return "nothing to compare with was given: Flink judges"
-    record = work.lake.snapshot(work.plan.job, work.journal.snapshot)
+    record = work.lake.snapshot(work.plan.job, work.journal.migrated)
     verdicts = check_against(
         record, work.plan.against, allow_missing=work.plan.new.allow_non_restored
     )
@@ -280,20 +294,6 @@ def _compatibility(work: Work) -> str:
             f"{len(faults)} of {len(verdicts)} states: {_first(faults)}", place=work.plan.against
         )
     return f"{len(verdicts)} states, none incompatible"
-
-
-def _migrate(work: Work) -> str:
-    if not work.plan.migrate:
-        return "no migration was asked for"
-    snapshot, outcomes = work.journal.snapshot, []
-    for change in read_changes(work.plan.migrate):
-        outcome = migrate_one(
-            work.lake, work.plan.job, snapshot, change, suffix=SUFFIX, engine=work.engine
-        )
-        snapshot = outcome.made
-        outcomes.append(f"{change.operator}/{change.state} {outcome.outcome}")
-    work.journal.migrated = snapshot
-    return f"snapshot {snapshot}: {', '.join(outcomes)}"
 
 
 def _export(work: Work) -> str:
@@ -365,10 +365,10 @@ STEPS = (
     Step("stop", "stop the job with a savepoint", _stop),
     Step("import", "import the savepoint into the lake", _import),
     Step("integrity", "read all of the savepoint, and check it", _integrity),
+    Step("migrate", "give states their new types, if that is asked for", _migrate),
     Step("legality", "check the new job's declaration, if one is given", _legality),
     Step("compatibility", "check that the new job can use each state, if types are given",
          _compatibility),
-    Step("migrate", "give states their new types, if that is asked for", _migrate),
     Step("export", "write the savepoint that the new job starts from", _export),
     Step("run", "run the new job from that", _run),
     Step("confirm", "wait until it runs and has completed a checkpoint", _confirm),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -34,9 +35,14 @@ BACKFILL = """mutation($backfill: LaunchBackfillParams!) {
     launchPartitionBackfill(backfillParams: $backfill) {
         __typename ... on LaunchBackfillSuccess {backfillId} ... on PythonError {message}
 }}"""
+ADD_PARTITION = """mutation($of: RepositorySelector!, $name: String!, $key: String!) {
+    addDynamicPartition(repositorySelector: $of, partitionsDefName: $name, partitionKey: $key) {
+        __typename ... on PythonError {message}
+}}"""
 BACKFILL_STATUS = """query($backfill: String!) {partitionBackfillOrError(backfillId: $backfill) {
     ... on PartitionBackfill {status}
 }}"""
+PROCESS = re.compile(r"\(pid: (\d+)\)")
 SWITCHES = {
     "schedule": """mutation($it: ScheduleSelector!) {startSchedule(scheduleSelector: $it)
         {__typename ... on PythonError {message}}}""",
@@ -122,6 +128,10 @@ class DagsterApi:
         """Start a `schedule` or a `sensor`."""
         self._changed(SWITCHES[kind], it={**self._repository, f"{kind}Name": name})
 
+    def add_partition(self, partitions: str, key: str) -> None:
+        """Add a key to dynamic partitions."""
+        self._changed(ADD_PARTITION, of=self._repository, name=partitions, key=key)
+
     def stop_schedule(self, name: str) -> None:
         """Stop a schedule that was switched on."""
         it = {**self._repository, "scheduleName": name}
@@ -160,6 +170,14 @@ class DagsterApi:
             )
             for run in self.ask(RUNS, limit=limit)["runsOrError"]["results"]
         ]  # fmt: skip
+
+    def process_of(self, run_id: str) -> int | None:
+        """The id of the process that a run is in; None if it has not begun its first step."""
+        for event in self.ask(EVENTS, run=run_id)["runOrError"]["eventConnection"]["events"]:
+            said = PROCESS.search(event.get("message") or "")
+            if said:
+                return int(said[1])
+        return None
 
     def metadata(self, run_id: str) -> dict[str, str]:
         """The texts in the metadata of a run's step, be it done or failed."""

@@ -75,6 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", default="demo-live", type=Path, help="replaced if it is there")
     directory = parser.parse_args().dir.resolve()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would ignore it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with ExitStack() as everything:

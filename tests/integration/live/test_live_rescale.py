@@ -26,6 +26,25 @@ from tests.support.command import run
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 ROOT = Path(__file__).parents[3]
+TEXT_TYPES = """
+states:
+  counter/count: {type: String, expressions: CAST(old AS STRING)}
+"""
+TEXT_JOB = """
+from state_core.declarations import (
+    JobDeclaration, RedistributionStrategy, StateDeclarations, StreamKind, declare_operator,
+)
+
+splits = StateDeclarations.list_state_builder("SourceReaderState", "byte[]")
+counts = [StateDeclarations.value_state(*of) for of in (("count", "String"), ("last", "Long"))]
+JOB = JobDeclaration("counting", (
+    declare_operator(
+        "numbers", "Source: numbers", StreamKind.NON_KEYED,
+        [splits.redistribute_by(RedistributionStrategy.SPLIT).build()], parallelism=1,
+    ),
+    declare_operator("counter", "Counting", StreamKind.KEYED, counts, key="Long", parallelism=2),
+))
+"""
 
 
 class Counting:
@@ -224,6 +243,41 @@ def test_the_command_shows_a_plan_and_does_it(counting: Counting, counter: Path)
     assert done.code == 0, done.err
     assert done.json["outcome"] == RESCALED
     assert counting.running() == [done.json["flink_job"]]
+
+
+def test_the_command_migrates_and_holds_the_result_against_the_declared_job(
+    counting: Counting, counter: Path
+) -> None:
+    """The count becomes a text, as the new job declares it; and goes on."""
+    (counting.root / "types.yaml").write_text(TEXT_TYPES)
+    (counting.root / "declared.py").write_text(TEXT_JOB)
+    words = (
+        "flink", "rescale", "--flink", counting.live.url, "--job-name", counting.name,
+        "--lake", counting.lake.location, "--job", "counting", "--jar", str(counter),
+        "--savepoints", f"file://{counting.root}/savepoints", "--engine", "local",
+        "--exports", f"{counting.root}/savepoints", "--arg", counting.name, "--arg", "text",
+        "--old-jar", str(counter), "--old-arg", counting.name,
+        "--migrate", f"{counting.root}/types.yaml", "--against", f"{counting.root}/types.yaml",
+        "--declared", f"{counting.root}/declared.py:JOB", "--max-parallelism", "300", "--json",
+    )  # fmt: skip
+    # the expression is Spark's: in a process of its own, Spark ends with it
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli.main", *words],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    said = json.loads(done.stdout)
+    did = {step["step"]: step["did"] for step in said["steps"]}
+    assert did["migrate"].endswith("counter/count migrated")
+    assert did["legality"] == "legal, 0 warnings"
+    assert did["compatibility"].endswith("none incompatible")
+    assert counting.running() == [said["flink_job"]]
+    before = counted(said["savepoint"].removeprefix("file:"))
+    stopped = counting.cluster.stop_with_savepoint(
+        said["flink_job"], f"file://{counting.root}/savepoints"
+    )
+    after = counted(stopped.removeprefix("file:"))
+    assert all(after[key] > before[key] for key in before)
 
 
 def test_plans_do_not_show_arguments() -> None:

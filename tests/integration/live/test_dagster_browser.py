@@ -1,0 +1,244 @@
+"""Dagster's own UI over the example project, in headless Chromium, by clicks.
+
+The pictures in the documentation are those that these tests take: run them with STATELAKE_PICTURES
+set to the directory that they go to.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.importing import import_snapshot
+from tests.integration.flink.live_cluster import LiveFlink
+from tests.support.browser import chromium
+from tests.support.dagster_api import DagsterApi, DagsterRun
+from tests.support.dagster_server import dagster_dev
+from tests.support.lakes import DEMO, golden
+from tests.support.savepoints.damaged import damaged
+
+# one Dagster, one Chromium and the cluster of the other tests for all of them
+pytestmark = [pytest.mark.browser, pytest.mark.flink, pytest.mark.full]
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+LOCATION = "state_of_flink"
+WAIT = 180_000  # milliseconds
+CHECKS = ("compatibility", "growth", "integrity", "legality", "skew", "staleness")
+NIGHTS = [f"night-{number}" for number in range(1, 6)]
+WORDS = "wordcount-hashmap-canonical-p2-m128-flink1.20.0"
+LIVE_JOB = """\
+type: pipelines.orchestration.component.StateLake
+attributes:
+  lake: "{{ env('STATE_DATA') }}/lake"
+  exports: "{{ env('STATE_DATA') }}/exports"
+  jobs:
+    - name: counting
+      savepoints: "{{ env('STATE_DATA') }}/savepoints/counting"
+      flink:
+        jar: "{{ env('STATE_DATA') }}/counting-1.jar"
+        arguments: [counting]
+        path_map: {"file:/": /}
+"""
+MIGRATION = """\
+ops:
+  words__migrated_tables:
+    config:
+      state: kinds/total
+      to: new_types.yaml
+"""
+RESCALE = """\
+ops:
+  rescale:
+    config: {parallelism: 3, max_parallelism: 300}
+"""
+
+
+@dataclass
+class Ui:
+    """A page of Dagster's UI.
+
+    Attributes:
+        page: The page.
+        api: The webserver, as the page asks it.
+        data: The directory with `savepoints` and `lake`.
+        pictures: Where screenshots go.
+    """
+
+    page: Page
+    api: DagsterApi
+    data: Path
+    pictures: Path
+
+    def go(self, path: str) -> None:
+        """Open a page."""
+        self.page.goto(f"{self.api.address}/{path}")
+
+    def job(self, name: str, tab: str = "") -> None:
+        """Open a page of a job."""
+        self.go(f"locations/{LOCATION}/jobs/{name}{tab}")
+
+    def type_config(self, text: str) -> None:
+        """Replace what the editor has, as by pasting."""
+        self.page.locator(".CodeMirror").last.click()
+        self.page.keyboard.press("Control+A")
+        self.page.keyboard.press("Delete")
+        self.page.keyboard.insert_text(text)
+        self.page.get_by_text("No errors").wait_for()
+
+    def picture(self, name: str) -> None:
+        """Take a screenshot."""
+        path = self.pictures / f"dagster_{name}.png"
+        self.page.screenshot(path=path)
+        assert path.stat().st_size > 10_000
+
+    def run_of(self, job: str, **tags: str) -> DagsterRun:
+        """The newest run of a job with some tags, when one is over; `__` is a slash."""
+        wanted = {name.replace("__", "/"): value for name, value in tags.items()}.items()
+
+        def matching(over: list[DagsterRun]) -> list[DagsterRun]:
+            return [run for run in over if run.job == job and wanted <= run.tags.items()]
+
+        over = self.api.await_runs(lambda runs: bool(matching(runs)), WAIT / 1000)
+        return matching(over)[0]
+
+
+@pytest.fixture(scope="module")
+def ui(
+    live_flink: LiveFlink, counter: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ui]:
+    """The example project, and beside it a component with a job of the live cluster."""
+    root = tmp_path_factory.mktemp("browser")
+    project, data = root / "project", root / "data"
+    shutil.copytree(EXAMPLES / "dagster_project", project)
+    shutil.copy(EXAMPLES / "new_types.yaml", project)
+    (project / LOCATION / "defs" / "live").mkdir()
+    (project / LOCATION / "defs" / "live" / "defs.yaml").write_text(LIVE_JOB)
+    for name in ("orders", "words", "counting"):
+        (data / "savepoints" / name).mkdir(parents=True)
+    savepoint = shutil.copytree(DEMO / "monday", data / "savepoints" / "orders" / "monday")
+    os.utime(savepoint / "_metadata")  # taken now, so that it is not stale
+    shutil.copy(counter, data / "counting-1.jar")
+    for night in NIGHTS:
+        import_snapshot(
+            Lake(data / "lake"), str(DEMO / "monday"), "words", snapshot_id=night, uids=["kinds"],
+            engine="local",
+        )  # fmt: skip
+    environment = {"STATE_DATA": str(data), "STATELAKE_FLINK": live_flink.url}
+    with dagster_dev(project, root / "home", **environment) as address, chromium() as browser:
+        page = browser.new_context(viewport={"width": 1300, "height": 820}).new_page()
+        page.set_default_timeout(WAIT)
+        expect.set_options(timeout=WAIT)
+        pictures = Path(os.environ.get("STATELAKE_PICTURES", root))
+        yield Ui(page, DagsterApi(address, LOCATION), data, pictures)
+
+
+def test_a_savepoint_arrives_and_is_materialized_by_a_click(ui: Ui) -> None:
+    """A sensor is switched on, a partition appears and is archived; then once more, by hand."""
+    page = ui.page
+    ui.go(f"locations/{LOCATION}/sensors/orders_new_savepoints")
+    switch = page.locator("input[type=checkbox]").first
+    switch.wait_for(state="attached")
+    assert not switch.is_checked()
+    switch.locator("xpath=..").click()
+    expect(switch).to_be_checked()
+    page.get_by_text("1 partition created").first.wait_for()
+    ui.picture("sensor")
+
+    ui.go("assets/orders/state_tables?view=partitions")
+    page.get_by_text("monday", exact=True).first.wait_for()
+    archived = ui.run_of("orders_archive_and_export", dagster__partition="monday")
+    assert archived.status == "SUCCESS"
+    assert archived.tags["dagster/sensor_name"] == "orders_new_savepoints"
+
+    ui.go("assets/orders/state_tables?view=checks")
+    for name in CHECKS:
+        page.get_by_text(name, exact=True).first.wait_for()
+    expect(page.get_by_text("Succeeded", exact=True)).to_have_count(len(CHECKS))
+    page.get_by_text("integrity", exact=True).first.click()
+    page.get_by_text("blocking", exact=True).first.wait_for()
+    ui.picture("checks")
+
+    page.get_by_role("button", name="Materialize").first.click()
+    page.get_by_text("orders / kinds / scores").first.wait_for()  # its tables come with it
+    page.get_by_role("button", name="Confirm").click()
+    page.get_by_role("button", name="All", exact=True).click()
+    page.get_by_role("button", name="Launch").last.click()
+    by_hand = ui.run_of("__ASSET_JOB", dagster__partition="monday")
+    assert (by_hand.status, by_hand.tags["dagster/from_ui"]) == ("SUCCESS", "true")
+
+    ui.go("assets/orders/kinds/scores")
+    page.get_by_text("user_key", exact=True).first.wait_for()
+    ui.picture("table")
+
+
+def test_a_migration_is_backfilled_from_the_dialog(ui: Ui) -> None:
+    """Over five snapshots, with a config that is typed there: one run does them all."""
+    for night in NIGHTS:
+        ui.api.add_partition("words_snapshots", night)
+    page = ui.page
+    ui.job("words_migrate_snapshots")
+    page.get_by_role("button", name="Materialize").first.click()
+    page.get_by_role("button", name="Confirm").click()  # nobody materialized what was imported
+    page.get_by_role("button", name="All", exact=True).click()
+    page.get_by_text("5 partitions selected").wait_for()
+    page.get_by_text("Config", exact=True).first.click()
+    page.get_by_role("button", name="Add config").click()
+    page.get_by_role("button", name="Save config").wait_for()
+    ui.type_config(MIGRATION)
+    page.get_by_role("button", name="Save config").click()
+    page.get_by_text("Config Editor").wait_for(state="hidden")
+    ui.picture("backfill")
+    page.get_by_role("button", name="Launch backfill").click()
+    over = ui.run_of("words_migrate_snapshots")
+    assert over.status == "SUCCESS"
+    ends = [over.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end")]
+    assert ends == [NIGHTS[0], NIGHTS[-1]]
+    names = {summary.snapshot_id for summary in Lake(ui.data / "lake").summaries("words")}
+    assert names == {*NIGHTS, *(f"{night}-migrated" for night in NIGHTS)}
+
+
+def test_a_failing_check_blocks_what_is_behind_it(ui: Ui) -> None:
+    """A damaged savepoint is imported and judged; it is neither planned nor exported."""
+    copied = damaged(golden(WORDS), ui.data / "savepoints" / "orders" / "damaged")
+
+    def flip(data: bytearray) -> None:
+        data[9] ^= 2  # of a key, which then belongs to another key group
+
+    copied.change_group(0, copied.groups(0)[5], flip)
+    ui.api.switch_on("sensor", "orders_new_savepoints")
+    failed = ui.run_of("orders_archive_and_export", dagster__partition="damaged")
+    assert failed.status == "FAILURE"
+    page = ui.page
+    ui.go("assets/orders/state_tables?view=checks")
+    page.get_by_text("integrity", exact=True).first.click()
+    page.get_by_text("Failed", exact=True).first.wait_for()
+    ui.picture("blocked")
+    for name, status in (("state_tables", "Materialized"), ("exported_savepoint", "Missing")):
+        ui.go(f"assets/orders/{name}?view=partitions&partition=damaged")
+        page.get_by_text("damaged", exact=True).first.wait_for()
+        page.get_by_text(status, exact=True).first.wait_for()
+
+
+def test_a_job_is_rescaled_from_the_launchpad(ui: Ui, live_flink: LiveFlink) -> None:
+    """By its config, on a real cluster; it runs at the new numbers then."""
+    with live_flink.client() as cluster:
+        jar = cluster.upload_jar(str(ui.data / "counting-1.jar"))
+        job = cluster.run_jar(jar, arguments=["counting"], parallelism=2)
+        cluster.wait_until_running(job)
+        cluster.delete_jar(jar)
+        ui.job("counting_rescale_job", "/playground")
+        ui.page.get_by_text("take_over").first.wait_for()
+        ui.type_config(RESCALE)
+        ui.picture("rescale")
+        ui.page.get_by_role("button", name="Launch Run").click()
+        assert ui.run_of("counting_rescale_job").status == "SUCCESS"
+        rescaled = cluster.job(cluster.find_job("counting").id)
+        assert (rescaled.parallelism, rescaled.max_parallelism) == (3, 300)
+        cluster.cancel(rescaled.id)
