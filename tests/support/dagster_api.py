@@ -39,6 +39,9 @@ ADD_PARTITION = """mutation($of: RepositorySelector!, $name: String!, $key: Stri
     addDynamicPartition(repositorySelector: $of, partitionsDefName: $name, partitionKey: $key) {
         __typename ... on PythonError {message}
 }}"""
+REPORT = """mutation($event: ReportRunlessAssetEventsParams!) {
+    reportRunlessAssetEvents(eventParams: $event) {__typename ... on PythonError {message}}
+}"""
 BACKFILL_STATUS = """query($backfill: String!) {partitionBackfillOrError(backfillId: $backfill) {
     ... on PartitionBackfill {status}
 }}"""
@@ -131,6 +134,15 @@ class DagsterApi:
     def add_partition(self, partitions: str, key: str) -> None:
         """Add a key to dynamic partitions."""
         self._changed(ADD_PARTITION, of=self._repository, name=partitions, key=key)
+
+    def report_materialized(self, key: str, partitions: Sequence[str]) -> None:
+        """Tell Dagster of partitions of an asset that were made without it."""
+        told = {
+            "eventType": "ASSET_MATERIALIZATION",
+            "assetKey": {"path": key.split("/")},
+            "partitionKeys": list(partitions),
+        }
+        self._changed(REPORT, event=told)
 
     def stop_schedule(self, name: str) -> None:
         """Stop a schedule that was switched on."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +19,14 @@ from playwright.sync_api import Page, expect
 
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.records import SnapshotRecord
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.support.browser import chromium
 from tests.support.dagster_api import DagsterApi, DagsterRun
 from tests.support.dagster_server import dagster_dev
 from tests.support.lakes import DEMO, golden
 from tests.support.savepoints.damaged import damaged
+from tests.support.savepoints.golden_cases import golden_cases
 
 # one Dagster, one Chromium and the cluster of the other tests for all of them
 pytestmark = [pytest.mark.browser, pytest.mark.flink, pytest.mark.full]
@@ -45,6 +49,11 @@ attributes:
         jar: "{{ env('STATE_DATA') }}/counting-1.jar"
         arguments: [counting]
         path_map: {"file:/": /}
+"""
+CUSTOMERS = """
+states:
+  customers/customer:
+    type: {pojo: "Judge$Customer", fields: {id: long, level: int, name: String}}
 """
 MIGRATION = """\
 ops:
@@ -182,10 +191,10 @@ def test_a_migration_is_backfilled_from_the_dialog(ui: Ui) -> None:
     """Over five snapshots, with a config that is typed there: one run does them all."""
     for night in NIGHTS:
         ui.api.add_partition("words_snapshots", night)
+    ui.api.report_materialized("words/state_tables", NIGHTS)  # they were imported by command
     page = ui.page
     ui.job("words_migrate_snapshots")
     page.get_by_role("button", name="Materialize").first.click()
-    page.get_by_role("button", name="Confirm").click()  # nobody materialized what was imported
     page.get_by_role("button", name="All", exact=True).click()
     page.get_by_text("5 partitions selected").wait_for()
     page.get_by_text("Config", exact=True).first.click()
@@ -204,6 +213,49 @@ def test_a_migration_is_backfilled_from_the_dialog(ui: Ui) -> None:
     assert names == {*NIGHTS, *(f"{night}-migrated" for night in NIGHTS)}
 
 
+def test_a_backfill_that_was_killed_is_launched_again(ui: Ui) -> None:
+    """One run of two is killed: the other one goes on; what was migrated is left alone then."""
+    lake, job = Lake(ui.data / "lake"), "counting"
+    spec = ui.data / "customers.yaml"
+    spec.write_text(CUSTOMERS)
+    savepoint = str(golden_cases("pojo", form="canonical")[0].snapshot)
+    names = [f"day-{number:02}" for number in range(1, 13)]  # a run does ten
+    for name in names:
+        import_snapshot(lake, savepoint, job, snapshot_id=name, uids=["customers"], engine="local")
+        ui.api.add_partition("counting_snapshots", name)
+
+    def migrated() -> dict[str, SnapshotRecord]:
+        ids = {summary.snapshot_id for summary in lake.summaries(job)}
+        return {name: lake.snapshot(job, name) for name in ids if name.endswith("-migrated")}
+
+    def launch() -> list[DagsterRun]:
+        config = {"state": "customers/customer", "to": str(spec)}
+        ops = {f"{job}__migrated_tables": {"config": config}}
+        launched = ui.api.backfill(f"{job}_migrate_snapshots", names, {"ops": ops})
+        while len(migrated()) < 2:
+            time.sleep(0.1)
+        if not killed:
+            for run in ui.api.runs():
+                process = ui.api.process_of(run.id)
+                if run.tags.get("dagster/backfill") == launched and process is not None:
+                    os.kill(process, signal.SIGKILL)
+                    killed.append(run.id)
+
+        def of_it(over: list[DagsterRun]) -> list[DagsterRun]:
+            return [run for run in over if run.tags.get("dagster/backfill") == launched]
+
+        return of_it(ui.api.await_runs(lambda over: len(of_it(over)) == 2, WAIT / 1000))
+
+    killed: list[str] = []
+    assert sorted(run.status for run in launch()) == ["FAILURE", "SUCCESS"]
+    before = migrated()
+    assert 2 + 2 <= len(before) < len(names)
+    assert [run.status for run in launch()] == ["SUCCESS", "SUCCESS"]
+    after = migrated()
+    assert sorted(after) == [f"{name}-migrated" for name in names]
+    assert {name: after[name] for name in before} == before
+
+
 def test_a_failing_check_blocks_what_is_behind_it(ui: Ui) -> None:
     """A damaged savepoint is imported and judged; it is neither planned nor exported."""
     copied = damaged(golden(WORDS), ui.data / "savepoints" / "orders" / "damaged")
@@ -220,10 +272,12 @@ def test_a_failing_check_blocks_what_is_behind_it(ui: Ui) -> None:
     page.get_by_text("integrity", exact=True).first.click()
     page.get_by_text("Failed", exact=True).first.wait_for()
     ui.picture("blocked")
-    for name, status in (("state_tables", "Materialized"), ("exported_savepoint", "Missing")):
-        ui.go(f"assets/orders/{name}?view=partitions&partition=damaged")
-        page.get_by_text("damaged", exact=True).first.wait_for()
-        page.get_by_text(status, exact=True).first.wait_for()
+    ui.go("assets/orders/exported_savepoint?view=partitions&partition=damaged")
+    page.get_by_text("damaged", exact=True).first.wait_for()
+    page.get_by_text("Failed", exact=True).first.wait_for()
+    names = {summary.snapshot_id for summary in Lake(ui.data / "lake").summaries("orders")}
+    assert "damaged" in names
+    assert not list((ui.data / "exports").rglob("damaged-*"))
 
 
 def test_a_job_is_rescaled_from_the_launchpad(ui: Ui, live_flink: LiveFlink) -> None:
