@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from state_core.extras import has_extra
 
@@ -129,11 +129,22 @@ def cluster_configured() -> bool:
         return _LOCAL.fullmatch(remote) is None
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return True
-    # not imported to be asked: where nothing has imported it, no session is active
-    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    active = getattr(context, "_active_spark_context", None)
+    active = _active_context()
     master = spark_master() if active is None else str(active.master)
     return bool(master) and _LOCAL.fullmatch(master) is None
+
+
+def spark_ui() -> str:
+    """Where the interface of this process's Spark is, while it runs; empty if there is none."""
+    active = _active_context()
+    return "" if active is None else str(active.uiWebUrl or "")
+
+
+def _active_context() -> Any:
+    """The Spark context of this process; None if there is none."""
+    # not imported to be asked: where nothing has imported it, no session is active
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return getattr(context, "_active_spark_context", None)
 
 
 def spark_master() -> str:

@@ -22,6 +22,7 @@ from pipelines.orchestration.metadata import (
     outcome_metadata,
     plan_metadata,
     savepoint_metadata,
+    spark_metadata,
     table_metadata,
     tables_metadata,
 )
@@ -163,6 +164,7 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
             of_snapshot = {
                 **tables_metadata(lake, imported),
                 **history_metadata(lake, imported.record),
+                **spark_metadata(),
             }
             context.add_asset_metadata(of_snapshot, whole, partition)
             for path, of_table in table_metadata(lake, imported.record).items():
@@ -229,7 +231,8 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
                 engine=job.settings.engine,
                 progress=LoggedProgress(context.log, f"exporting {printable(partition)}"),
             )
-            context.add_asset_metadata(export_metadata(exported), partition_key=partition)
+            of_export = {**export_metadata(exported), **spark_metadata()}
+            context.add_asset_metadata(of_export, partition_key=partition)
 
     return exported_savepoint
 
@@ -261,7 +264,8 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
                 engine=job.settings.engine,
                 progress=LoggedProgress(context.log, f"migrating {printable(partition)}"),
             )
-            context.add_asset_metadata(outcome_metadata(outcome), partition_key=partition)
+            of_outcome = {**outcome_metadata(outcome), **spark_metadata()}
+            context.add_asset_metadata(of_outcome, partition_key=partition)
 
     return migrated_tables
 

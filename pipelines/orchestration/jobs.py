@@ -13,7 +13,7 @@ from pipelines.orchestration.ops import (
     compress,
     export_savepoint,
     keep_exports,
-    prune_snapshots,
+    prune_op,
     report_commits,
     restore_elsewhere,
     run_functions,
@@ -93,7 +93,7 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     retention = job.settings.retention
     if retention is not None:
         limits = PruneConfig(last=retention.last, daily=retention.daily)
-        made.append(_of_ops(job, _prune, PRUNE, dg.RunConfig({"prune_snapshots": limits})))
+        made.append(_of_one_op(job, prune_op(job), PRUNE, "prune_snapshots", limits))
     if flink is not None:
         made += [
             _of_one_op(job, savepoint_op(job, flink), SAVEPOINT, "take_savepoint"),
@@ -130,21 +130,25 @@ def _over_snapshots(
     )
 
 
-def _of_ops(
-    job: StateJob, graph: dg.GraphDefinition, name: str, config: dg.RunConfig | None = None
-) -> dg.JobDefinition:
+def _of_ops(job: StateJob, graph: dg.GraphDefinition, name: str) -> dg.JobDefinition:
     return graph.to_job(
         name=job.named(name),
         resource_defs={"locations": dg.ResourceDefinition.hardcoded_resource(job.locations)},
-        config=config,
         executor_def=dg.in_process_executor,
     )
 
 
-def _of_one_op(job: StateJob, op: dg.OpDefinition, name: str, step: str) -> dg.JobDefinition:
+def _of_one_op(
+    job: StateJob, op: dg.OpDefinition, name: str, step: str, config: dg.Config | None = None
+) -> dg.JobDefinition:
     """A job of an op that is made for this job alone, for its pool; `step` is it in a config."""
 
-    @dg.job(name=job.named(name), description=op.description, executor_def=dg.in_process_executor)
+    @dg.job(
+        name=job.named(name),
+        description=op.description,
+        config=dg.RunConfig({} if config is None else {step: config}),
+        executor_def=dg.in_process_executor,
+    )
     def of_one() -> None:
         op.alias(step)()
 
@@ -173,12 +177,6 @@ def _functions() -> None:
 def _verify() -> None:
     """Nothing is removed before the new one is verified."""
     keep_exports(restore_elsewhere(*export_savepoint()))
-
-
-@dg.graph(description="The snapshots that need not stay are dropped.")
-def _prune() -> None:
-    """One op."""
-    prune_snapshots()
 
 
 @dg.graph(description="What commits cost, and whether they were skipped or held up processing.")

@@ -8,6 +8,7 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
+from pipelines.engine import spark_ui
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import DropResult
 from pipelines.lake.commits.checkpoint_migrating import TaskMigration
@@ -49,6 +50,7 @@ __all__ = [
     "prune_metadata",
     "run_metadata",
     "savepoint_metadata",
+    "spark_metadata",
     "states_of",
     "table_metadata",
     "tables_metadata",
@@ -280,6 +282,12 @@ def outcome_metadata(done: Outcome) -> Metadata:
         "values migrated": done.entries,
         "why": printable(done.why) or "the types are the same",
     }
+
+
+def spark_metadata() -> Metadata:
+    """A link to the interface of the Spark that works in this process, if one does."""
+    address = spark_ui()
+    return {"Spark UI": dg.MetadataValue.url(address)} if address else {}
 
 
 def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:

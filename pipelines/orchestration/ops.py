@@ -20,6 +20,7 @@ from pipelines.orchestration.metadata import (
     verification_metadata,
 )
 from pipelines.orchestration.resources import Locations
+from pipelines.orchestration.state_job import StateJob
 from pipelines.runtime import RunOptions, run_job
 from state_core.checks.legality import check_job
 from state_core.commit.records.clocks import now_millis
@@ -37,7 +38,7 @@ __all__ = [
     "compress",
     "export_savepoint",
     "keep_exports",
-    "prune_snapshots",
+    "prune_op",
     "report_commits",
     "restore_elsewhere",
     "run_functions",
@@ -220,17 +221,21 @@ def keep_exports(
     return kept
 
 
-@dg.op
-def prune_snapshots(
-    context: dg.OpExecutionContext, config: PruneConfig, locations: Locations
-) -> list[str]:
-    """Drop the snapshots that need not stay, and free what only they needed: their names."""
-    done = prune(locations.open_lake(), locations.job_name, config.last, config.daily)
-    if done is None:
-        context.add_output_metadata({"dropped": 0})
-        return []
-    context.add_output_metadata(prune_metadata(done))
-    return done.dropped
+def prune_op(job: StateJob) -> dg.OpDefinition:
+    """The op that drops snapshots of a job: it writes its tables, as an import does."""
+
+    @dg.op(name=job.named("prune_step"), pool=job.pool, required_resource_keys={job.resource})
+    def prune_snapshots(context: dg.OpExecutionContext, config: PruneConfig) -> list[str]:
+        """Drop the snapshots that need not stay, and free what only they needed: their names."""
+        locations = job.places(context)
+        done = prune(locations.open_lake(), locations.job_name, config.last, config.daily)
+        if done is None:
+            context.add_output_metadata({"dropped": 0})
+            return []
+        context.add_output_metadata(prune_metadata(done))
+        return done.dropped
+
+    return prune_snapshots
 
 
 @dg.op

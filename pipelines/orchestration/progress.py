@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from time import monotonic
 
+from pipelines.engine import spark_ui
 from pipelines.shown import bytes_text
 
 __all__ = ["LoggedProgress"]
@@ -13,7 +14,7 @@ SECONDS = 5.0
 
 
 class LoggedProgress:
-    """Logs how far a piece of work is, every few seconds and when it is done.
+    """Logs how far a piece of work is, every few seconds and when it is done; where Spark shows it.
 
     Called with (done, total) by what does the work.
 
@@ -27,10 +28,14 @@ class LoggedProgress:
         self.log = log
         self.what = what
         self.size = size
+        self.spark = ""  # where its interface is, once that was told
         self.began = self.told = monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         """One step more is done."""
+        if not self.spark and (address := spark_ui()):
+            self.spark = address
+            self.log.info("%s: Spark shows its jobs at %s", self.what, address)
         now = monotonic()
         if done < total and now - self.told < SECONDS:
             return

@@ -34,7 +34,7 @@ def open_session(application: str = "statelake", *, ui: bool = False) -> SparkSe
 
     Args:
         application: Its name.
-        ui: Whether Spark's own web interface is started.
+        ui: Whether Spark's own web interface is started; on a cluster it always is.
 
     Raises:
         JavaError: There is no Java 17.
@@ -46,7 +46,7 @@ def open_session(application: str = "statelake", *, ui: bool = False) -> SparkSe
     settings = {
         "spark.sql.extensions": EXTENSIONS,
         "spark.sql.catalog.spark_catalog": CATALOG,
-        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.enabled": str(ui or cluster_configured()).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.databricks.delta.snapshotPartitions": "1",

@@ -185,22 +185,39 @@ class DagsterApi:
 
     def process_of(self, run_id: str) -> int | None:
         """The id of the process that a run is in; None if it has not begun its first step."""
-        for event in self.ask(EVENTS, run=run_id)["runOrError"]["eventConnection"]["events"]:
-            said = PROCESS.search(event.get("message") or "")
+        for message in self.messages(run_id):
+            said = PROCESS.search(message)
             if said:
                 return int(said[1])
         return None
 
+    def messages(self, run_id: str) -> list[str]:
+        """What a run's log says."""
+        return [event.get("message") or "" for event in self._events(run_id)]
+
+    def _events(self, run_id: str) -> list[dict[str, Any]]:
+        answer = self.ask(EVENTS, run=run_id)["runOrError"]
+        return list(answer["eventConnection"]["events"])
+
     def metadata(self, run_id: str) -> dict[str, str]:
         """The texts in the metadata of a run's step, be it done or failed."""
         entries: dict[str, str] = {}
-        for event in self.ask(EVENTS, run=run_id)["runOrError"]["eventConnection"]["events"]:
+        for event in self._events(run_id):
             failure = event.get("failureMetadata") or {}
             for entry in event.get("metadataEntries") or failure.get("metadataEntries") or ():
                 entries[entry["label"]] = (
                     entry.get("text") or entry.get("mdStr") or entry.get("url")
                 )
         return entries
+
+    def ended(self, run_id: str, seconds: float) -> DagsterRun:
+        """A run, when it is over.
+
+        Raises:
+            TimeoutError: It is not, after so many seconds.
+        """
+        over = self.await_runs(lambda runs: any(run.id == run_id for run in runs), seconds)
+        return next(run for run in over if run.id == run_id)
 
     def await_runs(
         self, enough: Callable[[list[DagsterRun]], bool], seconds: float,

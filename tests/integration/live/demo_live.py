@@ -168,8 +168,7 @@ class _Demo:
         self.out.print(f"Dagster: counting_rescale_job {json.dumps(config)}", style="dim",
                        soft_wrap=True)  # fmt: skip
         launched = self.api.launch("counting_rescale_job", {"ops": {"rescale": {"config": config}}})
-        over = self.api.await_runs(lambda runs: any(run.id == launched for run in runs), WAIT)
-        self._tell(next(run for run in over if run.id == launched))
+        self._tell(self.api.ended(launched, WAIT))
         metadata = self.api.metadata(launched)
         for line in metadata["steps"].splitlines()[2:]:
             step, at, did = (cell.strip() for cell in line.strip("|").split("|"))

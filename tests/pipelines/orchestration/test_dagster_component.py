@@ -208,6 +208,8 @@ class TestDefinitions:
             if name in TABLES | {"orders/state_tables", "orders/migrated_tables"}
             and name.startswith("orders/")
         }  # fmt: skip
+        prune = example.definitions.resolve_job_def("orders_prune_snapshots")
+        assert prune.get_node_named("prune_snapshots").definition.pools == {"orders_lake"}
         for name in ("savepoint", "state_tables"):
             node = example.definitions.resolve_asset_graph().get(dg.AssetKey(["words", name]))
             assert isinstance(node.freshness_policy_or_from_metadata, dg.FreshnessPolicy)

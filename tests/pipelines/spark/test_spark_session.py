@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -66,6 +68,25 @@ class TestSession:
         assert spark.conf.get("spark.python.daemon.module") == "pipelines.spark.worker_daemon"
         assert spark.sparkContext.parallelize([0], 1).map(loaded).collect() == [[True, True]]
         assert preload() > 10
+
+
+@pytest.mark.full
+def test_where_spark_shows_itself_is_known() -> None:
+    """Before and behind it nothing is; `pipelines.orchestration` links to it."""
+    program = """
+from pipelines.engine import spark_ui
+before = spark_ui()
+from pipelines.spark.session import open_session
+session = open_session(ui=True)
+import urllib.request
+print(urllib.request.urlopen(spark_ui()).status, repr(before))
+session.stop()
+print(repr(spark_ui()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["200", "''", "''"], done.stderr
 
 
 class TestJava:
