@@ -22,6 +22,7 @@ from rich.rule import Rule
 from pipelines.cli.commands.flink.group import flink
 from pipelines.cli.commands.queries.sql import sql
 from pipelines.cli.demo.steps import Steps
+from pipelines.operations.live_rescaling import PUT_BACK, RESCALED
 from tests.integration.flink.live_cluster import (
     TASK_MANAGERS,
     VERSION,
@@ -121,10 +122,10 @@ class _Demo:
         self._run_jobs()
         self._take_by_schedule()
         self._rescale("Rescale to 3 subtasks and 300 key groups, which Flink alone refuses",
-                      {"parallelism": 3, "max_parallelism": 300})  # fmt: skip
+                      {"parallelism": 3, "max_parallelism": 300}, RESCALED)  # fmt: skip
         self._count("rescaled", "It runs on from its state: the count goes on")
         self._rescale("An upgrade to a JAR that makes the count a text: no way to restore that",
-                      {"jar": str(self.directory / "counting-2.jar")})  # fmt: skip
+                      {"jar": str(self.directory / "counting-2.jar")}, PUT_BACK)  # fmt: skip
         self._count("put-back", "The old JAR runs on from its own savepoint: the count goes on")
         self.show.command("The cluster now", flink, "jobs")
         self.out.print(Rule(style="dim"))
@@ -162,18 +163,24 @@ class _Demo:
         wanted = {f"{name}_{job}" for name in JOBS}
         self.api.await_runs(lambda over: wanted <= {run.job for run in over}, WAIT, self._tell)
 
-    def _rescale(self, title: str, config: dict[str, Any]) -> None:
-        """Launch it in Dagster, and show its steps."""
+    def _rescale(self, title: str, config: dict[str, Any], outcome: str) -> None:
+        """Launch it in Dagster, and show its steps.
+
+        Raises:
+            SystemExit: It comes to another outcome.
+        """
         self.show.title(title)
         self.out.print(f"Dagster: counting_rescale_job {json.dumps(config)}", style="dim",
                        soft_wrap=True)  # fmt: skip
         launched = self.api.launch("counting_rescale_job", {"ops": {"rescale": {"config": config}}})
         self._tell(self.api.ended(launched, WAIT))
         metadata = self.api.metadata(launched)
+        if metadata.get("outcome") != outcome:
+            sys.exit(f"the job was to be {outcome}: {metadata}")
         for line in metadata["steps"].splitlines()[2:]:
             step, at, did = (cell.strip() for cell in line.strip("|").split("|"))
             self.out.print(f"  {at[11:19]}  {step:<14} {did}", soft_wrap=True, markup=False)
-        self.out.print(f"  [bold]{metadata['outcome']}[/bold]")
+        self.out.print(f"  [bold]{outcome}[/bold]")
         if metadata["why"]:
             self.out.print(f"  why: {metadata['why']}", markup=False, soft_wrap=True)
 
