@@ -68,7 +68,7 @@ SELECT snapshot, job, operator, state, value_type, entries
 FROM statelake.states WHERE entries > 0 ORDER BY ALL
 """
 JOBS = ("counting", "cars")
-WAIT = 180.0  # seconds for what Dagster is to do
+WAIT = 300.0  # seconds for what Dagster is to do on a busy machine
 
 
 def main() -> None:
