@@ -7,6 +7,8 @@ from typing import Literal
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
 
+from pipelines.operations.retention import Policy
+
 __all__ = [
     "CanarySettings",
     "CheckSettings",
@@ -111,12 +113,22 @@ class RetentionSettings(dg.Resolvable, dg.Model):
     Attributes:
         last: So many of the newest.
         daily: And the newest of each day, of so many days that have one.
+        policy: A policy of `statelake retain`, which says it instead: `30d all, 1y daily`.
         schedule: When the others are dropped.
     """
 
     last: int = Field(default=30, ge=1)
     daily: int = Field(default=0, ge=0)
+    policy: str = ""
     schedule: str = "0 5 * * *"
+
+    @model_validator(mode="after")
+    def _of_one_policy(self) -> RetentionSettings:
+        if self.policy:
+            Policy.parse(self.policy)
+            if self.model_fields_set & {"last", "daily"}:
+                raise ValueError("retention has a `policy`, or else `last` and `daily`")
+        return self
 
 
 class CanarySettings(dg.Resolvable, dg.Model):
