@@ -24,6 +24,7 @@ from pipelines.lake.export.exporting import ExportResult, export_snapshot
 from pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from pipelines.lake.keys.key_history import KeyHistory, key_history
 from pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake
+from pipelines.lake.share.sharing import Sharing
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.verify.diffing import StateDifference, diff_snapshots
 from state_core.files.storage_options import with_storage_options
@@ -134,6 +135,7 @@ class Lake(Catalog):
         parallelism: int | None = None,
         max_parallelism: int | None = None,
         compression: str | None = None,
+        sharing: Sharing | None = None,
         engine: Engine | str = "auto",
         progress: Progress | None = None,
     ) -> ExportResult:
@@ -146,12 +148,13 @@ class Lake(Catalog):
             parallelism: Of every operator with state; by default as it was.
             max_parallelism: Another one gives every key a new key group; by default as it was.
             compression: `snappy` or `none`; by default as it was.
+            sharing: A sample of the keys, and what is masked; by default it is all there is.
             engine: `auto`, `spark`, `local`, or an engine.
             progress: Called with (done, total) after each slice.
         """
         return export_snapshot(
             self, job, snapshot_id, to, parallelism=parallelism, max_parallelism=max_parallelism,
-            compression=compression, engine=engine, progress=progress,
+            compression=compression, sharing=sharing, engine=engine, progress=progress,
         )  # fmt: skip
 
     def diff(
@@ -206,6 +209,8 @@ class Lake(Catalog):
         self, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None
     ) -> DropResult:
         """Drop the snapshots named, or all but the newest, and free what only they needed.
+
+        Those with a hold stay; to name one is an error.
 
         Args:
             job: The job.
