@@ -38,11 +38,7 @@ __all__ = [
     "job_option",
     "lake_is_meant",
     "lake_option",
-    "leave_out_option",
-    "sample_option",
-    "seed_option",
     "share_options",
-    "sharing_of",
     "snapshot_argument",
     "snapshot_named",
     "snapshot_option",
@@ -262,25 +258,12 @@ class Share(click.ParamType[float]):
         """Parse a share."""
         if isinstance(value, float):
             return value
-        text = str(value).strip()
+        from pipelines.lake.share.sampling import parse_share  # noqa: PLC0415 - not for --help
+
         try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            share = 0.0
-        if not 0 < share <= 1:
-            self.fail(f"{value!r} is no share above 0% and up to 100% (1%, 0.01)", param, ctx)
-        return share
-
-
-sample_option = click.option(
-    "--sample", type=Share(), metavar="SHARE", help="A share of the keys: 1%; all by default."
-)
-seed_option = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Another one samples other keys."
-)
-leave_out_option = click.option(
-    "--leave-out-opaque", is_flag=True, help="Leave out what can't be sampled or masked."
-)
+            return parse_share(str(value))
+        except StateError as error:
+            self.fail(str(error), param, ctx)
 
 
 def share_options(command: Command) -> Command:
@@ -295,38 +278,33 @@ def share_options(command: Command) -> Command:
         leave_out_opaque: bool,
         **options: Any,
     ) -> Any:
-        if sample is None and mask is None and leave_out_opaque:
-            raise click.UsageError("--leave-out-opaque is for --sample and --mask")
-        return command(
-            *arguments, sharing=sharing_of(sample, seed, mask, leave_out_opaque), **options
+        if sample is None and mask is None:
+            if leave_out_opaque:
+                raise click.UsageError("--leave-out-opaque is for --sample and --mask")
+            return command(*arguments, sharing=None, **options)
+        from pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
+        from pipelines.lake.share.sampling import Sample  # noqa: PLC0415 - the same
+        from pipelines.lake.share.sharing import Sharing  # noqa: PLC0415 - the same
+
+        sharing = Sharing(
+            None if sample is None else Sample(sample, seed),
+            None if mask is None else read_mask(mask),
+            leave_out_opaque,
         )
+        return command(*arguments, sharing=sharing, **options)
 
     with_options: Any = with_sharing
-    mask_option = click.option(
-        "--mask", metavar="FILE", help="What becomes of keys and values, in YAML."
-    )
-    for option in (leave_out_option, mask_option, seed_option, sample_option):
+    for option in (
+        click.option("--leave-out-opaque", is_flag=True,
+                     help="Leave out what can't be sampled or masked."),
+        click.option("--mask", metavar="FILE", help="What becomes of keys and values, in YAML."),
+        click.option("--seed", type=int, default=0, show_default=True,
+                     help="Another one samples other keys."),
+        click.option("--sample", type=Share(), metavar="SHARE",
+                     help="A share of the keys: 1%; all by default."),
+    ):  # fmt: skip
         with_options = option(with_options)
     return cast("Command", with_options)
-
-
-def sharing_of(sample: float | None, seed: int, mask: str | None, leave_out: bool) -> Any:
-    """The `Sharing` that options say; None if it is all of the snapshot.
-
-    Raises:
-        EncodeError: The file of the mask can't be understood.
-    """
-    if sample is None and mask is None:
-        return None
-    from pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
-    from pipelines.lake.share.sampling import Sample  # noqa: PLC0415 - the same
-    from pipelines.lake.share.sharing import Sharing  # noqa: PLC0415 - the same
-
-    return Sharing(
-        None if sample is None else Sample(sample, seed),
-        None if mask is None else read_mask(mask),
-        leave_out,
-    )
 
 
 def engine_option(command: Command) -> Command:

@@ -14,15 +14,34 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from state_core.errors import DeclarationError
 from state_core.formats.rewriting.key_bytes import key_bytes
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.kernels.hashing import fingerprint_entries
 
-__all__ = ["Sample"]
+__all__ = ["Sample", "parse_share"]
 
 U64Array: TypeAlias = npt.NDArray[np.uint64]
 
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def parse_share(text: str) -> float:
+    """A share as people write it: `1%`, `0.01`.
+
+    Raises:
+        DeclarationError: It is none, or not above 0% and up to 100%.
+    """
+    number = text.strip()
+    try:
+        share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise DeclarationError(
+            f"{text!r} is no share above 0% and up to 100%", remedy="write 1%, or 0.01"
+        )
+    return share
 
 
 @dataclass(frozen=True)

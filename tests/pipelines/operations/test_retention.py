@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.tables.records import HoldRecord, SnapshotRecord
-from pipelines.operations.retention import Policy, reasons_to_stay
+from pipelines.operations.retention import Policy, prune, reasons_to_stay
+from pipelines.orchestration.ops import PruneConfig
+from pipelines.orchestration.settings import RetentionSettings
 from state_core.errors import DeclarationError
+from tests.support.lakes import DEMO, import_golden
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 NOW = datetime(2026, 2, 1, tzinfo=timezone.utc)
@@ -98,3 +104,28 @@ def test_what_is_no_policy(text: str) -> None:
     """It is refused with an example of one."""
     with pytest.raises(DeclarationError, match="no part of a retention policy"):
         Policy.parse(text)
+
+
+def test_pruning_respects_holds(tmp_path: Path) -> None:
+    """As Dagster does it: what is held stays until it is released."""
+    lake = import_golden(
+        Lake(tmp_path / "lake"), ("monday", DEMO / "monday"), ("tuesday", DEMO / "tuesday")
+    )
+    first, *_ = sorted(lake.summaries("orders"), key=lambda summary: summary.taken_at)
+    hold_snapshot(lake, "orders", first.snapshot_id)
+    assert prune(lake, "orders", Policy.of(1)) is None
+    release_snapshot(lake, "orders", first.snapshot_id)
+    done = prune(lake, "orders", Policy.of(1))
+    assert done is not None
+    assert done.dropped == [first.snapshot_id]
+
+
+def test_what_dagster_is_told() -> None:
+    """Two numbers or a policy, which is looked at when the settings are loaded."""
+    RetentionSettings(policy="30d all, forever monthly")
+    with pytest.raises(ValueError, match="no part of a retention policy"):
+        RetentionSettings(policy="30 days")
+    with pytest.raises(ValueError, match="or else `last` and `daily`"):
+        RetentionSettings(policy="30d all", daily=3)
+    assert PruneConfig(last=3, daily=2).parsed() == Policy.of(3, 2)
+    assert PruneConfig(policy="1y daily").parsed() == Policy.parse("1y daily")
