@@ -71,9 +71,10 @@ def export(
     """Write a snapshot as a canonical savepoint, at any parallelism and max parallelism.
 
     --sample takes a share of the keys, each with all its states and timers; operators with keys of
-    one type agree on each. --mask FILE says in YAML what becomes of keys and values: what it says
-    nothing of is refused. What can be neither sampled nor masked (raw and channel state; values of
-    Kryo and of classes that are not known) is refused, too, unless it is to be left out.
+    one type agree on each. --mask FILE says in YAML what becomes of keys and values (see
+    docs/share.md); what it says nothing of is refused. What can be neither sampled nor masked (raw
+    and channel state; values of Kryo and of classes that are not known) is refused, too, unless it
+    is to be left out.
 
     \b
     Examples:

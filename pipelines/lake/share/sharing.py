@@ -393,19 +393,19 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
     Raises:
         NotFoundError: It does.
     """
-    operators: set[str] = set()
-    states: dict[str, None] = {}
+    operators: dict[str, str] = {}  # what it may be called, and what it is called in messages
+    states: dict[str, str] = {}
     for operator in record.operators:
-        labels = {operator.uid, operator.operator_id, operator.label} - {""}
-        operators |= labels if operator.states else set()
         names = [TIMERS if one.kind == TIMERS else one.name for one in operator.states]
         names += [one.name for one in operator.operator_states]
-        for label in (operator.label, *labels):
-            states |= dict.fromkeys(f"{label}/{name}" for name in names)
+        for label in {operator.uid, operator.operator_id, operator.label} - {""}:
+            states |= {f"{label}/{name}": f"{operator.label}/{name}" for name in names}
+            if operator.states:
+                operators[label] = operator.label
     for said, there in ((mask.keys, operators), (mask.states, states)):
         unknown = [name for name in said if name not in there]
         if unknown:
-            shown = ", ".join(sorted(there)) or "none"
+            shown = ", ".join(sorted(set(there.values()))) or "none"
             raise NotFoundError(
                 f"the snapshot has no {unknown[0]!r}", place=mask.path, remedy=f"it has: {shown}"
             )
