@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import date, timedelta
+from functools import lru_cache
 from math import isqrt
 
 import numpy as np
@@ -25,7 +26,6 @@ import numpy as np
 __all__ = ["Cipher"]
 
 ROUNDS = 8
-HALF_BYTES = 48  # of what is added in a round: more than any half that a block of values has
 TEXT_BLOCK, BYTES_BLOCK = 64, 32  # how much of a long value is permuted at once
 HASH_BYTES = 16
 # the years 1 to 9999
@@ -65,18 +65,18 @@ class Cipher:
             return value
         lefts = isqrt(size - 1) + 1
         rights = -(-size // lefts)
-        begun = hashlib.blake2b(tweak, digest_size=HALF_BYTES, key=self._key)
-
-        def added(turn: int, half: int) -> int:
-            state = begun.copy()
-            state.update(bytes((turn,)) + half.to_bytes(HALF_BYTES, "little"))
-            return int.from_bytes(state.digest(), "little")
-
+        # eight bytes more than a half has: then its rest is as good as even
+        width = (lefts.bit_length() + 7) // 8 + 8
+        begun = hashlib.blake2b(tweak, digest_size=width, key=self._key)
         while True:  # there are a few pairs more than numbers: what became none goes on
             left, right = divmod(value, rights)
             for turn in range(0, ROUNDS, 2):
-                left = (left + added(turn, right)) % lefts
-                right = (right + added(turn + 1, left)) % rights
+                state = begun.copy()
+                state.update(((right << 8) + turn).to_bytes(width, "little"))
+                left = (left + int.from_bytes(state.digest(), "little")) % lefts
+                state = begun.copy()
+                state.update(((left << 8) + turn + 1).to_bytes(width, "little"))
+                right = (right + int.from_bytes(state.digest(), "little")) % rights
             value = left * rights + right
             if value < size:
                 return value
@@ -186,17 +186,20 @@ class Cipher:
                 return value
 
     def _text_block(self, block: str, before: bytes) -> str:
-        kinds = [_kind(ord(character)) for character in block]
+        kinds = [_kind(character) for character in block]
         number, size = 0, 1
         for character, (first, count) in zip(block, kinds, strict=True):
-            number = number * count + ord(character) - first
-            size *= count
-        number = self.permuted(number, size, b"text " + repr(kinds).encode() + before)
-        made = []
-        for first, count in reversed(kinds):
-            number, at = divmod(number, count)
-            made.append(chr(first + at))
-        return "".join(reversed(made))
+            if count > 1:
+                number = number * count + ord(character) - first
+                size *= count
+        number = self.permuted(number, size, b"text %r" % kinds + before)
+        made = list(block)
+        for at in range(len(kinds) - 1, -1, -1):
+            first, count = kinds[at]
+            if count > 1:
+                number, character = divmod(number, count)
+                made[at] = chr(first + character)
+        return "".join(made)
 
     def uuid(self, value: str) -> str:
         """Another UUID."""
@@ -241,12 +244,14 @@ def _parsed(value: str) -> Callable[[Cipher], str] | None:
     return None
 
 
-def _kind(character: int) -> tuple[int, int]:
+@lru_cache(4096)
+def _kind(character: str) -> tuple[int, int]:
     """The first of the characters that one may become, and how many there are."""
+    number = ord(character)
     for first, count in ((ord("0"), DIGITS), (ord("a"), LOWER), (ord("A"), UPPER)):
-        if first <= character < first + count:
+        if first <= number < first + count:
             return first, count
-    return (character, 1) if character < 0x80 else (character // PAGE * PAGE, PAGE)
+    return (number, 1) if number < 0x80 else (number // PAGE * PAGE, PAGE)
 
 
 def _step(micros: int) -> int:
