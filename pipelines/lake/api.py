@@ -19,13 +19,14 @@ from pipelines.engine import Engine, Progress
 from pipelines.keys import KeyRows
 from pipelines.lake.catalog.catalog import Lake as Catalog
 from pipelines.lake.catalog.dropping import DropResult, drop_snapshots
+from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.edit.committing import CommitResult, commit_snapshot
 from pipelines.lake.export.exporting import ExportResult, export_snapshot
 from pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from pipelines.lake.keys.key_history import KeyHistory, key_history
 from pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake
 from pipelines.lake.share.sharing import Sharing
-from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.lake.tables.records import HoldRecord, SnapshotRecord
 from pipelines.lake.verify.diffing import StateDifference, diff_snapshots
 from state_core.files.storage_options import with_storage_options
 
@@ -204,6 +205,26 @@ class Lake(Catalog):
         return commit_snapshot(
             self, job, snapshot_id, parent, note=note, engine=engine, progress=progress
         )
+
+    def hold(self, job: str, snapshot_id: str, reason: str = "") -> list[HoldRecord]:
+        """Let nobody drop a snapshot, until its holds are released: those that it has now.
+
+        Args:
+            job: The job.
+            snapshot_id: The snapshot.
+            reason: Why; another reason is another hold.
+        """
+        return hold_snapshot(self, job, snapshot_id, reason)
+
+    def release(self, job: str, snapshot_id: str, reason: str | None = None) -> list[str]:
+        """End the holds of a snapshot: their reasons.
+
+        Args:
+            job: The job.
+            snapshot_id: The snapshot.
+            reason: Only the hold of that reason; all of them by default.
+        """
+        return release_snapshot(self, job, snapshot_id, reason)
 
     def drop(
         self, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None

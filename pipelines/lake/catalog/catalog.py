@@ -53,7 +53,8 @@ MANY_FILES = 64
 UNLESS_CHANGED = CommitProperties(max_commit_retries=0)
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
 HOLDS = "holds"
-_LATER_COLUMNS = {HOLDS}  # which rows of lakes of older versions do not have
+# which rows of lakes of older versions do not have
+_LATER_COLUMNS = SNAPSHOT_SCHEMA.names[SNAPSHOT_SCHEMA.get_field_index("operators") + 1 :]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pipelines.lake.share.sharing import SharedRows
 from pipelines.lake.tables.table_rows import TableRows
+from state_core.errors import UnknownHashError
 from state_core.files.filesystem import Directory
 from state_core.formats.layout.meta_info import KeyedHeader, parse_keyed_header
 from state_core.formats.writing.rehash import check_key_groups, rehash_rows
@@ -105,7 +106,16 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
 def _moved(task: ShuffleTask) -> Iterator[StateRows]:
     for chunk in task.chunks:
         for rows in (record for table in task.tables for record in table.read(chunk)):
-            check_key_groups(rows, task.max_parallelism)
+            try:
+                check_key_groups(rows, task.max_parallelism)
+            except UnknownHashError as error:
+                if task.shared is None or not task.shared.masks_keys:
+                    raise
+                raise UnknownHashError(
+                    error.problem,
+                    place=error.place,
+                    remedy="say `keep` of these keys, as nobody knows where masked ones belong",
+                ) from error
             moving = _shared(rows, task.shared)
             if len(moving.batch):
                 yield rehash_rows(moving, task.new_max_parallelism)

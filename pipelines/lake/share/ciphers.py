@@ -197,8 +197,8 @@ class Cipher:
         for at in range(len(kinds) - 1, -1, -1):
             first, count = kinds[at]
             if count > 1:
-                number, character = divmod(number, count)
-                made[at] = chr(first + character)
+                number, offset = divmod(number, count)
+                made[at] = chr(first + offset)
         return "".join(made)
 
     def uuid(self, value: str) -> str:

@@ -6,8 +6,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
+from pipelines.lake.api import Lake as Api
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.catalog.holds import held_snapshots, hold_snapshot, release_snapshot
@@ -118,3 +119,25 @@ def test_a_row_that_is_no_snapshot_may_be_held(tmp_path: Path) -> None:
     assert release_snapshot(scene.lake, "orders", "bad") == ["case 4711"]
     drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"])
     assert ids(scene.lake) == ["good"]
+
+
+def test_a_lake_of_an_older_version_is_read_and_held(lake: Lake) -> None:
+    """Its rows have no column of holds; the first hold adds it, and changes no other row."""
+    place = f"{lake.location}/snapshots"
+    older = DeltaTable(place).to_pyarrow_table().drop_columns(["holds"])
+    write_deltalake(place, older, mode="overwrite", schema_mode="overwrite", partition_by=["job"])
+    assert held_snapshots(lake, "orders") == {}
+    before = lake.snapshot("orders", "tuesday")
+    hold_snapshot(lake, "orders", "monday", "case 4711")
+    assert list(held_snapshots(lake, "orders")) == ["monday"]
+    assert lake.snapshot("orders", "tuesday") == before
+    assert "holds" in DeltaTable(place).to_pyarrow_table().column_names
+
+
+def test_a_python_program_holds_and_releases(lake: Lake) -> None:
+    """By the lake as one object."""
+    opened = Api(lake.location)
+    assert [hold.reason for hold in opened.hold("orders", "monday", "case 4711")] == ["case 4711"]
+    with pytest.raises(HeldError):
+        opened.drop("orders", snapshot_ids=["monday"])
+    assert opened.release("orders", "monday") == ["case 4711"]

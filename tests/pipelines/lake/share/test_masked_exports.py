@@ -20,7 +20,12 @@ from pipelines.lake.share.sampling import Sample
 from pipelines.lake.share.sharing import Sharing
 from state_core import NewKeyedState, NewOperator, NewOperatorState, open_snapshot, write_snapshot
 from state_core.checks.integrity import check_snapshot
-from state_core.errors import EncodeError, NotFoundError, UnsupportedFormatError
+from state_core.errors import (
+    EncodeError,
+    NotFoundError,
+    UnknownHashError,
+    UnsupportedFormatError,
+)
 from state_core.files.compression import IDENTIFIER
 from tests.support.lakes import KINDS, LOCAL, golden, import_as, import_golden, raw_savepoint
 from tests.support.savepoints.own_savepoint import own_savepoint
@@ -362,3 +367,18 @@ def test_a_compressed_job_with_timers(tmp_path: Path) -> None:
     keys = {row["key"] for row in table(to, "kinds", "total")}
     assert {row["key"] for row in table(to, "kinds", "_timer_state/event_user-timers")} <= keys
     assert not keys & {row["key"] for row in table(KINDS, "kinds", "total")}
+
+
+def test_keys_of_a_hash_that_nobody_knows_are_not_masked(tmp_path: Path) -> None:
+    """No one could say in which key group Flink looks for them."""
+    rows = pa.table({"key": ["A", "B"], "value": [1, 2], "key_group": [3, 4]})
+    enum = {"enum": "acme.Tier", "constants": ["A", "B"]}
+    tiers = NewOperator(
+        "tiers", enum, (NewKeyedState("count", rows, value="Long"),), max_parallelism=8
+    )
+    write_snapshot(tmp_path / "tiers", [tiers], metadata_version=6)
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, tmp_path / "tiers", "s")
+    with pytest.raises(UnknownHashError, match="say `keep` of these keys"):
+        export(lake, mask(tmp_path, keys={"tiers": "format"}, others="keep"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
