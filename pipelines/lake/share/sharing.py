@@ -421,17 +421,21 @@ def _keyed_layouts(lake: str, operator: OperatorRecord) -> Iterator[tuple[str, K
             yield state.name, layout
 
 
-def _has_opaque(part: object, depth: int = 64) -> bool:
+def _has_opaque(serializer: TypeSerializer) -> bool:
     """Whether only a class of the job's understands a part of what a serializer writes."""
-    if isinstance(part, OpaqueSerializer):
-        return True
-    if depth == 0:
-        return False
-    inner: list[object] = []
-    if isinstance(part, TypeSerializer):
-        inner = list(vars(part).values())
-    elif isinstance(part, Mapping):
-        inner = list(part.values())
-    elif isinstance(part, list | tuple):
-        inner = list(part)
-    return any(_has_opaque(one, depth - 1) for one in inner)
+    waiting: list[object] = [serializer]
+    seen: set[int] = set()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, OpaqueSerializer):
+            return True
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, TypeSerializer):
+            waiting += vars(part).values()
+        elif isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return False

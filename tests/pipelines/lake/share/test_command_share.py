@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipelines.lake.catalog.catalog import Lake
 from state_core import open_snapshot
 from tests.support.command import run
 from tests.support.lakes import KINDS, import_golden
 
+ROOT = Path(__file__).parents[4]
 SECRET = "a secret of the tests"  # noqa: S105 - for nobody
 MASK = """
 secret: {file: SECRET}
@@ -110,3 +113,11 @@ def test_the_secret_is_in_no_error(place: tuple[object, ...], tmp_path: Path) ->
     for secret in ("hunter2", "{file: hunter2, env: hunter2}"):
         path.write_text(f"secret: {secret}\nstates: {{kinds/name: format}}", "utf-8")
         assert "hunter2" not in run("export", *place, "--mask", path).err
+
+
+def test_the_page_shows_the_example() -> None:
+    """What it says of the demo is what lies beside it."""
+    page = (ROOT / "docs" / "share.md").read_text("utf-8")
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    example = (ROOT / "examples" / "mask.yaml").read_text("utf-8")
+    assert yaml.safe_load(block) == yaml.safe_load(example)
