@@ -38,13 +38,21 @@ from state_core.formats.operator_state.operator_reader import parse_operator_sta
 from state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
 from state_core.formats.rewriting.value_migration import exact_values
 from state_core.formats.writing.unified_encode import StateRows
+from state_core.serializers.avro.serializer import AvroSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from state_core.serializers.sql.binary.slots import BinaryFormat
+from state_core.serializers.sql.section_data import BinarySerializer
+from state_core.serializers.sql.table_data import RawValueDataSerializer
+from state_core.serializers.sql.table_variants import BitmapSerializer, VariantSerializer
 
 __all__ = ["SharedRows", "SharedSnapshot", "Sharing"]
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
 TIMERS = "timers"
+_BYTES_OF_OTHERS = (
+    OpaqueSerializer, BinarySerializer, RawValueDataSerializer, BitmapSerializer, VariantSerializer,
+)  # fmt: skip
 _REMEDY = "leave it out with --leave-out-opaque"
 
 
@@ -427,15 +435,24 @@ def _has_opaque(serializer: TypeSerializer) -> bool:
     seen: set[int] = set()
     while waiting:
         part = waiting.pop()
-        if isinstance(part, OpaqueSerializer):
-            return True
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, TypeSerializer):
-            waiting += vars(part).values()
+        if _is_opaque(part):
+            return True
+        if type(part).__module__.startswith("state_core.serializers."):
+            waiting += getattr(part, "__dict__", {}).values()
         elif isinstance(part, Mapping):
             waiting += part.values()
         elif isinstance(part, list | tuple):
             waiting += part
     return False
+
+
+def _is_opaque(part: object) -> bool:
+    """Whether what a serializer reads is bytes, though bytes are not what it stands for."""
+    if isinstance(part, BinaryFormat):  # in a row of Flink SQL: RAW, VARIANT and BITMAP
+        return not part.inline
+    if isinstance(part, AvroSerializer):
+        return part.recursive
+    return isinstance(part, _BYTES_OF_OTHERS)

@@ -353,6 +353,40 @@ def test_a_class_that_nobody_knows_is_refused_or_left_out(tmp_path: Path) -> Non
     assert left
 
 
+RECURSIVE = {"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}
+
+
+@pytest.mark.parametrize(
+    ("value", "is_known"),
+    [
+        ({"row_data": ["BIGINT", "VARBINARY(9)"]}, True),
+        (
+            {"avro": {"type": "record", "name": "R", "fields": [{"name": "b", "type": "bytes"}]}},
+            True,
+        ),
+        ("Map<String, byte[]>", True),
+        ({"row_data": ["BIGINT", "VARIANT"]}, False),
+        ({"avro": RECURSIVE}, False),
+        ({"pojo": "acme.Node", "fields": {"avro": {"avro": RECURSIVE}}}, False),
+    ],
+)
+def test_bytes_of_others_are_told_from_bytes(tmp_path: Path, value: Any, *, is_known: bool) -> None:
+    """A column of bytes is the job's own; what stands for more than its bytes is not masked."""
+    rows = pa.table({"key": pa.array([], pa.string()), "value": pa.nulls(0)})
+    operator = NewOperator("op", "String", (NewKeyedState("state", rows, value=value),))
+    write_snapshot(tmp_path / "typed", [operator], metadata_version=6)
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, tmp_path / "typed", "s")
+    said = mask(tmp_path, others="keep")
+    if is_known:
+        export(lake, said, tmp_path / "out")
+        return
+    with pytest.raises(
+        UnsupportedFormatError, match=r"state op/state of .*, which can't be masked"
+    ):
+        export(lake, said, tmp_path / "out")
+
+
 def test_the_secret_is_shown_to_nobody(tmp_path: Path) -> None:
     """Not even where a mask is printed."""
     sharing = mask(tmp_path, states={"customers/id": "format"}, others="keep")
