@@ -266,5 +266,9 @@ class ConflictError(LakeError):
     """Someone else changed the lake meanwhile."""
 
 
+class HeldError(LakeError):
+    """A hold keeps a snapshot from what was asked."""
+
+
 class UnreadableTableError(LakeError):
     """A Delta feature that the direct reader does not speak."""

@@ -80,7 +80,7 @@ LAYERS = (
     ("pipelines.flink",),
     ("pipelines.lake.tables",),
     ("pipelines.lake.catalog",),
-    ("pipelines.lake.query",),
+    ("pipelines.lake.query", "pipelines.lake.share"),
     (
         "pipelines.lake.commits",
         "pipelines.lake.edit",
@@ -168,6 +168,9 @@ PATHS_BY_HAND = {
     "pipelines.lake.bootstrap.bootstrap_spec": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.edit.changes": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.edit.keeping": ({"pathlib"}, USERS_OWN),
+    "pipelines.lake.share.mask_file": (
+        {"pathlib", ".read_text"}, USERS_OWN,
+    ),
     "pipelines.lake.commits.checkpoint_records": ({"Directory"}, USERS_OWN),
     "pipelines.lake.verify.legality": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.tables.names": ({"Directory"}, "the last name of a path of its user's"),

@@ -18,7 +18,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from state_core.errors import IncompatibleError, NoMatchError, StateError
+from state_core.errors import HeldError, IncompatibleError, NoMatchError, StateError
 from state_core.printable import is_text, printable
 
 __all__ = ["main"]
@@ -37,6 +37,9 @@ COMMANDS = {
     "import": ("lake:import_command", "Import a savepoint or checkpoint"),
     "commit": ("lake:commit", "Register edited tables as a new snapshot"),
     "snapshots": ("lake:snapshots", "List the snapshots of a lake"),
+    "hold": ("retention:hold", "Let nobody drop a snapshot"),
+    "release": ("retention:release", "End a hold"),
+    "retain": ("retention:retain", "Let go what a policy does not keep"),
     "drop": ("lake:drop", "Let snapshots go, and free the bytes that only they needed"),
     "sql": ("queries.sql:sql", "Run SQL, with tables by the name"),
     "shell": ("queries.shell:shell", "Ask SQL at a prompt"),
@@ -179,7 +182,7 @@ def _fail(error: Exception) -> int:
         traceback.print_exception(error)
     if isinstance(error, StateError):
         click.echo(f"error: {_one_line(str(error))}", err=True)
-        return NO if isinstance(error, IncompatibleError | NoMatchError) else BAD_INPUT
+        return NO if isinstance(error, HeldError | IncompatibleError | NoMatchError) else BAD_INPUT
     what = f"{type(error).__name__}: {printable(_one_line(str(error)))}"
     click.echo(f"internal error: {what} (statelake --debug shows the trace)", err=True)
     return INTERNAL

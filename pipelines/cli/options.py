@@ -38,6 +38,7 @@ __all__ = [
     "job_option",
     "lake_is_meant",
     "lake_option",
+    "share_options",
     "snapshot_argument",
     "snapshot_named",
     "snapshot_option",
@@ -241,6 +242,66 @@ def source_options(command: Command) -> Command:
         configured_option("job", "The job's name in the lake."),
         configured_option("lake", "Look into a lake instead: a directory or URI."),
         click.argument("savepoint", required=False),
+    ):  # fmt: skip
+        with_options = option(with_options)
+    return cast("Command", with_options)
+
+
+class Share(click.ParamType[float]):
+    """`1%`, `0.5%`, `0.01`: a part of a whole."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Parse a share."""
+        if isinstance(value, float):
+            return value
+        from pipelines.lake.share.sampling import parse_share  # noqa: PLC0415 - not for --help
+
+        try:
+            return parse_share(str(value))
+        except StateError as error:
+            self.fail(str(error), param, ctx)
+
+
+def share_options(command: Command) -> Command:
+    """What others are to get of a snapshot, which a command gets as its `sharing`."""
+
+    @wraps(command)
+    def with_sharing(
+        *arguments: Any,
+        sample: float | None,
+        seed: int,
+        mask: str | None,
+        leave_out_opaque: bool,
+        **options: Any,
+    ) -> Any:
+        if sample is None and mask is None:
+            if leave_out_opaque:
+                raise click.UsageError("--leave-out-opaque is for --sample and --mask")
+            return command(*arguments, sharing=None, **options)
+        from pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
+        from pipelines.lake.share.sampling import Sample  # noqa: PLC0415 - the same
+        from pipelines.lake.share.sharing import Sharing  # noqa: PLC0415 - the same
+
+        sharing = Sharing(
+            None if sample is None else Sample(sample, seed),
+            None if mask is None else read_mask(mask),
+            leave_out_opaque,
+        )
+        return command(*arguments, sharing=sharing, **options)
+
+    with_options: Any = with_sharing
+    for option in (
+        click.option("--leave-out-opaque", is_flag=True,
+                     help="Leave out what can't be sampled or masked."),
+        click.option("--mask", metavar="FILE", help="What becomes of keys and values, in YAML."),
+        click.option("--seed", type=int, default=0, show_default=True,
+                     help="Another one samples other keys."),
+        click.option("--sample", type=Share(), metavar="SHARE",
+                     help="A share of the keys: 1%; all by default."),
     ):  # fmt: skip
         with_options = option(with_options)
     return cast("Command", with_options)

@@ -5,6 +5,7 @@
 `catalog/`      which snapshots there are; work in progress; what is deleted
 `query/`        SQL over tables, on DuckDB
 `ingest/`       a snapshot into tables
+`share/`        a sample of a snapshot, and its values masked
 `export/`       tables into a savepoint, at any parallelism
 `edit/`         snapshots made of others: committed, edited, purged, merged, migrated
 `verify/`       integrity, legality, compatibility, differences

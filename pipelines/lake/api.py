@@ -19,12 +19,14 @@ from pipelines.engine import Engine, Progress
 from pipelines.keys import KeyRows
 from pipelines.lake.catalog.catalog import Lake as Catalog
 from pipelines.lake.catalog.dropping import DropResult, drop_snapshots
+from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.edit.committing import CommitResult, commit_snapshot
 from pipelines.lake.export.exporting import ExportResult, export_snapshot
 from pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from pipelines.lake.keys.key_history import KeyHistory, key_history
 from pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake
-from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.lake.share.sharing import Sharing
+from pipelines.lake.tables.records import HoldRecord, SnapshotRecord
 from pipelines.lake.verify.diffing import StateDifference, diff_snapshots
 from state_core.files.storage_options import with_storage_options
 
@@ -134,6 +136,7 @@ class Lake(Catalog):
         parallelism: int | None = None,
         max_parallelism: int | None = None,
         compression: str | None = None,
+        sharing: Sharing | None = None,
         engine: Engine | str = "auto",
         progress: Progress | None = None,
     ) -> ExportResult:
@@ -146,12 +149,13 @@ class Lake(Catalog):
             parallelism: Of every operator with state; by default as it was.
             max_parallelism: Another one gives every key a new key group; by default as it was.
             compression: `snappy` or `none`; by default as it was.
+            sharing: A sample of the keys, and what is masked; by default it is all there is.
             engine: `auto`, `spark`, `local`, or an engine.
             progress: Called with (done, total) after each slice.
         """
         return export_snapshot(
             self, job, snapshot_id, to, parallelism=parallelism, max_parallelism=max_parallelism,
-            compression=compression, engine=engine, progress=progress,
+            compression=compression, sharing=sharing, engine=engine, progress=progress,
         )  # fmt: skip
 
     def diff(
@@ -202,10 +206,32 @@ class Lake(Catalog):
             self, job, snapshot_id, parent, note=note, engine=engine, progress=progress
         )
 
+    def hold(self, job: str, snapshot_id: str, reason: str = "") -> list[HoldRecord]:
+        """Let nobody drop a snapshot, until its holds are released: those that it has now.
+
+        Args:
+            job: The job.
+            snapshot_id: The snapshot.
+            reason: Why; another reason is another hold.
+        """
+        return hold_snapshot(self, job, snapshot_id, reason)
+
+    def release(self, job: str, snapshot_id: str, reason: str | None = None) -> list[str]:
+        """End the holds of a snapshot: their reasons.
+
+        Args:
+            job: The job.
+            snapshot_id: The snapshot.
+            reason: Only the hold of that reason; all of them by default.
+        """
+        return release_snapshot(self, job, snapshot_id, reason)
+
     def drop(
         self, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None
     ) -> DropResult:
         """Drop the snapshots named, or all but the newest, and free what only they needed.
+
+        Those with a hold stay; to name one is an error.
 
         Args:
             job: The job.

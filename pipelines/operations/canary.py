@@ -14,6 +14,7 @@ from pipelines.flink.cluster import FlinkCluster, Report, new_id
 from pipelines.flink.path_map import PathMap
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.share.sharing import Sharing
 from pipelines.lake.verify.compatibility import check_against
 from pipelines.operations.rescale_steps import JarRun, Jars
 from state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
@@ -33,6 +34,7 @@ class CanaryResult:
         why: Flink's own reason, if not.
         verdicts: What was expected of each state; None if no types were given.
         flink_job: The id that it had.
+        left_out: What of the snapshot it did not get, beside keys that are not in the sample.
     """
 
     snapshot: str
@@ -40,6 +42,7 @@ class CanaryResult:
     why: str
     verdicts: list[StateVerdict] | None
     flink_job: str
+    left_out: list[str]
 
     @property
     def compatible(self) -> bool | None:
@@ -60,6 +63,7 @@ def run_canary(
     paths: PathMap | None = None,
     parallelism: int | None = None,
     max_parallelism: int | None = None,
+    sharing: Sharing | None = None,
     against: str = "",
     timeout: float = 300,
     engine: Engine | str = "auto",
@@ -78,6 +82,7 @@ def run_canary(
         paths: What the cluster's directories are called here.
         parallelism: By default as it was.
         max_parallelism: By default as it was.
+        sharing: A sample of the keys, and what is masked; by default it is run from all of it.
         against: A file or a savepoint with the new types, for a verdict of ours beside Flink's.
         timeout: Seconds that it may take to run and complete a checkpoint.
         engine: Where the export runs.
@@ -100,9 +105,9 @@ def run_canary(
     why = ""
     try:
         jar_id = jars.id_of(program)
-        export_snapshot(
+        done = export_snapshot(
             lake, job, snapshot_id, target, parallelism=parallelism,
-            max_parallelism=max_parallelism, engine=engine, progress=progress,
+            max_parallelism=max_parallelism, sharing=sharing, engine=engine, progress=progress,
         )  # fmt: skip
         try:
             cluster.run_jar(
@@ -124,7 +129,7 @@ def run_canary(
     finally:
         jars.forget()
         directory.delete_tree(name)
-    return CanaryResult(snapshot_id, not why, why, verdicts, job_id)
+    return CanaryResult(snapshot_id, not why, why, verdicts, job_id, done.left_out)
 
 
 def _parallelism_of(lake: Lake, job: str, snapshot_id: str) -> int:

@@ -1,46 +1,211 @@
-"""Which snapshots of a job stay: the last ones, and the newest of each day before."""
+"""Which snapshots of a job stay: by a policy, of so many or so old, one for each day or month.
+
+A policy is written as `30d all, 1y daily, forever monthly`: all snapshots of the last 30 days, of
+those of the last year the newest of each day, of older ones the newest of each month. Where a
+number stands for the time, it is so many: `30 all, 90 daily` are the newest 30, and the newest of
+each day, of 90 days that have one. A snapshot stays if any part keeps it.
+
+Whatever the policy says, the newest stays, and what has a hold, and what was made of others
+(migrated, edited): whoever made it drops it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import DropResult, drop_snapshots
 from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import DeclarationError
 
-__all__ = ["kept_snapshots", "prune"]
+__all__ = ["Policy", "RetentionPlan", "plan_retention", "prune", "reasons_to_stay"]
+
+# what the newest of which stays
+_PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
+    "hourly": lambda taken: (taken.toordinal(), taken.hour),
+    "daily": lambda taken: (taken.toordinal(),),
+    "weekly": lambda taken: taken.isocalendar()[:2],
+    "monthly": lambda taken: (taken.year, taken.month),
+    "yearly": lambda taken: (taken.year,),
+}
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "mo": 30 * 24, "y": 365 * 24}
+_PART = re.compile(
+    rf"(?:(forever)|(\d{{1,6}})({'|'.join(_HOURS)})?)\s+({'|'.join(('all', *_PERIODS))})", re.ASCII
+)
 
 
-def kept_snapshots(summaries: Iterable[SnapshotRecord], last: int, daily: int) -> set[str]:
-    """The ids of the snapshots that stay.
+@dataclass(frozen=True)
+class Part:
+    """A part of a policy.
 
-    What was made of others, migrated or edited, always stays: whoever made it drops it.
+    Attributes:
+        text: As it was written.
+        period: One of `_PERIODS`, or `all`.
+        count: So many of them; any number if it is None.
+        age: Only of snapshots that are no older; of any age if it is None.
+    """
+
+    text: str
+    period: str
+    count: int | None = None
+    age: timedelta | None = None
+
+    def kept(self, summaries: Iterable[SnapshotRecord], at: datetime) -> set[str]:
+        """The ids of the snapshots that it keeps, of some from the oldest to the newest."""
+        young = [one for one in summaries if self.age is None or at - one.taken_at <= self.age]
+        period_of = _PERIODS.get(self.period)
+        # in their order, so that the newest of each period is what is left of it
+        newest = {
+            (number,)
+            if period_of is None
+            else period_of(one.taken_at.astimezone(timezone.utc)): one.snapshot_id
+            for number, one in enumerate(young)
+        }
+        periods = sorted(newest)
+        first = 0 if self.count is None else max(0, len(periods) - self.count)
+        return {newest[period] for period in periods[first:]}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which snapshots stay: those that any of its parts keeps."""
+
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Policy:
+        """A policy as it is written, for example `30d all, 1y daily, forever monthly`.
+
+        Raises:
+            DeclarationError: It is none.
+        """
+        return cls(tuple(_parsed(part.strip()) for part in text.split(",")))
+
+    @classmethod
+    def of(cls, last: int, daily: int = 0) -> Policy:
+        """The newest so many, and the newest of each of so many days that have one."""
+        return cls.parse(f"{last} all, {daily} daily")
+
+
+@dataclass(frozen=True)
+class RetentionPlan:
+    """What a policy comes to.
+
+    Attributes:
+        snapshots: All of a job, the oldest first.
+        reasons: By the id of each that stays, why.
+        frees: Bytes of the files that only the others need.
+    """
+
+    snapshots: list[SnapshotRecord]
+    reasons: dict[str, list[str]]
+    frees: int
+
+    @property
+    def going(self) -> list[str]:
+        """The ids of the snapshots that do not stay."""
+        return [one.snapshot_id for one in self.snapshots if one.snapshot_id not in self.reasons]
+
+
+def reasons_to_stay(
+    summaries: Iterable[SnapshotRecord], policy: Policy, at: datetime
+) -> dict[str, list[str]]:
+    """Why snapshots stay, by the id of each that does.
 
     Args:
         summaries: All snapshots of a job.
-        last: So many of the newest that were imported.
-        daily: And the newest of each day (in UTC), of so many days that have one.
+        policy: The policy.
+        at: When it is asked how old they are.
     """
     listed = list(summaries)
     imported = sorted(
         (summary for summary in listed if summary.origin == "import"),
         key=lambda summary: (summary.taken_at, summary.imported_at, summary.snapshot_id),
     )
-    newest_of = {summary.taken_at.date(): summary.snapshot_id for summary in imported}
-    days = sorted(newest_of)[max(0, len(newest_of) - daily) :]
-    kept = {summary.snapshot_id for summary in listed if summary.origin != "import"}
-    kept |= {summary.snapshot_id for summary in imported[max(0, len(imported) - last) :]}
-    return kept | {newest_of[day] for day in days}
+    reasons: dict[str, list[str]] = {}
+    for summary in listed:
+        held = [f"held: {hold.reason}" if hold.reason else "held" for hold in summary.holds]
+        made = [] if summary.origin == "import" else [f"{summary.origin} of {summary.parent}"]
+        if held or made:
+            reasons[summary.snapshot_id] = held + made
+    for summary in imported[-1:]:
+        reasons.setdefault(summary.snapshot_id, []).append("the newest")
+    for part in policy.parts:
+        for snapshot_id in part.kept(imported, at):
+            reasons.setdefault(snapshot_id, []).append(part.text)
+    return reasons
 
 
-def prune(lake: Lake, job: str, last: int, daily: int) -> DropResult | None:
-    """Drop the snapshots of a job that need not stay; None if all stay.
+def plan_retention(
+    lake: Lake, job: str, policy: Policy, at: datetime | None = None
+) -> RetentionPlan:
+    """What a policy would keep of a job, and what it would free.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        policy: The policy.
+        at: When it is asked how old snapshots are; now, by default.
 
     Raises:
         NotALakeError: There is no lake.
         DamagedLakeError: A row of the job can't be believed.
     """
-    summaries = lake.summaries(job)
-    kept = kept_snapshots(summaries, last, daily)
+    records, bad = lake.records(job)
+    if bad:
+        raise bad[0].error
+    reasons = reasons_to_stay(records, policy, at or datetime.now(timezone.utc))
+    stays = [record for record in records if record.snapshot_id in reasons]
+    goes = [record for record in records if record.snapshot_id not in reasons]
+    needed = _files(stays)
+    frees = sum(size for file, size in _files(goes).items() if file not in needed)
+    return RetentionPlan(records, reasons, frees)
+
+
+def prune(lake: Lake, job: str, policy: Policy) -> DropResult | None:
+    """Drop the snapshots of a job that need not stay; None if all stay.
+
+    Raises:
+        NotALakeError: There is no lake.
+        DamagedLakeError: A row of the job can't be believed.
+        HeldError: Somebody put a hold on one of them meanwhile; nothing is dropped.
+    """
+    summaries, bad = lake.listed(job)
+    if bad:
+        raise bad[0].error
+    kept = reasons_to_stay(summaries, policy, datetime.now(timezone.utc))
     going = [each.snapshot_id for each in summaries if each.snapshot_id not in kept]
     return drop_snapshots(lake, job, snapshot_ids=going) if going else None
+
+
+def _parsed(part: str) -> Part:
+    found = _PART.fullmatch(part)
+    if found is None:
+        raise DeclarationError(
+            f"{part!r} is no part of a retention policy",
+            remedy="write how long or how many, and how often: `30d all`, `1y daily`, `90 daily`,"
+            f" `forever monthly`; times end in {', '.join(_HOURS)}, and a part in"
+            f" all, {', '.join(_PERIODS)}",
+        )
+    forever, number, unit, period = found.groups()
+    text = " ".join(part.split())
+    if forever:
+        return Part(text, period)
+    if unit is None:
+        return Part(text, period, count=int(number))
+    return Part(text, period, age=timedelta(hours=int(number) * _HOURS[unit]))
+
+
+def _files(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
+    """The bytes of each file that some snapshots need, by its table and its path."""
+    sizes = {
+        (table.path, unit.path): unit.size
+        for record in records
+        for operator in record.operators
+        for table in operator.tables
+        for unit in table.units
+    }
+    return sizes | {("", one.blob): one.size for record in records for one in record.carried}

@@ -95,6 +95,8 @@ def _restorable(
             metadata={
                 "snapshot": printable(result.snapshot),
                 "why not": printable(result.why),
+                "sample": canary.sample or "100%",
+                "left out": [printable(what) for what in result.left_out],
                 "Flink UI": shown_in_flink(url, result.flink_job),
             },
         )

@@ -92,7 +92,7 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     ]
     retention = job.settings.retention
     if retention is not None:
-        limits = PruneConfig(last=retention.last, daily=retention.daily)
+        limits = PruneConfig(last=retention.last, daily=retention.daily, policy=retention.policy)
         made.append(_of_one_op(job, prune_op(job), PRUNE, "prune_snapshots", limits))
     if flink is not None:
         made += [

@@ -102,7 +102,7 @@ class LiveJob:
             result = run_canary(
                 cluster, self.locations.open_lake(), self.locations.job_name, snapshot_id,
                 replace(program, arguments=tuple(canary.arguments)), self.exports,
-                paths=self.paths, engine=engine, report=log,
+                paths=self.paths, sharing=canary.sharing(), engine=engine, report=log,
             )  # fmt: skip
             return result, cluster.url
 

@@ -5,7 +5,7 @@ from pydantic import Field
 
 from pipelines.lake.commits.commit_measures import CommitReports, total
 from pipelines.lake.verify.legality import load_runnable
-from pipelines.operations.retention import prune
+from pipelines.operations.retention import Policy, prune
 from pipelines.operations.verified_savepoints import (
     keep_savepoints,
     take_savepoint,
@@ -152,10 +152,16 @@ class PruneConfig(dg.Config):
     Attributes:
         last: So many of the newest.
         daily: And the newest of each day, of so many days that have one.
+        policy: A policy of `statelake retain` that says it instead.
     """
 
     last: int = Field(default=30, ge=1)
     daily: int = Field(default=0, ge=0)
+    policy: str = ""
+
+    def parsed(self) -> Policy:
+        """The policy."""
+        return Policy.parse(self.policy) if self.policy else Policy.of(self.last, self.daily)
 
 
 class CommitsConfig(dg.Config):
@@ -228,7 +234,7 @@ def prune_op(job: StateJob) -> dg.OpDefinition:
     def prune_snapshots(context: dg.OpExecutionContext, config: PruneConfig) -> list[str]:
         """Drop the snapshots that need not stay, and free what only they needed: their names."""
         locations = job.places(context)
-        done = prune(locations.open_lake(), locations.job_name, config.last, config.daily)
+        done = prune(locations.open_lake(), locations.job_name, config.parsed())
         if done is None:
             context.add_output_metadata({"dropped": 0})
             return []

@@ -7,6 +7,10 @@ from typing import Literal
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
 
+from pipelines.lake.share.sampling import Sample, parse_share
+from pipelines.lake.share.sharing import Sharing
+from pipelines.operations.retention import Policy
+
 __all__ = [
     "CanarySettings",
     "CheckSettings",
@@ -111,12 +115,22 @@ class RetentionSettings(dg.Resolvable, dg.Model):
     Attributes:
         last: So many of the newest.
         daily: And the newest of each day, of so many days that have one.
+        policy: A policy of `statelake retain`, which says it instead: `30d all, 1y daily`.
         schedule: When the others are dropped.
     """
 
     last: int = Field(default=30, ge=1)
     daily: int = Field(default=0, ge=0)
+    policy: str = ""
     schedule: str = "0 5 * * *"
+
+    @model_validator(mode="after")
+    def _of_one_policy(self) -> RetentionSettings:
+        if self.policy:
+            Policy.parse(self.policy)
+            if self.model_fields_set & {"last", "daily"}:
+                raise ValueError("retention has a `policy`, or else `last` and `daily`")
+        return self
 
 
 class CanarySettings(dg.Resolvable, dg.Model):
@@ -130,6 +144,9 @@ class CanarySettings(dg.Resolvable, dg.Model):
         jar: The program, as a file here; what the job runs, by default.
         jar_id: The same, the id of a JAR on the cluster.
         entry_class: The class with `main`.
+        sample: A share of the keys to run it from, such as `1%`; all of them, by default.
+        seed: Another one samples other keys.
+        leave_out_opaque: Whether state that can't be sampled is left out, and not refused.
         severity: `ERROR` or `WARN`.
     """
 
@@ -140,7 +157,21 @@ class CanarySettings(dg.Resolvable, dg.Model):
     jar: str = ""
     jar_id: str = ""
     entry_class: str = ""
+    sample: str = ""
+    seed: int = 0
+    leave_out_opaque: bool = False
     severity: Literal["ERROR", "WARN"] = "ERROR"
+
+    @model_validator(mode="after")
+    def _of_a_share(self) -> CanarySettings:
+        self.sharing()
+        return self
+
+    def sharing(self) -> Sharing | None:
+        """What of a snapshot it is run from; None if that is all of it."""
+        if not self.sample:
+            return None
+        return Sharing(Sample(parse_share(self.sample), self.seed), leave_out=self.leave_out_opaque)
 
 
 class FlinkSettings(dg.Resolvable, dg.Model):

@@ -13,11 +13,13 @@ from pipelines.cli.options import (
     engine_option,
     job_option,
     lake_option,
+    share_options,
     snapshot_named,
     snapshot_option,
 )
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.share.sharing import Sharing
 from state_core.files.compression import configured_compression
 
 __all__ = ["export"]
@@ -46,6 +48,7 @@ __all__ = ["export"]
     type=click.IntRange(5, 6),
     help="5 for Flink before 1.18, which is never compressed. By default the source's.",
 )
+@share_options
 @conf_option
 @engine_option
 @plugins_option
@@ -60,11 +63,18 @@ def export(
     compression: str | None,
     metadata_version: int | None,
     operator_state_version: int | None,
+    sharing: Sharing | None,
     conf: tuple[str, ...],
     engine: str,
     as_json_: bool,
 ) -> None:
     """Write a snapshot as a canonical savepoint, at any parallelism and max parallelism.
+
+    --sample takes a share of the keys, each with all its states and timers; operators with keys of
+    one type agree on each. --mask FILE says in YAML what becomes of keys and values (see
+    docs/share.md); what it says nothing of is refused. What can be neither sampled nor masked (raw
+    and channel state; values of Kryo and of classes that are not known) is refused, too, unless it
+    is to be left out.
 
     \b
     Examples:
@@ -74,6 +84,9 @@ def export(
           --max-parallelism 1000 --compression snappy
       statelake export --lake lake --job orders --snapshot sp-1 --to /savepoints/for-1.20 \\
           --metadata-version 4
+      statelake export --lake lake --job orders --snapshot latest --to /tmp/small --sample 1%
+      statelake export --lake lake --job orders --snapshot latest --to /tmp/for-a-laptop \\
+          --sample 1% --seed 7 --mask mask.yaml
     """
     opened = Lake(lake)
     snapshot_id = snapshot_named(opened, job, snapshot_id)
@@ -88,6 +101,7 @@ def export(
             compression=configured_compression(parse_conf(conf), compression),
             metadata_version=metadata_version,
             operator_state_version=operator_state_version,
+            sharing=sharing,
             engine=engine,
             progress=progress,
         )
@@ -99,4 +113,6 @@ def export(
         f" {bytes_text(done.size)}, _metadata version {done.metadata_version}",
         marked=done.path,
     )
+    for what in done.left_out:
+        tell(f"left out: {what}")
     tell(f"restore it with: flink run -s {done.path} ...")

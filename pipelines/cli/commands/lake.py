@@ -201,7 +201,8 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     """List the snapshots of a lake, the oldest first.
 
     A row that can't be believed is none: what is wrong with the first is said behind the others.
-    What is said of states and files is looked at when a snapshot is used.
+    What is said of states and files is looked at when a snapshot is used. `held` says why one may
+    not be dropped (`statelake hold`).
 
     Flink writes no time into a snapshot. So `taken` is what `import --taken` said, or else when the
     file `_metadata` was last written, which a copy changes (`cp -p` and `rsync -t` do not).
@@ -231,6 +232,8 @@ def drop(
 ) -> None:
     """Let snapshots go, and free the bytes that only they needed.
 
+    One with a hold stays: to name it is answered with no, and --keep passes over it.
+
     \b
     Examples:
       statelake drop --lake /data/lake --job orders --snapshot savepoint-5f1e2c-0a1b2c3d4e5f
@@ -249,6 +252,7 @@ def drop(
     tell(
         f"dropped {names}: {bytes_text(done.freed_bytes)} freed in {done.files} files;"
         f" {len(done.kept)} snapshots kept"
+        + (f", {', '.join(done.held)} by a hold" if done.held else "")
     )
 
 
@@ -258,14 +262,17 @@ def _summary(record: SnapshotRecord) -> dict[str, Any]:
 
 
 def _print_snapshots(records: list[SnapshotRecord]) -> None:
-    columns = (
-        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note"
-    )  # fmt: skip
+    columns = [
+        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note", "<held"
+    ]  # fmt: skip
     rows = [
-        (record.job, record.snapshot_id,
+        [record.job, record.snapshot_id,
          f"{record.origin} of {record.parent}" if record.parent else record.format,
          f"{record.taken_at:%Y-%m-%d %H:%M}", f"{record.entries:,}", bytes_text(record.state_bytes),
-         bytes_text(record.written_bytes), record.note)
+         bytes_text(record.written_bytes), record.note,
+         "; ".join(hold.reason or "held" for hold in record.holds)]
         for record in records
     ]  # fmt: skip
+    if not any(record.holds for record in records):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     print_table(f"{len(records)} snapshots", columns, rows)

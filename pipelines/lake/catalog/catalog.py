@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,6 +37,7 @@ from pipelines.lake.tables.tables import (
 from state_core.errors import (
     ConflictError,
     DamagedLakeError,
+    HeldError,
     MissingFileError,
     NotALakeError,
     NotFoundError,
@@ -51,6 +52,9 @@ MANY_FILES = 64
 # Not even delta-rs itself may try again: what is to be written follows from what was read.
 UNLESS_CHANGED = CommitProperties(max_commit_retries=0)
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
+HOLDS = "holds"
+# which rows of lakes of older versions do not have
+_LATER_COLUMNS = SNAPSHOT_SCHEMA.names[SNAPSHOT_SCHEMA.get_field_index("operators") + 1 :]
 
 
 @dataclass(frozen=True)
@@ -191,12 +195,9 @@ class Lake:
         for path, _, held in _files(self._open_catalog()):
             if job is not None and held != job:
                 continue
-            filters = None if snapshot_id is None else [("snapshot_id", "=", snapshot_id)]
             try:
                 with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
-                    rows = pq.read_table(
-                        file, columns=stored, filters=filters, partitioning=None
-                    ).to_pylist()
+                    rows = _rows_of(pq.ParquetFile(file), stored, snapshot_id)
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
                 continue
@@ -283,9 +284,7 @@ class Lake:
         if table is None:
             change.create(CONFIGURATION)
             return True
-        if table.schema() != change.schema:  # of an older version: a commit that has no rows
-            write_deltalake(table, SNAPSHOT_SCHEMA.empty_table(), mode="append",
-                            partition_by=["job"], schema_mode="merge")  # fmt: skip
+        self._add_columns(table)
         change.write(table)
         return True
 
@@ -316,26 +315,75 @@ class Lake:
         """Make snapshots, and rows that are none, not exist any more.
 
         Raises:
+            HeldError: There is a hold on one; then all stay.
             ConflictError: Others kept committing.
             DamagedLakeError: The catalog's files can't be written again.
         """
-        until_committed(lambda: self._remove(job, snapshot_ids), self._catalog.directory)
+        gone = pa.array(snapshot_ids, pa.string())
 
-    def _remove(self, job: str, snapshot_ids: list[str]) -> bool:
+        def stays(rows: pa.Table) -> pa.Table:
+            names = pc.fill_null(rows.column("snapshot_id").cast(pa.string()), "")
+            going = pc.is_in(names, gone)
+            _refuse_held(job, rows.filter(going))
+            return rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
+
+        self._rewrite(job, stays)
+
+    def set_holds(
+        self,
+        job: str,
+        snapshot_id: str,
+        change: Callable[[list[dict[str, object]]], list[dict[str, object]]],
+    ) -> None:
+        """Give a snapshot other holds, also one whose row can't be believed.
+
+        Args:
+            job: Its job.
+            snapshot_id: Its id.
+            change: What becomes of the fields of its `HoldRecord`s.
+
+        Raises:
+            ConflictError: Others kept committing.
+            DamagedLakeError: The catalog's files can't be written again.
+        """
+
+        def changed(rows: pa.Table) -> pa.Table:
+            before, names = _holds_of(rows), rows.column("snapshot_id").to_pylist()
+            holds = [
+                change(held) if name == snapshot_id else held
+                for name, held in zip(names, before, strict=True)
+            ]
+            if holds == before:
+                return rows
+            column = pa.array(holds, SNAPSHOT_SCHEMA.field(HOLDS).type)
+            others = rows.drop_columns([HOLDS]) if HOLDS in rows.column_names else rows
+            return others.append_column(HOLDS, column)
+
+        self._rewrite(job, changed)
+
+    def _rewrite(self, job: str, edit: Callable[[pa.Table], pa.Table]) -> None:
+        """Replace the rows of a job, file by file, as they are when that is committed.
+
+        Args:
+            job: The job.
+            edit: What becomes of the rows of a file; the same object if they stay as they are.
+        """
+        until_committed(lambda: self._rewritten(job, edit), self._catalog.directory)
+
+    def _rewritten(self, job: str, edit: Callable[[pa.Table], pa.Table]) -> bool:
         table = self._open_catalog()
         refuse_features(table)
+        self._add_columns(table)
         change, changed = self._change(pa.schema(table.schema().to_arrow()), UNLESS_CHANGED), False
         for file in _files(table):
             if file.job != job:
                 continue
             try:
                 rows = self._rows(file.path)
-                names = pc.fill_null(rows.column("snapshot_id").cast(pa.string()), "")
-                stays = pc.invert(pc.is_in(names, pa.array(snapshot_ids, pa.string())))
+                kept = edit(rows)
             except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
                 raise self._unreadable(file.path, error) from error
-            kept = rows.filter(stays)
-            if len(kept) < len(rows):
+            if kept is not rows:
                 change.remove(file.path, file.size, job)
                 changed = True
                 if len(kept):
@@ -343,6 +391,12 @@ class Lake:
         if changed:
             change.write(table)
         return True
+
+    def _add_columns(self, table: DeltaTable) -> None:
+        """Give the catalog of an older version the columns of now: a commit that has no rows."""
+        if table.schema() != self._change(SNAPSHOT_SCHEMA, UNLESS_CHANGED).schema:
+            write_deltalake(table, SNAPSHOT_SCHEMA.empty_table(), mode="append",
+                            partition_by=["job"], schema_mode="merge")  # fmt: skip
 
     def _rows(self, path: str) -> pa.Table:
         """All rows of a file of the catalog, with the columns that it has."""
@@ -356,6 +410,43 @@ class _File(NamedTuple):
     path: str
     size: int
     job: str
+
+
+def _rows_of(
+    file: pq.ParquetFile, columns: list[str], snapshot_id: str | None
+) -> list[dict[str, object]]:
+    """Rows of a file of the catalog: all, or those of one snapshot."""
+    stored = file.schema_arrow.names
+    missing = sorted(set(columns) - {*stored, *_LATER_COLUMNS})
+    if missing:
+        raise ValueError(f"it has no column {missing[0]!r}")
+    rows = file.read(columns=[name for name in columns if name in stored])
+    if snapshot_id is not None:
+        rows = rows.filter(pc.equal(rows.column("snapshot_id"), snapshot_id))
+    found: list[dict[str, object]] = rows.to_pylist()
+    return found
+
+
+def _holds_of(rows: pa.Table) -> list[list[dict[str, object]]]:
+    """What is said of the holds of each row, be the row believed or not."""
+    said = rows.column(HOLDS).to_pylist() if HOLDS in rows.column_names else [None] * len(rows)
+    return [holds or [] for holds in said]
+
+
+def _refuse_held(job: str, rows: pa.Table) -> None:
+    """Raise if there is a hold on one of some rows.
+
+    Raises:
+        HeldError: There is one.
+    """
+    for name, holds in zip(rows.column("snapshot_id").to_pylist(), _holds_of(rows), strict=True):
+        if holds:
+            reasons = "; ".join(str(hold["reason"]) for hold in holds if hold["reason"])
+            raise HeldError(
+                f"there is a hold on snapshot {name!r} of job {job!r}"
+                + (f" ({reasons})" if reasons else ""),
+                remedy="nothing was dropped; `statelake release` ends the hold",
+            )
 
 
 def _files(table: DeltaTable) -> list[_File]:

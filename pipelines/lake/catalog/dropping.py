@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deltalake import DeltaTable
 
@@ -43,12 +43,21 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class DropResult:
-    """What a drop freed."""
+    """What a drop freed.
+
+    Attributes:
+        dropped: The snapshots that are gone.
+        kept: The others.
+        files: Files that were removed.
+        freed_bytes: Their bytes.
+        held: Those of `kept` that only a hold has kept.
+    """
 
     dropped: list[str]
     kept: list[str]
     files: int
     freed_bytes: int
+    held: list[str] = field(default_factory=list)
 
 
 def drop_snapshots(
@@ -60,9 +69,10 @@ def drop_snapshots(
         lake: The lake.
         job: The job.
         snapshot_ids: Which to drop.
-        keep: How many of the newest to keep, where no ids are given.
+        keep: How many of the newest to keep, where no ids are given, beside those with a hold.
 
     Raises:
+        HeldError: There is a hold on one of those named; nothing is dropped.
         NotFoundError: There is no such snapshot.
         DamagedLakeError: A row of the job can't be believed, and is not dropped by its name.
         UnsafePathError: A table of the job leads elsewhere.
@@ -73,9 +83,12 @@ def drop_snapshots(
     if not rows:
         jobs = ", ".join(lake.jobs()) or "none"
         raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
-    dropped = (
-        snapshot_ids if snapshot_ids is not None else known[: max(0, len(known) - (keep or 0))]
-    )
+    held: list[str] = []
+    dropped = snapshot_ids
+    if dropped is None:
+        older = records[: max(0, len(known) - (keep or 0))]
+        dropped = [record.snapshot_id for record in older if not record.holds]
+        held = [record.snapshot_id for record in older if record.holds]
     missing = sorted(set(dropped) - rows)
     if missing:
         raise NotFoundError(
@@ -96,7 +109,7 @@ def drop_snapshots(
         files, freed = files + count, freed + size
     count, size = _sweep_carried(lake)
     kept = [one for one in known if one not in set(dropped)]
-    return DropResult(list(dropped), kept, files + count, freed + size)
+    return DropResult(list(dropped), kept, files + count, freed + size, held)
 
 
 class _Drop:

@@ -1,9 +1,9 @@
 """Export one slice: rows of some key groups become a part of a keyed file.
 
 Plain functions of a task, as in `import_slice`. Where the max parallelism stays, key groups go
-straight from their tables into the file. Where it changes every key gets a new key group: then
-slices of the source sort their entries by new key group into spill files, and slices of the target
-put the pieces together.
+straight from their tables into the file. Where it changes, or keys are masked, every key gets a new
+key group: then slices of the source sort their entries by new key group into spill files, and
+slices of the target put the pieces together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipelines.lake.share.sharing import SharedRows
 from pipelines.lake.tables.table_rows import TableRows
+from state_core.errors import UnknownHashError
 from state_core.files.filesystem import Directory
 from state_core.formats.layout.meta_info import KeyedHeader, parse_keyed_header
 from state_core.formats.writing.rehash import check_key_groups, rehash_rows
@@ -43,6 +45,7 @@ class ExportTask:
         chunks: The key groups, cut to what is held in memory at once.
         max_parallelism: The number of key groups.
         compressed: Whether key groups are compressed.
+        shared: What becomes of rows on their way; nothing if it is None.
     """
 
     directory: str
@@ -51,6 +54,7 @@ class ExportTask:
     chunks: tuple[KeyGroupRange, ...]
     max_parallelism: int
     compressed: bool
+    shared: SharedRows | None = None
 
 
 def export_slice(task: ExportTask) -> KeyedPart:
@@ -61,11 +65,16 @@ def export_slice(task: ExportTask) -> KeyedPart:
         LakeError: A table can't be read.
     """
     chunks = (
-        [rows for table in task.tables for rows in table.read(chunk)] for chunk in task.chunks
+        [_shared(rows, task.shared) for table in task.tables for rows in table.read(chunk)]
+        for chunk in task.chunks
     )
     groups = encoded_groups(chunks, prefix_bytes(task.max_parallelism))
     directory = Directory(task.directory).confined()
     return write_keyed_part(directory, _header(task.header), groups, compressed=task.compressed)
+
+
+def _shared(rows: StateRows, shared: SharedRows | None) -> StateRows:
+    return rows if shared is None else shared.apply(rows)
 
 
 def _header(encoded: bytes) -> KeyedHeader | None:
@@ -74,13 +83,14 @@ def _header(encoded: bytes) -> KeyedHeader | None:
 
 @dataclass(frozen=True)
 class ShuffleTask:
-    """Key groups whose entries get new ones."""
+    """Key groups whose entries get new ones, as their number or their keys become others."""
 
     directory: str
     tables: tuple[TableRows, ...]
     chunks: tuple[KeyGroupRange, ...]
     max_parallelism: int
     new_max_parallelism: int
+    shared: SharedRows | None = None
 
 
 def shuffle_slice(task: ShuffleTask) -> Spill:
@@ -96,8 +106,19 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
 def _moved(task: ShuffleTask) -> Iterator[StateRows]:
     for chunk in task.chunks:
         for rows in (record for table in task.tables for record in table.read(chunk)):
-            check_key_groups(rows, task.max_parallelism)
-            yield rehash_rows(rows, task.new_max_parallelism)
+            try:
+                check_key_groups(rows, task.max_parallelism)
+            except UnknownHashError as error:
+                if task.shared is None or not task.shared.masks_keys:
+                    raise
+                raise UnknownHashError(
+                    error.problem,
+                    place=error.place,
+                    remedy="say `keep` of these keys, as nobody knows where masked ones belong",
+                ) from error
+            moving = _shared(rows, task.shared)
+            if len(moving.batch):
+                yield rehash_rows(moving, task.new_max_parallelism)
 
 
 @dataclass(frozen=True)

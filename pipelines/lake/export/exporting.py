@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.catalog import Lake
@@ -23,6 +23,7 @@ from pipelines.lake.export.export_slice import (
     shuffle_slice,
 )
 from pipelines.lake.export.redistributing import write_operator_states
+from pipelines.lake.share.sharing import SharedRows, Sharing
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from pipelines.lake.tables.table_rows import TableRows, chunks_of, table_rows
 from state_core.errors import UnsupportedFormatError
@@ -62,6 +63,7 @@ class ExportResult:
         files: State files in it.
         size: Their bytes.
         engine: Where it ran.
+        left_out: What of the snapshot is not in it, in words.
     """
 
     path: str
@@ -69,6 +71,7 @@ class ExportResult:
     files: int
     size: int
     engine: str
+    left_out: list[str] = field(default_factory=list)
 
 
 def export_snapshot(
@@ -82,6 +85,7 @@ def export_snapshot(
     compression: str | None = None,
     metadata_version: int | None = None,
     operator_state_version: int | None = None,
+    sharing: Sharing | None = None,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> ExportResult:
@@ -99,13 +103,15 @@ def export_snapshot(
         compression: `snappy` or `none`; by default as it was.
         metadata_version: 3 to 6; by default as it was. 3 restores in every Flink since 1.11.
         operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
+        sharing: A sample of the keys, and what is masked; by default it is all there is.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each slice.
 
     Raises:
         NotFoundError: There is no such snapshot.
         KeyGroupError: The parallelism is out of range, or keys can't be given new key groups.
-        UnsupportedFormatError: It holds state that can't be redistributed.
+        UnsupportedFormatError: It holds state that can't be redistributed, sampled or masked.
+        EncodeError: A value can't be masked as is said, or a state is not spoken of.
         DamagedLakeError: What the lake says of it contradicts itself.
         SnapshotError: The target can't be written.
     """
@@ -114,6 +120,7 @@ def export_snapshot(
     target = SavepointDirectory(to)
     work = _Export(lake, record, target, chosen, parallelism, max_parallelism, compression)
     work.operator_state_version = operator_state_version
+    work.sharing = sharing
     try:
         return work.run(metadata_version, progress)
     except BaseException:
@@ -140,6 +147,8 @@ class _Export:
         self.max_parallelism = max_parallelism
         self.compressed = (compression or record.compression) == "snappy"
         self.operator_state_version: int | None = None
+        self.sharing: Sharing | None = None
+        self.shared: Mapping[str, SharedRows] = {}
         self.files = 0
         self.size = 0
 
@@ -147,6 +156,11 @@ class _Export:
         """Write state files, carry the rest, and commit."""
         metadata = carried_metadata(self.record)
         metadata.version = version or self._default_version()
+        left_out: list[str] = []
+        if self.sharing is not None:
+            shared = self.sharing.of(self.lake.location, self.record, metadata)
+            self.record, metadata = shared.record, shared.metadata
+            self.shared, left_out = shared.rows, shared.left_out
         known = {operator.operator_id: operator for operator in self.record.operators}
         metadata.operators = [
             self._operator(state, known.get(state.operator_id), progress)
@@ -154,7 +168,9 @@ class _Export:
         ]
         metadata = map_streams(metadata, self._carry)
         path = self.target.commit(metadata)
-        return ExportResult(path, metadata.version, self.files, self.size, self.engine.name)
+        return ExportResult(
+            path, metadata.version, self.files, self.size, self.engine.name, left_out
+        )
 
     def _default_version(self) -> int:
         """The source's; a version 2 can't be written by anyone any more."""
@@ -189,7 +205,9 @@ class _Export:
     ) -> None:
         """Write the operator's keyed state, and give every subtask its handle."""
         ranges = key_group_ranges(max_parallelism, parallelism)
-        if max_parallelism == record.max_parallelism:
+        shared = self.shared.get(record.operator_id)
+        same_keys = shared is None or not shared.masks_keys
+        if max_parallelism == record.max_parallelism and same_keys:
             parts = self._write(record, ranges, progress)
         else:
             parts = self._rewrite(record, ranges, max_parallelism, progress)
@@ -214,6 +232,7 @@ class _Export:
             self.engine,
             compressed=self.compressed,
             version=self.operator_state_version,
+            shared=self.shared.get(record.operator_id),
         )
         for index, handle in handles.items():
             subtasks.setdefault(index, SubtaskState()).managed_operator = handle
@@ -279,6 +298,7 @@ class _Export:
                         chunks,
                         keyed.max_parallelism,
                         self.compressed,
+                        self.shared.get(keyed.operator_id),
                     )
                 )
                 owners.append(subtask)
@@ -303,6 +323,7 @@ class _Export:
                 tuple(chunks_of(keyed.states, chunk, CHUNK_BYTES)),
                 keyed.max_parallelism,
                 max_parallelism,
+                self.shared.get(keyed.operator_id),
             )
             for chunk in chunks_of(keyed.states, everything, SLICE_BYTES)
         ]

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.engine import Engine
+from pipelines.lake.share.sharing import SharedRows
 from pipelines.lake.tables.operator_tables import read_operator_rows
 from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, UnitRecord
 from state_core.files.filesystem import Directory
@@ -25,7 +26,7 @@ from state_core.formats.operator_state.operator_file import (
     OperatorHeader,
 )
 from state_core.formats.operator_state.operator_reader import parse_operator_state
-from state_core.formats.operator_state.operator_states import encode_operator_file
+from state_core.formats.operator_state.operator_states import ElementRows, encode_operator_file
 from state_core.model.handles import DistributionMode, OperatorHandle, RelativeHandle
 from state_core.model.redistribution import ElementSlice, StateShare, plan_operator_state
 
@@ -53,6 +54,7 @@ class _Task:
     compressed: bool
     sources: tuple[_Source, ...]
     plans: tuple[Plan, ...]
+    shared: SharedRows | None
 
 
 def write_operator_states(
@@ -64,6 +66,7 @@ def write_operator_states(
     *,
     compressed: bool,
     version: int | None = None,
+    shared: SharedRows | None = None,
 ) -> dict[int, OperatorHandle]:
     """Write the operator state of one operator for a parallelism.
 
@@ -75,6 +78,7 @@ def write_operator_states(
         engine: Where they are written.
         compressed: Whether their states are compressed, as far as the version knows of that.
         version: 5 or 6; by default as it was, and 6 if it was compressed since.
+        shared: What becomes of elements on their way; nothing if it is None.
 
     Returns:
         The handle of each new subtask; none at all if there is no operator state.
@@ -94,7 +98,7 @@ def write_operator_states(
     )
     plans = _plans(operator, parallelism)
     tasks = [
-        _Task(lake, target.location, written, compressed, sources, tuple(group))
+        _Task(lake, target.location, written, compressed, sources, tuple(group), shared)
         for group in _groups(plans, operator)
     ]
     handles = [one for found in engine.map(_write_subtasks, tasks) for one in found]
@@ -193,6 +197,8 @@ class _Rows:
             if state.broadcast or any(unit.first <= index <= unit.last for index in wanted)
         ]
         batch = read_operator_rows(task.lake, source.state, units)
+        if task.shared is not None:
+            batch = task.shared.apply(ElementRows(state.name, layout, batch)).batch
         elements = layout.encode(batch)
         if state.broadcast:
             return cls(elements, {}, broadcast=True)

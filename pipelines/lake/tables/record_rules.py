@@ -22,6 +22,7 @@ from pipelines.lake.tables.names import (
 )
 from pipelines.lake.tables.records import (
     CarriedFile,
+    HoldRecord,
     KeyGroupRecord,
     OperatorRecord,
     OperatorStateRecord,
@@ -83,6 +84,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "state_bytes": COUNT,
         "written_bytes": COUNT,
     },
+    HoldRecord: {"since": _TIME},
     CarriedFile: {"blob": Rule(is_digest, "64 digits of a SHA-256"), "size": COUNT},
     OperatorRecord: {
         "operator_id": Rule(lambda value: len(value) == 32 and _is_hex(value), "32 hex digits"),

@@ -22,6 +22,7 @@ from state_core.model.measure import Measure
 __all__ = [
     "SNAPSHOT_SCHEMA",
     "CarriedFile",
+    "HoldRecord",
     "KeyGroupRecord",
     "OperatorRecord",
     "OperatorStateRecord",
@@ -210,6 +211,14 @@ class CarriedFile:
 
 
 @dataclass
+class HoldRecord:
+    """Why a snapshot may not be dropped, and since when."""
+
+    reason: str
+    since: datetime
+
+
+@dataclass
 class SnapshotRecord:
     """One snapshot of one job.
 
@@ -235,6 +244,7 @@ class SnapshotRecord:
         metadata: Its `_metadata` without the state that has tables: what an export begins with.
         carried: Files of state that has no tables: raw state, in-flight buffers.
         operators: Those with keyed or operator state.
+        holds: Why it may not be dropped; while there is one, nobody does.
     """
 
     job: str
@@ -257,6 +267,7 @@ class SnapshotRecord:
     metadata: bytes
     carried: list[CarriedFile] = field(default_factory=list)
     operators: list[OperatorRecord] = field(default_factory=list)
+    holds: list[HoldRecord] = field(default_factory=list)
 
     def followed_by(
         self,
@@ -286,6 +297,7 @@ class SnapshotRecord:
             entries=sum(operator.entries for operator in operators),
             state_bytes=sum(operator.state_bytes for operator in operators),
             written_bytes=written,
+            holds=[],
         )
 
     def to_row(self) -> dict[str, Any]:

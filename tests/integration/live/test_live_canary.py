@@ -51,6 +51,9 @@ def test_a_canary_says_whether_the_jar_restores(
     good = run(*words, "--json", "--parallelism", 3, "--max-parallelism", 300)
     assert good.code == 0, good.err
     assert (good.json["snapshot"], good.json["restores"]) == ("monday", True)
+    sampled = run(*words, "--json", "--sample", "20%", "--seed", 3)
+    assert sampled.code == 0, sampled.err
+    assert sampled.json["restores"] is True
     bad = run(*words, "--arg", "text", "--against", root / "new.json", "--json")
     assert bad.code == 1
     assert "StateMigrationException" in bad.json["why"]

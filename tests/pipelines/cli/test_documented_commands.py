@@ -20,7 +20,10 @@ README, DOCS = ROOT / "README.md", ROOT / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
 TASKS = [
     README,
-    *(DOCS / f"{name}.md" for name in ("tutorial", "archive", "change", "rescale", "upgrade")),
+    *(
+        DOCS / f"{name}.md"
+        for name in ("tutorial", "archive", "retention", "change", "share", "rescale", "upgrade")
+    ),
 ]
 MADE = {"commands.md", "examples.md"}  # when the site is built
 SPARK = {"migrate"}  # what starts it has tests of its own
@@ -35,6 +38,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     for name in ("STATELAKE_LAKE", "STATELAKE_JOB"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MASK_SECRET", "a secret of the tests")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

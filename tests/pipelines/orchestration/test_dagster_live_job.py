@@ -11,6 +11,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from pipelines.lake.share.sampling import Sample
+from pipelines.lake.share.sharing import Sharing
 from pipelines.orchestration.component import StateLake
 from pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
 from tests.support.fake_rest import Answer, FakeRest
@@ -175,6 +177,15 @@ def test_a_canary_is_a_check_that_only_its_own_job_has(
         checks = made.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys
         assert (key in checks) is has_it
     assert made.resolve_job_def("orders_prove_restorable").partitions_def is not None
+
+
+def test_a_canary_may_run_from_a_sample() -> None:
+    """Of a share that there is."""
+    assert CanarySettings(arguments=[]).sharing() is None
+    sampled = CanarySettings(arguments=[], sample="1%", seed=3, leave_out_opaque=True)
+    assert sampled.sharing() == Sharing(Sample(0.01, 3), leave_out=True)
+    with pytest.raises(ValueError, match="'half' is no share"):
+        CanarySettings(arguments=[], sample="half")
 
 
 def test_the_documentation_has_settings_that_load(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,13 @@ from pipelines.cli.options import (
     engine_option,
     job_option,
     lake_option,
+    share_options,
     snapshot_named,
     snapshot_option,
 )
 
 if TYPE_CHECKING:
+    from pipelines.lake.share.sharing import Sharing
     from pipelines.operations.canary import CanaryResult
 
 __all__ = ["canary"]
@@ -51,6 +53,7 @@ __all__ = ["canary"]
     "--exports", required=True, metavar="DIR", help="Where its savepoint is written, as it is here."
 )
 @path_map_option
+@share_options
 @click.option("--against", default="", help="As for `check compatibility`: a file, or a savepoint.")
 @timeout_option("5min", "it may take to run and to complete a checkpoint")
 @engine_option
@@ -72,6 +75,7 @@ def canary(
     allow_non_restored_state: bool,
     exports: str,
     path_map: tuple[str, ...],
+    sharing: Sharing | None,
     against: str,
     timeout: timedelta,
     engine: str,
@@ -86,6 +90,10 @@ def canary(
     Flink refuses it: then the exit code is 1, and Flink's own reason is printed beside our verdict,
     if --against says what types the new job has. The job, the export and the JAR go again.
 
+    A sample of the keys is enough to see whether types fit, and is exported in no time; --sample,
+    --seed and --mask are those of `statelake export`. What a JAR does on a key that is not in the
+    sample is not seen.
+
     \b
     Examples:
       statelake flink canary --flink http://staging:8081 --lake lake --job orders \\
@@ -93,6 +101,8 @@ def canary(
           --path-map s3://bucket=/mnt/bucket
       statelake flink canary --flink http://staging:8081 --lake lake --job orders \\
           --jar orders-2.jar --against new.yaml --exports /sp --json
+      statelake flink canary --flink http://staging:8081 --lake lake --job orders \\
+          --jar orders-2.jar --exports /sp --sample 1%
     """
     if (jar is None) == (jar_id is None):
         raise click.UsageError("give either --jar or --jar-id")
@@ -108,8 +118,8 @@ def canary(
             done = run_canary(
                 cluster, opened, job, snapshot_named(opened, job, snapshot_id), program, exports,
                 paths=PathMap.parse(path_map), parallelism=parallelism,
-                max_parallelism=max_parallelism, against=against, timeout=seconds(timeout),
-                engine=engine, report=report,
+                max_parallelism=max_parallelism, sharing=sharing, against=against,
+                timeout=seconds(timeout), engine=engine, report=report,
             )  # fmt: skip
     _tell(done, as_json_)
     if not done.restores:
@@ -126,12 +136,14 @@ def _tell(done: CanaryResult, quiet: bool) -> None:
     if quiet:
         as_json(
             {"snapshot": done.snapshot, "restores": done.restores, "why": done.why,
-             "compatible": done.compatible, "states": states}
+             "compatible": done.compatible, "states": states, "left_out": done.left_out}
         )  # fmt: skip
         return
     verdict = "restores" if done.restores else "is refused"
     style = "green" if done.restores else "red"
     tell(f"the JAR {verdict} from {done.snapshot}", marked=verdict, style=style)
+    for what in done.left_out:
+        tell(f"left out: {what}")
     if done.why:
         tell(f"Flink: {done.why}")
     if done.verdicts is None:

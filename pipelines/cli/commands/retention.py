@@ -1,0 +1,131 @@
+"""`statelake hold`, `release` and `retain`: which snapshots stay, and which must."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
+from pipelines.cli.options import job_option, lake_option, snapshot_argument, snapshot_named
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.dropping import drop_snapshots
+from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
+from pipelines.operations.retention import Policy, RetentionPlan, plan_retention
+
+__all__ = ["hold", "release", "retain"]
+
+
+@click.command()
+@lake_option
+@job_option
+@snapshot_argument("snapshot")
+@click.option("--reason", default="", help="Why; kept with the hold.")
+@json_option
+def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> None:
+    """Let nobody drop a snapshot, until its holds are released.
+
+    Neither `drop` nor `retain` nor Dagster's pruning takes it. Another reason is another hold; the
+    same one again changes nothing.
+
+    \b
+    Examples:
+      statelake hold --lake /data/lake --job orders monday --reason "case 4711"
+      statelake hold --lake /data/lake --job orders latest
+    """
+    opened = Lake(lake)
+    snapshot_id = snapshot_named(opened, job, snapshot)
+    holds = hold_snapshot(opened, job, snapshot_id, reason)
+    if as_json_:
+        as_json({"job": job, "snapshot": snapshot_id, "holds": [asdict(one) for one in holds]})
+        return
+    tell(f"{snapshot_id} of {job} is held", marked=snapshot_id)
+    print_table("", ("<since", "<reason"),
+                [(f"{one.since:%Y-%m-%d %H:%M}", one.reason) for one in holds])  # fmt: skip
+
+
+@click.command()
+@lake_option
+@job_option
+@snapshot_argument("snapshot")
+@click.option("--reason", help="Only the hold of that reason; all of them by default.")
+@json_option
+def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bool) -> None:
+    """End the holds of a snapshot, so that it may be dropped.
+
+    If it has none, the answer is no: exit code 1.
+
+    \b
+    Examples:
+      statelake release --lake /data/lake --job orders monday
+      statelake release --lake /data/lake --job orders monday --reason "case 4711"
+    """
+    opened = Lake(lake)
+    snapshot_id = snapshot_named(opened, job, snapshot)
+    ended = release_snapshot(opened, job, snapshot_id, reason)
+    if as_json_:
+        as_json({"job": job, "snapshot": snapshot_id, "ended": ended})
+        return
+    named = ", ".join(one or "without a reason" for one in ended)
+    tell(f"released {snapshot_id} of {job}: {named}", marked=snapshot_id)
+
+
+@click.command()
+@lake_option
+@job_option
+@click.option("--policy", required=True, help="Which snapshots stay: see above.")
+@click.option("--yes", is_flag=True, help="Do it: without this, only the plan is shown.")
+@json_option
+def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
+    """Let snapshots go that a policy does not keep, and free the bytes that only they needed.
+
+    A policy has parts, of which any may keep a snapshot: how long, and the newest of which. `30d
+    all` keeps all of the last 30 days, `1y daily` the newest of each day of the last year, `forever
+    monthly` the newest of each month. A number without a unit is so many: `90 daily` are 90 days
+    that have one, however old. Units are h, d, w, mo (30 days) and y (365); the newest of which:
+    all, hourly, daily, weekly, monthly, yearly, by the time at which it was taken, in UTC.
+
+    The newest import always stays, and so do snapshots with a hold, and those that were made of
+    others (migrated, edited): drop these by name.
+
+    Nothing happens without --yes: what would stay is shown, and why.
+
+    \b
+    Examples:
+      statelake retain --lake /data/lake --job orders --policy "30d all, 1y daily, forever monthly"
+      statelake retain --lake /data/lake --job orders --policy "30 all, 90 daily" --yes
+    """
+    opened = Lake(lake)
+    plan = plan_retention(opened, job, Policy.parse(policy))
+    dropped = None
+    if yes and plan.going:
+        dropped = drop_snapshots(opened, job, snapshot_ids=plan.going)
+    if as_json_:
+        as_json(_shown(plan, policy) | {"dropped": None if dropped is None else asdict(dropped)})
+        return
+    rows = [
+        (one.snapshot_id, f"{one.taken_at:%Y-%m-%d %H:%M}",
+         "stays" if one.snapshot_id in plan.reasons else "goes",
+         ", ".join(plan.reasons.get(one.snapshot_id, [])))
+        for one in plan.snapshots
+    ]  # fmt: skip
+    print_table(
+        f"{len(plan.reasons)} of {len(rows)} snapshots of {job} stay",
+        ("<snapshot", "<taken", "<", "<why"),
+        rows,
+    )
+    if dropped is not None:
+        freed = f"{bytes_text(dropped.freed_bytes)} freed in {dropped.files} files"
+        tell(f"dropped {len(dropped.dropped)}: {freed}")
+    elif plan.going:
+        tell(f"nothing was dropped: --yes drops {len(plan.going)}, and frees about"
+             f" {bytes_text(plan.frees)}")  # fmt: skip
+
+
+def _shown(plan: RetentionPlan, policy: str) -> dict[str, object]:
+    snapshots = [
+        {"snapshot": one.snapshot_id, "taken_at": one.taken_at, "origin": one.origin,
+         "stays": one.snapshot_id in plan.reasons, "why": plan.reasons.get(one.snapshot_id, [])}
+        for one in plan.snapshots
+    ]  # fmt: skip
+    return {"policy": policy, "snapshots": snapshots, "going": plan.going, "frees": plan.frees}

@@ -1,0 +1,259 @@
+"""Values masked by a secret: the same value alike wherever it stands, and no two values alike.
+
+What keeps its format is permuted within the values of its format, by a Feistel network over just
+as many numbers as there are such values: a text becomes one with letters and digits in the same
+places, a number one of as many digits, a date one of the same year. So what was different stays
+different, and keys stay keys.
+
+Few values of a format are few to choose from: whoever sees a masked digit, and guesses what it was,
+is right once in ten times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import date, timedelta
+from functools import lru_cache
+from math import isqrt
+
+import numpy as np
+
+__all__ = ["Cipher"]
+
+ROUNDS = 8
+TEXT_BLOCK, BYTES_BLOCK = 64, 32  # how much of a long value is permuted at once
+HASH_BYTES = 16
+# the years 1 to 9999
+FIRST_MOMENT, END_OF_TIME = -62_135_596_800_000_000, 253_402_300_800_000_000
+EPOCH = date(1970, 1, 1)
+PAGE = 64  # characters behind ASCII are exchanged within as many
+DIGITS, LOWER, UPPER = 10, 26, 26
+# texts that others parse
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_DATE = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}", re.ASCII)
+_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?", re.ASCII)
+# a number stays between two of these, so that it has as many digits, and fits where it was
+_CUTS = sorted(
+    {0, *(10**digits for digits in range(1, 80)), *(1 << bits for bits in (7, 15, 31, 63))}
+)
+_TENS = [10**digits for digits in range(80)]
+_FLOATS = {16: ("<e", "<H", 10), 32: ("<f", "<I", 23), 64: ("<d", "<Q", 52)}
+
+
+class Cipher:
+    """Masks values by a secret.
+
+    Args:
+        secret: Whoever has it can tell which value was which.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = hashlib.sha512(secret).digest()
+
+    def digest(self, value: bytes) -> bytes:
+        """16 bytes in the place of any."""
+        return hashlib.blake2b(value, digest_size=HASH_BYTES, key=self._key).digest()
+
+    def permuted(self, value: int, size: int, tweak: bytes) -> int:
+        """Another number below `size`, from 0 on; each tweak has a permutation of its own."""
+        if size <= 1:
+            return value
+        lefts = isqrt(size - 1) + 1
+        rights = -(-size // lefts)
+        # eight bytes more than a half has: then its rest is as good as even
+        width = (lefts.bit_length() + 7) // 8 + 8
+        begun = hashlib.blake2b(tweak, digest_size=width, key=self._key)
+        while True:  # there are a few pairs more than numbers: what became none goes on
+            left, right = divmod(value, rights)
+            for turn in range(0, ROUNDS, 2):
+                state = begun.copy()
+                state.update(((right << 8) + turn).to_bytes(width, "little"))
+                left = (left + int.from_bytes(state.digest(), "little")) % lefts
+                state = begun.copy()
+                state.update(((left << 8) + turn + 1).to_bytes(width, "little"))
+                right = (right + int.from_bytes(state.digest(), "little")) % rights
+            value = left * rights + right
+            if value < size:
+                return value
+
+    def whole(self, value: int) -> int:
+        """Another whole number of that sign, of as many digits and bytes."""
+        negative = value < 0
+        number = self._between(-(value + 1) if negative else value, _CUTS, b"whole%d" % negative)
+        return -(number + 1) if negative else number
+
+    def unscaled(self, value: int) -> int:
+        """The same for a decimal without its point; 0 stays."""
+        if value == 0:
+            return 0
+        number = self._between(abs(value), _TENS, b"decimal%d" % (value < 0))
+        return -number if value < 0 else number
+
+    def _between(self, value: int, cuts: Sequence[int], tweak: bytes) -> int:
+        """Another number between the same two of some."""
+        at = bisect_right(cuts, value)
+        first, behind = cuts[at - 1], cuts[at]
+        return first + self.permuted(value - first, behind - first, b"%s %d" % (tweak, at))
+
+    def wrapped(self, value: int, bits: int) -> int:
+        """Any other whole number of so many bits."""
+        size = 1 << bits
+        number = self.permuted(value % size, size, b"bits %d" % bits)
+        return number - size if number >= size >> 1 else number
+
+    def floating(self, value: float, bits: int) -> float:
+        """Another number of that sign and magnitude; 0 and what is no number stay."""
+        form, number_form, mantissa = _FLOATS[bits]
+        if value == 0 or not np.isfinite(value):
+            return value
+        (number,) = struct.unpack(number_form, struct.pack(form, value))
+        head, low = divmod(number, 1 << mantissa)
+        low = self.permuted(low, 1 << mantissa, b"float %d %d" % (bits, head))
+        (made,) = struct.unpack(form, struct.pack(number_form, (head << mantissa) | low))
+        return float(made)
+
+    def moment(self, micros: int) -> int:
+        """Another moment of the same year (UTC), in microseconds since 1970.
+
+        One of whole seconds or milliseconds becomes one of these; one before the year 1 or behind
+        9999 stands for no time, and is masked as a number.
+        """
+        if not FIRST_MOMENT <= micros < END_OF_TIME:
+            while FIRST_MOMENT <= (micros := self.whole(micros)) < END_OF_TIME:
+                pass
+            return micros
+        year = np.datetime64(micros, "us").astype("M8[Y]")
+        first, behind = (int((year + ahead).astype("M8[us]").astype(np.int64)) for ahead in (0, 1))
+        step = _step(micros)
+        at = self._walked(
+            (micros - first) // step,
+            (behind - first) // step,
+            b"moment %d %d" % (step, first),
+            lambda at: _step(first + at * step) == step,
+        )
+        return first + at * step
+
+    def day(self, days: int) -> int:
+        """Another day of the same year, in days since 1970."""
+        year = np.datetime64(days, "D").astype("M8[Y]")
+        first, behind = (int((year + ahead).astype("M8[D]").astype(np.int64)) for ahead in (0, 1))
+        return first + self.permuted(days - first, behind - first, b"day %d" % first)
+
+    def time(self, micros: int) -> int:
+        """Another time of the day, in microseconds; whole seconds or milliseconds stay such."""
+        step = _step(micros)
+        count = 86_400_000_000 // step
+        return step * self._walked(
+            micros // step, count, b"time %d" % step, lambda at: _step(at * step) == step
+        )
+
+    def octets(self, value: bytes) -> bytes:
+        """Other bytes, as many."""
+        made = bytearray()
+        before = hashlib.blake2b(digest_size=HASH_BYTES, key=self._key)
+        for at in range(0, len(value), BYTES_BLOCK):
+            block = value[at : at + BYTES_BLOCK]
+            # what came before says how a block is permuted: equal blocks do not show
+            tweak = b"octets %d " % len(value) + before.digest()
+            before.update(block)
+            number = self.permuted(int.from_bytes(block, "big"), 256 ** len(block), tweak)
+            made += number.to_bytes(len(block), "big")
+        return bytes(made)
+
+    def text(self, value: str) -> str:
+        """Another text: a digit for each digit, a letter for each letter, small and capital.
+
+        Other characters of ASCII stay, those beyond it become some that are near. A UUID becomes a
+        UUID, a date one of the same year, a time another time.
+        """
+        parsed = _parsed(value)
+        if parsed is not None:
+            return parsed(self)
+        while True:
+            before = hashlib.blake2b(digest_size=HASH_BYTES, key=self._key)
+            blocks = []
+            for at in range(0, len(value), TEXT_BLOCK):
+                block = value[at : at + TEXT_BLOCK]
+                blocks.append(self._text_block(block, before.digest()))
+                before.update(block.encode())
+            value = "".join(blocks)
+            if _parsed(value) is None:
+                return value
+
+    def _text_block(self, block: str, before: bytes) -> str:
+        kinds = [_kind(character) for character in block]
+        number, size = 0, 1
+        for character, (first, count) in zip(block, kinds, strict=True):
+            if count > 1:
+                number = number * count + ord(character) - first
+                size *= count
+        number = self.permuted(number, size, b"text %r" % kinds + before)
+        made = list(block)
+        for at in range(len(kinds) - 1, -1, -1):
+            first, count = kinds[at]
+            if count > 1:
+                number, offset = divmod(number, count)
+                made[at] = chr(first + offset)
+        return "".join(made)
+
+    def uuid(self, value: str) -> str:
+        """Another UUID."""
+        number = self.permuted(int(value.replace("-", ""), 16), 1 << 128, b"uuid")
+        digits = f"{number:032x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    def date_text(self, value: date) -> str:
+        """Another date of the same year."""
+        return (EPOCH + timedelta(self.day((value - EPOCH).days))).isoformat()
+
+    def time_text(self, minutes: int, second: str, fraction: str) -> str:
+        """Another time of the day, with as many digits."""
+        unit = 60 * 10 ** len(fraction) if second else 1
+        number = minutes * unit + int((second + fraction) or 0)
+        tweak = b"time text %d" % unit
+        minutes, rest = divmod(self.permuted(number, 24 * 60 * unit, tweak), unit)
+        digits = f"{rest:0{len(second + fraction)}d}" if second else ""
+        made = f"{minutes // 60:02d}:{minutes % 60:02d}"
+        return made + (f":{digits[:2]}" if second else "") + (f".{digits[2:]}" if fraction else "")
+
+    def _walked(self, value: int, size: int, tweak: bytes, belongs: Callable[[int], bool]) -> int:
+        """A permutation of those numbers below `size` that belong together."""
+        while True:
+            value = self.permuted(value, size, tweak)
+            if belongs(value):
+                return value
+
+
+def _parsed(value: str) -> Callable[[Cipher], str] | None:
+    """What masks a text that others parse; None for any other."""
+    if _UUID.fullmatch(value):
+        return lambda cipher: cipher.uuid(value)
+    found = _TIME.fullmatch(value)
+    if found is not None:
+        minutes = int(found[1]) * 60 + int(found[2])
+        return lambda cipher: cipher.time_text(minutes, found[3] or "", found[4] or "")
+    if _DATE.fullmatch(value):
+        with suppress(ValueError):
+            day = date.fromisoformat(value)
+            return lambda cipher: cipher.date_text(day)
+    return None
+
+
+@lru_cache(4096)
+def _kind(character: str) -> tuple[int, int]:
+    """The first of the characters that one may become, and how many there are."""
+    number = ord(character)
+    for first, count in ((ord("0"), DIGITS), (ord("a"), LOWER), (ord("A"), UPPER)):
+        if first <= number < first + count:
+            return first, count
+    return (number, 1) if number < 0x80 else (number // PAGE * PAGE, PAGE)
+
+
+def _step(micros: int) -> int:
+    """The coarsest of second, millisecond and microsecond of which a time has a whole number."""
+    return next(step for step in (1_000_000, 1000, 1) if micros % step == 0)

@@ -1,0 +1,190 @@
+"""What a user says is to be masked: a YAML file.
+
+::
+
+    secret: {env: MASK_SECRET}       # or {file: /run/secrets/mask}: never in this file
+    keys:                            # by operator: in all its keyed states and timers
+      customers: format
+      orders: {f0: format, f1: keep} # keys of several fields
+    states:                          # by operator/state
+      customers/name: format         # its values: format, hash, null, {constant: ...}
+      customers/total: keep          # as they are
+      customers/session: drop        # the state is left out
+      customers/person:              # by part of a value, the rest as it is
+        value.name: format
+        value.tags[]: hash
+        user_key: hash               # of a map; `key` of a broadcast state; `namespace`
+    others: drop                     # or keep: what nothing is said of, which is refused else
+
+What a snapshot does not have is refused, so that a name that is mistyped masks nothing unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.lake.share.masking import CONSTANT, ELEMENTS, FORMAT, HASH, NULL, MaskRule
+from state_core.errors import EncodeError
+
+__all__ = ["DROP", "KEEP", "Mask", "read_mask"]
+
+KEEP, DROP = "keep", "drop"
+SHORTEST_SECRET = 16
+_COLUMNS = ("value", "user_key", "namespace", "key")
+_STEP = re.compile(r"\[\]|\.?[^.\[\]]+")
+_SECTIONS = {"secret", "keys", "states", "others"}
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What a file says.
+
+    Attributes:
+        path: The file, for messages.
+        secret: What values are masked by; empty if no rule needs one.
+        keys: By operator, what becomes of its keys; no rules if they are kept.
+        states: By operator/state, what becomes of it: rules, none if it is kept, or `drop`.
+        others: `keep` or `drop` for all others; empty if they are refused.
+    """
+
+    path: str
+    secret: bytes = field(repr=False)
+    keys: Mapping[str, tuple[MaskRule, ...]]
+    states: Mapping[str, tuple[MaskRule, ...] | str]
+    others: str
+
+
+def read_mask(path: str) -> Mask:
+    """Read a file, and the secret that it names.
+
+    Raises:
+        EncodeError: The file can't be understood, or there is no such secret; the message names
+            the place, and never the secret.
+    """
+    said = _load(path)
+    unknown = sorted(map(str, set(said) - _SECTIONS))
+    if unknown:
+        raise _fault(
+            path, f"{unknown[0]!r}", f"it has no such part: {', '.join(sorted(_SECTIONS))}"
+        )
+    others = said.get("others", "")
+    if others not in ("", KEEP, DROP):
+        raise _fault(path, "others", f"{others!r} is neither keep nor drop")
+    keys = {
+        name: _key_rules(path, f"keys: {name}", rule) for name, rule in _mapping(path, said, "keys")
+    }
+    states = {
+        name: _state_rules(path, f"states: {name}", rule)
+        for name, rule in _mapping(path, said, "states")
+    }
+    rules = [*keys.values(), *(rules for rules in states.values() if not isinstance(rules, str))]
+    needed = any(rule.needs_secret for each in rules for rule in each)
+    if needed and "secret" not in said:
+        raise _fault(path, "secret", "format and hash need one: {env: NAME}, or {file: PATH}")
+    secret = _secret(path, said["secret"]) if "secret" in said else b""
+    return Mask(path, secret, keys, states, others)
+
+
+def _load(path: str) -> Mapping[str, Any]:
+    try:
+        said = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise EncodeError(
+            f"it can't be read ({' '.join(str(error).split())})",
+            place=path,
+            remedy="give a YAML file that says what is masked: docs/share.md",
+        ) from error
+    if not isinstance(said, Mapping):
+        raise EncodeError("it holds no mapping", place=path, remedy="begin it with `states:`")
+    return said
+
+
+def _mapping(path: str, said: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
+    found = said.get(name) or {}
+    if not isinstance(found, Mapping):
+        raise _fault(path, name, "it is no mapping")
+    return [(str(key), value) for key, value in found.items()]
+
+
+def _key_rules(path: str, place: str, said: Any) -> tuple[MaskRule, ...]:
+    if isinstance(said, Mapping):
+        parts = [("key." + str(part), rule) for part, rule in said.items()]
+    else:
+        parts = [("key", said)]
+    rules = _rules(path, place, parts)
+    for rule in rules:
+        if rule.how in (NULL, CONSTANT):
+            raise _fault(path, place, f"keys can't all become the same ({rule.how})")
+    return rules
+
+
+def _state_rules(path: str, place: str, said: Any) -> tuple[MaskRule, ...] | str:
+    if said == DROP:
+        return DROP
+    if isinstance(said, Mapping) and set(said) != {CONSTANT}:
+        return _rules(path, place, [(str(part), rule) for part, rule in said.items()])
+    return _rules(path, place, [("value", said)])
+
+
+def _rules(path: str, place: str, parts: list[tuple[str, Any]]) -> tuple[MaskRule, ...]:
+    """The rules of some parts; those that are kept have none."""
+    rules = []
+    for part, said in parts:
+        steps = _STEP.findall(part)
+        column = steps[0] if steps else ""
+        if "".join(steps) != part or column not in _COLUMNS:
+            raise _fault(
+                path, f"{place}, {part!r}", f"it begins with none of {', '.join(_COLUMNS)}"
+            )
+        if said == KEEP:
+            continue
+        names = tuple(step if step == ELEMENTS else step.lstrip(".") for step in steps[1:])
+        rules.append(_rule(path, f"{place}, {part!r}", column, names, said))
+    return tuple(rules)
+
+
+def _rule(path: str, place: str, column: str, steps: tuple[str, ...], said: Any) -> MaskRule:
+    if isinstance(said, Mapping) and set(said) == {CONSTANT}:
+        return MaskRule(column, steps, CONSTANT, said[CONSTANT])
+    if said is None or said in (FORMAT, HASH, NULL):
+        return MaskRule(column, steps, NULL if said is None else str(said))
+    if said == DROP:
+        raise _fault(path, place, "a part can't be dropped: its type would be another; use null")
+    raise _fault(
+        path, place, f"{said!r} is none of {FORMAT}, {HASH}, {NULL}, {KEEP}, {{{CONSTANT}: ...}}"
+    )
+
+
+def _secret(path: str, said: Any) -> bytes:
+    """The secret, from where the file says that it is."""
+    kinds = set(said) if isinstance(said, Mapping) else set()
+    if kinds not in ({"env"}, {"file"}):
+        raise _fault(path, "secret", "it is neither {env: NAME} nor {file: PATH}")
+    if kinds == {"env"}:
+        named = str(said["env"])
+        secret = os.environ.get(named, "").encode("utf-8", "surrogateescape")
+        where = f"the environment variable {named}"
+    else:
+        named = where = str(said["file"])
+        try:
+            secret = Path(named).read_bytes().strip()
+        except OSError as error:
+            raise _fault(path, "secret", f"{named} can't be read ({error.strerror})") from error
+    if len(secret) < SHORTEST_SECRET:
+        raise _fault(path, "secret", f"{where} has no secret of {SHORTEST_SECRET} bytes or more")
+    return secret
+
+
+def _fault(path: str, part: str, problem: str) -> EncodeError:
+    return EncodeError(
+        f"{part}: {problem}",
+        place=path,
+        remedy="docs/share.md has an example of all that it may say",
+    )

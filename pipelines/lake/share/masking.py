@@ -1,0 +1,268 @@
+"""Columns masked: one rule for a value, or for a part of what is nested in it.
+
+A part is named by steps: the fields of structs, and `[]` for the elements of a list, or for the
+entries of a map, which have a `key` and a `value`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.lake.share.ciphers import Cipher
+from pipelines.shown import from_plain
+from state_core.errors import EncodeError
+from state_core.serializers.framework.columns import list_offsets, validity
+
+__all__ = ["CONSTANT", "ELEMENTS", "FORMAT", "HASH", "NULL", "MaskRule", "check_rule", "masked"]
+
+FORMAT, HASH, NULL, CONSTANT = "format", "hash", "null", "constant"
+ELEMENTS = "[]"
+_KEEPS_APART = (FORMAT, HASH)
+
+
+@dataclass(frozen=True)
+class MaskRule:
+    """What becomes of a column, or of a part of it.
+
+    Attributes:
+        column: The column: `key`, `namespace`, `user_key` or `value`.
+        steps: What leads to the part; none for all of it.
+        how: `format`, `hash`, `null` or `constant`.
+        constant: What stands there instead, as `statelake dump` prints it.
+    """
+
+    column: str
+    steps: tuple[str, ...]
+    how: str
+    constant: Any = None
+
+    @property
+    def needs_secret(self) -> bool:
+        """Whether a secret says what becomes of values."""
+        return self.how in _KEEPS_APART
+
+    def __str__(self) -> str:
+        return "".join(
+            step if step == ELEMENTS else f".{step}" for step in (self.column, *self.steps)
+        )[1:]
+
+
+def check_rule(rule: MaskRule, kind: pa.DataType, *, apart: bool = False) -> None:
+    """Refuse a rule that values of a type can't follow.
+
+    Args:
+        rule: The rule.
+        kind: The type of its column.
+        apart: Whether what is different has to stay so, as keys have to.
+
+    Raises:
+        EncodeError: There is no such part, or it can't be masked so.
+    """
+    within_key = apart
+    for at, step in enumerate(rule.steps):
+        if pa.types.is_struct(kind) and kind.get_field_index(step) >= 0:
+            kind = kind.field(step).type
+        elif step == ELEMENTS and pa.types.is_map(kind):
+            kind = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+            within_key = rule.steps[at + 1 : at + 2] in ((), ("key",))
+        elif step == ELEMENTS and _is_list(kind):
+            kind = kind.value_type
+        else:
+            raise EncodeError(
+                f"there is no {step!r} in what is {_words(kind)}",
+                remedy="`statelake inspect` and `statelake dump` show what a value is made of",
+            )
+    if within_key and rule.how not in _KEEPS_APART:
+        raise EncodeError(
+            f"keys can't all become the same ({rule.how})", remedy="mask them by format or hash"
+        )
+    if rule.how == CONSTANT:
+        try:
+            from_plain(rule.constant, kind)
+        except ValueError as error:
+            raise EncodeError(
+                f"{rule.constant!r} is no {kind} ({error})",
+                remedy="write constants as `statelake dump` prints values",
+            ) from error
+    if rule.how in _KEEPS_APART:
+        for leaf in _leaves(kind):
+            if _masker(leaf, rule.how) is None:
+                raise EncodeError(
+                    f"what is {_words(leaf)} can't be masked by {rule.how}",
+                    remedy="name the fields that can, or use null, a constant, or (for numbers and"
+                    " times) format",
+                )
+
+
+def masked(column: pa.Array, rule: MaskRule, cipher: Cipher) -> pa.Array:
+    """A column with the part of its values that a rule is of masked. Nulls stay null.
+
+    Args:
+        column: Of a type that `check_rule` has let pass.
+        rule: The rule.
+        cipher: What masks by format or hash.
+    """
+    return _masked(column, rule.steps, rule, cipher)
+
+
+def _masked(column: pa.Array, steps: Sequence[str], rule: MaskRule, cipher: Cipher) -> pa.Array:
+    kind = column.type
+    if not steps and rule.how == NULL:
+        return pa.nulls(len(column), kind)
+    if not steps and rule.how == CONSTANT:
+        constant = pa.scalar(from_plain(rule.constant, kind), kind)
+        return pc.if_else(column.is_valid(), constant, pa.scalar(None, kind))
+    if pa.types.is_struct(kind):
+        return _in_struct(column, steps, rule, cipher)
+    if pa.types.is_map(kind) or _is_list(kind):
+        return _in_list(column, steps[1:], rule, cipher)
+    # one value after another, each that is there several times once
+    distinct = column.dictionary_encode()
+    change = _masker(kind, rule.how)
+    assert change is not None  # noqa: S101 - `check_rule` has looked
+    return change(distinct.dictionary, cipher).take(distinct.indices)
+
+
+def _in_struct(
+    column: pa.StructArray, steps: Sequence[str], rule: MaskRule, cipher: Cipher
+) -> pa.StructArray:
+    fields = list(column.type)
+    children = [
+        _masked(child, steps[1:], rule, cipher) if not steps or field.name == steps[0] else child
+        for field, child in zip(fields, column.flatten(), strict=True)
+    ]
+    if not fields:
+        return column
+    return pa.StructArray.from_arrays(children, fields=fields, mask=column.is_null())
+
+
+def _in_list(
+    column: pa.ListArray, steps: Sequence[str], rule: MaskRule, cipher: Cipher
+) -> pa.ListArray:
+    """A list, or a map, which is a list of structs, with its elements masked."""
+    first = list_offsets(column)
+    elements = column.values.slice(int(first[0]), int(first[-1] - first[0]))
+    offsets = pa.py_buffer((first - first[0]).astype(np.int32))
+    valid, nulls = None, 0
+    if column.null_count:
+        valid, nulls = validity(pc.cast(column.is_valid(), pa.uint8()).to_numpy())
+    children = [_masked(elements, steps, rule, cipher)]
+    return pa.Array.from_buffers(
+        column.type, len(column), [valid, offsets], nulls, children=children
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind))
+
+
+def _leaves(kind: pa.DataType) -> list[pa.DataType]:
+    """The types of all that is nested in a type, itself if nothing is."""
+    if not pa.types.is_nested(kind):
+        return [kind]
+    return [leaf for at in range(kind.num_fields) for leaf in _leaves(kind.field(at).type)]
+
+
+def _words(kind: pa.DataType) -> str:
+    return "a boolean" if pa.types.is_boolean(kind) else f"{kind}"
+
+
+# ----------------------------------------------------------------------------- values of each type
+
+_Masker = Callable[[pa.Array, Cipher], pa.Array]
+
+
+def _masker(kind: pa.DataType, how: str) -> _Masker | None:
+    """What masks distinct values of a type that nothing is nested in; None if nothing does."""
+    if pa.types.is_null(kind):
+        return lambda column, _: column
+    for is_kind, maskers in _MASKERS:
+        if is_kind(kind):
+            return maskers.get(how)
+    return None
+
+
+def _each(change: Callable[[Any, Cipher], Any]) -> _Masker:
+    """Change each value as Python has it."""
+
+    def masker(column: pa.Array, cipher: Cipher) -> pa.Array:
+        return pa.array([change(value, cipher) for value in column.to_pylist()], column.type)
+
+    return masker
+
+
+def _wrapped(column: pa.Array, cipher: Cipher) -> pa.Array:
+    bits = column.type.bit_width
+    return pa.array([cipher.wrapped(value, bits) for value in column.to_pylist()], column.type)
+
+
+def _floating(column: pa.Array, cipher: Cipher) -> pa.Array:
+    bits = column.type.bit_width
+    return pa.array([cipher.floating(value, bits) for value in column.to_pylist()], column.type)
+
+
+def _decimal(column: pa.Array, cipher: Cipher) -> pa.Array:
+    scale = column.type.scale
+    masked = [
+        Decimal(cipher.unscaled(int(value.scaleb(scale)))).scaleb(-scale)
+        for value in column.to_pylist()
+    ]
+    return pa.array(masked, column.type)
+
+
+def _in_micros(column: pa.Array, change: Callable[[int], int]) -> pa.Array:
+    """Change times that count whatever they count, as microseconds."""
+    bits = pa.int32() if column.type.bit_width == 32 else pa.int64()
+    unit = {"s": 1_000_000, "ms": 1000}.get(column.type.unit, 1)
+    parts = 1000 if column.type.unit == "ns" else 1
+    made = []
+    for value in column.cast(bits).to_pylist():
+        whole, rest = divmod(value, parts)
+        made.append(change(whole * unit) // unit * parts + rest)
+    return pa.array(made, bits).cast(column.type)
+
+
+def _moments(column: pa.Array, cipher: Cipher) -> pa.Array:
+    return _in_micros(column, cipher.moment)
+
+
+def _times(column: pa.Array, cipher: Cipher) -> pa.Array:
+    return _in_micros(column, cipher.time)
+
+
+def _days(column: pa.Array, cipher: Cipher) -> pa.Array:
+    days = [cipher.day(value) for value in column.cast(pa.int32()).to_pylist()]
+    return pa.array(days, pa.int32()).cast(column.type)
+
+
+_octets = _each(lambda value, cipher: cipher.octets(value))
+_MASKERS: tuple[tuple[Callable[[pa.DataType], bool], dict[str, _Masker]], ...] = (
+    (
+        pa.types.is_string,
+        {
+            FORMAT: _each(lambda value, cipher: cipher.text(value)),
+            HASH: _each(lambda value, cipher: cipher.digest(value.encode()).hex()),
+        },
+    ),
+    (
+        pa.types.is_binary,
+        {FORMAT: _octets, HASH: _each(lambda value, cipher: cipher.digest(value))},
+    ),
+    (pa.types.is_fixed_size_binary, {FORMAT: _octets}),
+    (
+        pa.types.is_signed_integer,
+        {FORMAT: _each(lambda value, cipher: cipher.whole(value)), HASH: _wrapped},
+    ),
+    (pa.types.is_floating, {FORMAT: _floating}),
+    (pa.types.is_decimal, {FORMAT: _decimal}),
+    (pa.types.is_timestamp, {FORMAT: _moments}),
+    (pa.types.is_date32, {FORMAT: _days}),
+    (pa.types.is_time, {FORMAT: _times}),
+)

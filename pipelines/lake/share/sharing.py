@@ -1,0 +1,458 @@
+"""What becomes of a snapshot on its way to others: which states go, and what of their rows.
+
+First everything is looked at, and what can't be sampled or masked is refused, or left out where
+the user has said so. Then each batch of rows is asked for by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.lake.share.ciphers import Cipher
+from pipelines.lake.share.mask_file import DROP, Mask
+from pipelines.lake.share.masking import MaskRule, check_rule, masked
+from pipelines.lake.share.sampling import Sample
+from pipelines.lake.tables.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    StateRecord,
+)
+from pipelines.lake.tables.table_rows import table_rows
+from state_core.errors import EncodeError, NotFoundError, StateError, UnsupportedFormatError
+from state_core.formats.layout.keyed_layout import (
+    KEY,
+    NAMESPACE,
+    RAW_KEY,
+    RAW_VALUE,
+    VALUE,
+    KeyedLayout,
+)
+from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, OperatorState
+from state_core.formats.operator_state.operator_reader import parse_operator_state
+from state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
+from state_core.formats.rewriting.value_migration import exact_values
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.serializers.avro.serializer import AvroSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from state_core.serializers.sql.binary.slots import BinaryFormat
+from state_core.serializers.sql.section_data import BinarySerializer
+from state_core.serializers.sql.table_data import RawValueDataSerializer
+from state_core.serializers.sql.table_variants import BitmapSerializer, VariantSerializer
+
+__all__ = ["SharedRows", "SharedSnapshot", "Sharing"]
+
+Rows = TypeVar("Rows", StateRows, ElementRows)
+TIMERS = "timers"
+_BYTES_OF_OTHERS = (
+    OpaqueSerializer, BinarySerializer, RawValueDataSerializer, BitmapSerializer, VariantSerializer,
+)  # fmt: skip
+_REMEDY = "leave it out with --leave-out-opaque"
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What others are to get of a snapshot.
+
+    Attributes:
+        sample: Which keys; all if it is None.
+        mask: What is masked; nothing if it is None.
+        leave_out: Whether what can't be sampled or masked is left out, and not refused.
+    """
+
+    sample: Sample | None = None
+    mask: Mask | None = None
+    leave_out: bool = False
+
+    def of(self, lake: str, record: SnapshotRecord, metadata: CheckpointMetadata) -> SharedSnapshot:
+        """What becomes of a snapshot.
+
+        Args:
+            lake: The lake's location.
+            record: The snapshot.
+            metadata: What it carries.
+
+        Raises:
+            UnsupportedFormatError: It has state that can't be sampled or masked.
+            EncodeError: The mask says nothing of a state, or what can't be done.
+            NotFoundError: The mask names what is not there.
+        """
+        return _Planning(self, lake, record, metadata).planned()
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """What becomes of the rows of one operator; picklable.
+
+    Attributes:
+        sample: Which keys; all if it is None.
+        keyed: By keyed state or queue of timers, the rules of its columns.
+        others: By operator state, the same.
+        secret: What values are masked by.
+        leave_out: Whether exact bytes are left out where values are masked, and not refused.
+    """
+
+    sample: Sample | None
+    keyed: Mapping[str, tuple[MaskRule, ...]]
+    others: Mapping[str, tuple[MaskRule, ...]]
+    secret: bytes = field(repr=False)
+    leave_out: bool
+
+    @property
+    def masks_keys(self) -> bool:
+        """Whether keys become others, which are of other key groups."""
+        return any(rule.column == KEY for rules in self.keyed.values() for rule in rules)
+
+    def apply(self, rows: Rows) -> Rows:
+        """What others get of some rows of one state, in their order.
+
+        Raises:
+            EncodeError: A value that is to be masked has exact bytes beside its column.
+        """
+        if self.sample is not None and isinstance(rows, StateRows):
+            rows = replace(rows, batch=rows.batch.filter(self.sample.has(rows)))
+        rules = (self.keyed if isinstance(rows, StateRows) else self.others).get(rows.name, ())
+        if not rules or not len(rows.batch):
+            return rows
+        of_values = any(rule.column == VALUE for rule in rules)
+        of_keys = any(rule.column != VALUE for rule in rules)
+        rows = self._typed(rows, of_keys=of_keys, of_values=of_values)
+        names = rows.batch.schema.names
+        columns = dict(zip(names, rows.batch.columns, strict=True))
+        cipher = Cipher(self.secret)
+        for rule in rules:
+            columns[rule.column] = masked(columns[rule.column], rule, cipher)
+        for raw, touched in ((RAW_KEY, of_keys), (RAW_VALUE, of_values)):
+            if touched and raw in columns:
+                columns[raw] = pa.nulls(len(rows.batch), pa.binary())
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=rows.batch.schema)
+        return replace(rows, batch=batch)
+
+    def _typed(self, rows: Rows, *, of_keys: bool, of_values: bool) -> Rows:
+        """The rows that can be masked: exact bytes beside a typed value are left out, if they may.
+
+        So are rows of which a key or a value is nothing but exact bytes.
+        """
+        nothing = np.zeros(len(rows.batch), bool)
+        keys, values = nothing, nothing
+        if of_keys:
+            keys = rows.batch.column(RAW_KEY).is_valid().to_numpy(zero_copy_only=False)
+        if of_values:
+            values = exact_values(rows).to_numpy(zero_copy_only=False)
+        count = int((keys | values).sum())
+        if not count:
+            return rows
+        gone = keys
+        if of_values:
+            null = rows.batch.column(VALUE).is_null().to_numpy(zero_copy_only=False)
+            gone = keys | (values & null)
+        whole = isinstance(rows, ElementRows) and gone.any()
+        if whole or not self.leave_out:
+            raise EncodeError(
+                f"{count} rows to be masked hold more in their exact bytes (raw_key, raw_value)"
+                " than in their columns",
+                place=f"state {rows.name!r}",
+                remedy="drop the state" if whole else _REMEDY,
+            )
+        return replace(rows, batch=rows.batch.filter(pa.array(~gone)))
+
+
+@dataclass(frozen=True)
+class SharedSnapshot:
+    """What becomes of a snapshot.
+
+    Attributes:
+        record: The snapshot without the states that are left out.
+        metadata: What it carries, without what is left out.
+        rows: By operator's id, what becomes of its rows.
+        left_out: What is left out, in words.
+    """
+
+    record: SnapshotRecord
+    metadata: CheckpointMetadata
+    rows: Mapping[str, SharedRows]
+    left_out: list[str]
+
+
+class _Planning:
+    """Looks at everything before anything is written."""
+
+    def __init__(
+        self, sharing: Sharing, lake: str, record: SnapshotRecord, metadata: CheckpointMetadata
+    ) -> None:
+        self.sharing = sharing
+        self.lake = lake
+        self.record = record
+        self.metadata = metadata
+        self.left_out: list[str] = []
+        self.unnamed: list[str] = []
+
+    def planned(self) -> SharedSnapshot:
+        """All of it."""
+        if self.sharing.mask is not None:
+            _refuse_unknown(self.sharing.mask, self.record)
+        metadata = self._metadata()
+        operators, rows = [], {}
+        for operator in self.record.operators:
+            left, rows[operator.operator_id] = self._operator(operator)
+            operators.append(left)
+        if self.unnamed and self.sharing.mask is not None:
+            raise EncodeError(
+                f"it says nothing of {', '.join(self.unnamed)}",
+                place=self.sharing.mask.path,
+                remedy="say what becomes of each, or `others: drop`, or `others: keep`",
+            )
+        record = replace(self.record, operators=operators)
+        return SharedSnapshot(record, metadata, rows, self.left_out)
+
+    # ------------------------------------------------------------------ state that has no tables
+
+    def _metadata(self) -> CheckpointMetadata:
+        metadata = self.metadata
+        operators = [self._carried(operator) for operator in metadata.operators]
+        masters = metadata.masters
+        if masters and self.sharing.mask is not None:
+            self._leave_out("the state of master hooks, which can't be masked")
+            masters = []
+        return replace(metadata, operators=operators, masters=masters)
+
+    def _carried(self, operator: OperatorState) -> OperatorState:
+        label = operator.uid or operator.operator_id
+        subtasks = operator.subtasks
+        if subtasks is not None:
+            subtasks = dict(subtasks)
+            for index, subtask in subtasks.items():
+                gone: dict[str, dict[str, Any]] = {}
+                if subtask.raw_keyed is not None:
+                    gone["raw keyed state"] = {"raw_keyed": None}
+                if subtask.inputs or subtask.outputs:
+                    gone["records between operators"] = {"inputs": (), "outputs": ()}
+                if subtask.raw_operator is not None and self.sharing.mask is not None:
+                    gone["raw operator state"] = {"raw_operator": None}
+                for what, without in gone.items():
+                    self._leave_out(f"the {what} of operator {label}, which can't be {self._verb}")
+                    subtasks[index] = replace(subtasks[index], **without)
+        made = replace(operator, subtasks=subtasks)
+        if made.coordinator is not None and self.sharing.mask is not None:
+            self._leave_out(f"the coordinator's state of operator {label}, which can't be masked")
+            made = replace(made, coordinator=None)
+        return made
+
+    @property
+    def _verb(self) -> str:
+        return "masked" if self.sharing.mask is not None else "sampled"
+
+    def _leave_out(self, what: str) -> None:
+        """Note that something is left out.
+
+        Raises:
+            UnsupportedFormatError: The user did not say that it may be.
+        """
+        if not self.sharing.leave_out:
+            raise UnsupportedFormatError(f"there is {what}", remedy=_REMEDY)
+        if what not in self.left_out:
+            self.left_out.append(what)
+
+    # ------------------------------------------------------------------------- state with tables
+
+    def _operator(self, operator: OperatorRecord) -> tuple[OperatorRecord, SharedRows]:
+        """An operator without what is left out, and what becomes of its rows."""
+        layouts = dict(_keyed_layouts(self.lake, operator))
+        key_rules = self._key_rules(operator, layouts)
+        rules = {
+            state.name: self._keyed_rules(operator, state, layouts[state.name])
+            for state in (operator.states if key_rules is not None else ())
+        }
+        keyed = {name: (key_rules or ()) + one for name, one in rules.items() if one is not None}
+        rules = {one.name: self._operator_rules(operator, one) for one in operator.operator_states}
+        others = {name: one for name, one in rules.items() if one is not None}
+        states = [one for one in operator.states if one.name in keyed]
+        operator_states = [one for one in operator.operator_states if one.name in others]
+        paths = {one.table for one in states} | {one.table for one in operator_states}
+        tables = [table for table in operator.tables if table.path in paths]
+        left = replace(operator, states=states, operator_states=operator_states, tables=tables)
+        sharing = self.sharing
+        secret = b"" if sharing.mask is None else sharing.mask.secret
+        return left, SharedRows(sharing.sample, keyed, others, secret, sharing.leave_out)
+
+    def _key_rules(
+        self, operator: OperatorRecord, layouts: Mapping[str, KeyedLayout]
+    ) -> tuple[MaskRule, ...] | None:
+        """What becomes of an operator's keys; None if its keyed state is left out."""
+        if not layouts:
+            return ()
+        layout = next(iter(layouts.values()))
+        mask, place = self.sharing.mask, f"keys of operator {operator.label}"
+        opaque = any(one.opaque_key for one in layouts.values())
+        if opaque and self.sharing.sample is not None:
+            self._leave_out(
+                f"the keyed state of operator {operator.label}, whose keys of type"
+                f" {layout.key.name} can't be sampled"
+            )
+            return None
+        if mask is None:
+            return ()
+        rules = _said_of(mask.keys, operator)
+        if rules is None and mask.others == DROP:
+            self.left_out.append(f"the keyed state of operator {operator.label}")
+            return None
+        if rules is None and not mask.others:
+            self.unnamed.append(f"the {place}")
+            return ()
+        if (opaque or _has_opaque(layout.key)) and rules != ():
+            self._leave_out(
+                f"the keyed state of operator {operator.label}, whose keys of type"
+                f" {layout.key.name} can't be masked"
+            )
+            return None
+        for rule in rules or ():
+            _check(rule, layout.key.arrow_type, place, mask, apart=True)
+        return rules or ()
+
+    def _keyed_rules(
+        self, operator: OperatorRecord, state: StateRecord, layout: KeyedLayout
+    ) -> tuple[MaskRule, ...] | None:
+        """What becomes of a keyed state or timers beside its keys; None if it is left out."""
+        schema = layout.schema
+        if state.kind == TIMERS:
+            return self._said(operator, TIMERS, schema, [layout.namespace], free=True)
+        parts = [layout.namespace, layout.user_key, layout.value, layout.stored_value()]
+        return self._said(operator, state.name, schema, [one for one in parts if one is not None])
+
+    def _operator_rules(
+        self, operator: OperatorRecord, state: OperatorStateRecord
+    ) -> tuple[MaskRule, ...] | None:
+        """What becomes of an operator state; None if it is left out."""
+        layout: OperatorLayout = parse_operator_state(state.meta_info)[1]
+        parts = [layout.value] if layout.key is None else [layout.key, layout.value]
+        return self._said(operator, state.name, layout.schema, parts)
+
+    def _said(
+        self,
+        operator: OperatorRecord,
+        state: str,
+        schema: pa.Schema,
+        parts: Sequence[TypeSerializer],
+        *,
+        free: bool = False,
+    ) -> tuple[MaskRule, ...] | None:
+        """What the mask says of a state.
+
+        Args:
+            operator: Its operator.
+            state: Its name.
+            schema: Its columns.
+            parts: Its serializers.
+            free: Whether nothing need be said of it.
+        """
+        mask, name = self.sharing.mask, f"{operator.label}/{state}"
+        if mask is None:
+            return ()
+        said = _said_of(mask.states, operator, f"/{state}")
+        if said == DROP or (said is None and mask.others == DROP and not free):
+            self.left_out.append(f"the state {name}")
+            return None
+        rules = () if said is None or isinstance(said, str) else said
+        if said is None and not free and not mask.others:
+            self.unnamed.append(name)
+            return ()
+        opaque = next((one.name for one in parts if _has_opaque(one)), None)
+        if opaque is not None and said != ():
+            self._leave_out(f"the state {name} of {opaque}, which can't be masked")
+            return None
+        keyed = KEY in schema.names and NAMESPACE in schema.names
+        for rule in rules:
+            if rule.column not in schema.names or (keyed and rule.column == KEY):
+                there = [one for one in schema.names if one in ("value", "user_key", "namespace")]
+                raise EncodeError(
+                    f"{name} has no {rule.column} to be masked",
+                    place=mask.path,
+                    remedy=f"it has {', '.join(there)}; keys are masked below `keys`, by operator",
+                )
+            kind = schema.field(rule.column).type
+            _check(rule, kind, f"{name}, {rule}", mask, apart=rule.column != VALUE)
+        return rules
+
+
+def _check(rule: MaskRule, kind: pa.DataType, place: str, mask: Mask, *, apart: bool) -> None:
+    try:
+        check_rule(rule, kind, apart=apart)
+    except StateError as error:
+        raise error.within(f"{mask.path}, {place}") from error
+
+
+def _said_of(said: Mapping[str, Any], operator: OperatorRecord, behind: str = "") -> Any:
+    """What is said of an operator, or of a state of it; None if nothing is."""
+    for label in (operator.uid, operator.operator_id, operator.label):
+        if label and label + behind in said:
+            return said[label + behind]
+    return None
+
+
+def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
+    """Refuse a mask that names what is not there.
+
+    Raises:
+        NotFoundError: It does.
+    """
+    operators: dict[str, str] = {}  # what it may be called, and what it is called in messages
+    states: dict[str, str] = {}
+    for operator in record.operators:
+        names = [TIMERS if one.kind == TIMERS else one.name for one in operator.states]
+        names += [one.name for one in operator.operator_states]
+        for label in {operator.uid, operator.operator_id, operator.label} - {""}:
+            states |= {f"{label}/{name}": f"{operator.label}/{name}" for name in names}
+            if operator.states:
+                operators[label] = operator.label
+    for said, there in ((mask.keys, operators), (mask.states, states)):
+        unknown = [name for name in said if name not in there]
+        if unknown:
+            shown = ", ".join(sorted(set(there.values()))) or "none"
+            raise NotFoundError(
+                f"the snapshot has no {unknown[0]!r}", place=mask.path, remedy=f"it has: {shown}"
+            )
+
+
+def _keyed_layouts(lake: str, operator: OperatorRecord) -> Iterator[tuple[str, KeyedLayout]]:
+    """The layout of each keyed state, as its table was written."""
+    ids = {state.name: 0 for state in operator.states}
+    for table in operator.keyed_tables:
+        rows = table_rows(lake, operator, table, ids)
+        for _, meta_info in rows.states:
+            state, layout = rows.parse(meta_info)
+            yield state.name, layout
+
+
+def _has_opaque(serializer: TypeSerializer) -> bool:
+    """Whether only a class of the job's understands a part of what a serializer writes."""
+    waiting: list[object] = [serializer]
+    seen: set[int] = set()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if _is_opaque(part):
+            return True
+        if type(part).__module__.startswith("state_core.serializers."):
+            waiting += getattr(part, "__dict__", {}).values()
+        elif isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return False
+
+
+def _is_opaque(part: object) -> bool:
+    """Whether what a serializer reads is bytes, though bytes are not what it stands for."""
+    if isinstance(part, BinaryFormat):  # in a row of Flink SQL: RAW, VARIANT and BITMAP
+        return not part.inline
+    if isinstance(part, AvroSerializer):
+        return part.recursive
+    return isinstance(part, _BYTES_OF_OTHERS)

@@ -1,0 +1,102 @@
+"""`statelake hold`, `release` and `retain`: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from tests.support.command import run
+from tests.support.lakes import DEMO
+
+DAYS = {"2026-01-05": "monday", "2026-01-06": "tuesday", "2026-02-01": "tuesday"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[str, ...]:
+    """Where a job has three snapshots, of two months."""
+    place = ("--lake", str(tmp_path / "lake"), "--job", "orders")
+    for day, name in DAYS.items():
+        words = ("--snapshot", day, "--taken", f"{day}T06:00Z", "--engine", "local")
+        assert run("import", DEMO / name, *place, *words).code == 0
+    return place
+
+
+def left(place: tuple[str, ...]) -> list[str]:
+    """The snapshots that the lake still has."""
+    return [summary.snapshot_id for summary in Lake(place[1]).summaries("orders")]
+
+
+def test_a_hold_and_its_end(place: tuple[str, ...]) -> None:
+    """It is shown, it is answered with no where somebody drops, and it ends once."""
+    first, *_ = DAYS
+    held = run("hold", *place, first, "--reason", "case 4711", "--json")
+    assert (held.code, held.err) == (0, "")
+    (hold,) = held.json["holds"]
+    assert hold["reason"] == "case 4711"
+    assert run("hold", *place, "latest").out.startswith("2026-02-01 of orders is held")
+    shown = run("snapshots", *place, "--json").json
+    assert [len(row["holds"]) for row in shown] == [1, 0, 1]
+    assert "case 4711" in run("snapshots", *place).out
+    refused = run("drop", *place, "--snapshot", first)
+    assert (refused.code, refused.out) == (1, "")
+    assert "there is a hold on snapshot '2026-01-05' of job 'orders' (case 4711)" in refused.err
+    kept = run("drop", *place, "--keep", "0")
+    assert kept.out.rstrip().endswith("2 snapshots kept, 2026-01-05, 2026-02-01 by a hold")
+    ended = run("release", *place, first, "--reason", "case 4711")
+    assert ended.out == "released 2026-01-05 of orders: case 4711\n"
+    again = run("release", *place, first)
+    assert (again.code, again.out) == (1, "")
+    assert "there is no hold on snapshot '2026-01-05'" in again.err
+    assert run("drop", *place, "--snapshot", first).code == 0
+    assert left(place) == ["2026-02-01"]
+
+
+def test_a_policy_is_a_plan_first(place: tuple[str, ...]) -> None:
+    """Nothing goes without --yes; then what was shown goes, and frees what was said."""
+    policy = ("--policy", "forever monthly")
+    shown = run("retain", *place, *policy)
+    assert shown.code == 0
+    assert "2 of 3 snapshots of orders stay" in shown.out
+    assert "nothing was dropped: --yes drops 1, and frees about" in shown.out
+    plan = run("retain", *place, *policy, "--json").json
+    assert plan["going"] == ["2026-01-05"]
+    assert plan["dropped"] is None
+    assert [one["why"] for one in plan["snapshots"]] == [
+        [], ["forever monthly"], ["the newest", "forever monthly"],
+    ]  # fmt: skip
+    assert left(place) == list(DAYS)
+    done = run("retain", *place, *policy, "--yes", "--json").json
+    assert done["dropped"]["dropped"] == ["2026-01-05"]
+    assert done["dropped"]["freed_bytes"] == plan["frees"] > 0
+    assert left(place) == ["2026-01-06", "2026-02-01"]
+    again = run("retain", *place, *policy, "--yes")
+    assert (again.code, "dropped" in again.out) == (0, False)
+
+
+def test_a_hold_outlasts_a_policy(place: tuple[str, ...]) -> None:
+    """What is held stays, and is said to."""
+    run("hold", *place, "2026-01-05", "--reason", "case 4711")
+    done = run("retain", *place, "--policy", "1 all", "--yes", "--json").json
+    assert done["snapshots"][0]["why"] == ["held: case 4711"]
+    assert left(place) == ["2026-01-05", "2026-02-01"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["retain", "--policy", "30 days"], 3, "'30 days' is no part of a retention policy"),
+        (["retain"], 2, "Missing option '--policy'"),
+        (["hold"], 2, "Missing argument 'SNAPSHOT'"),
+        (["hold", "sunday"], 3, "has no snapshot 'sunday'"),
+        (["release", "sunday"], 3, "has no snapshot 'sunday'"),
+        (["release", "2026-01-05", "--reason", "x"], 1, "no hold on snapshot '2026-01-05'"),
+    ],
+)
+def test_refused(place: tuple[str, ...], words: list[str], code: int, said: str) -> None:
+    """What is not understood, or not there, is said and changes nothing."""
+    ran = run(*words, *place)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+    assert left(place) == list(DAYS)
