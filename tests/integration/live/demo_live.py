@@ -64,8 +64,8 @@ FROM counter.count@all c JOIN counter.last@all l USING (snapshot, key)
 JOIN statelake.snapshots s USING (snapshot) GROUP BY ALL ORDER BY min(s.taken_at)
 """
 TABLES = """
-SELECT snapshot, job, operator, state, value_type, entries
-FROM statelake.states WHERE entries > 0 ORDER BY ALL
+SELECT job, operator, state, value_type, max(entries) AS entries
+FROM statelake.states WHERE entries > 0 GROUP BY ALL ORDER BY ALL
 """
 JOBS = ("counting", "cars")
 WAIT = 300.0  # seconds for what Dagster is to do on a busy machine

@@ -50,8 +50,8 @@ def test_all_commands_are_there() -> None:
     """Those that were promised, in the order of a day's work."""
     assert list(COMMANDS) == [
         "inspect", "dump", "get", "history", "top", "report", "import", "commit", "snapshots",
-        "drop", "sql", "shell", "diff", "check", "migrate", "edit", "rescale", "compress", "export",
-        "run", "checkpoints", "flink", "bootstrap", "demo",
+        "hold", "release", "retain", "drop", "sql", "shell", "diff", "check", "migrate", "edit",
+        "rescale", "compress", "export", "run", "checkpoints", "flink", "bootstrap", "demo",
     ]  # fmt: skip
     listed = run("--help").out.partition("Commands:")[2]
     assert [line.split()[0] for line in listed.strip().splitlines()] == list(COMMANDS)
