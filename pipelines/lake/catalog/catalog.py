@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import SNAPSHOTS, new_edited_file, path_segment
+from pipelines.lake.tables.names import SNAPSHOTS, is_edited_file, new_edited_file, path_segment
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from pipelines.lake.tables.tables import (
@@ -343,6 +343,54 @@ class Lake:
         if changed:
             change.write(table)
         return True
+
+    def replace(self, records: Sequence[SnapshotRecord]) -> None:
+        """Put other rows in the place of those that snapshots have: all of them at once.
+
+        Args:
+            records: Snapshots that there are, as they are to be.
+
+        Raises:
+            ConflictError: Others kept committing.
+            DamagedLakeError: The catalog's files can't be written again.
+        """
+        until_committed(lambda: self._replace(records), self._catalog.directory)
+
+    def _replace(self, records: Sequence[SnapshotRecord]) -> bool:
+        table = self._open_catalog()
+        refuse_features(table)
+        old = pa.schema(table.schema().to_arrow())
+        schema = pa.unify_schemas([old, SNAPSHOT_SCHEMA], promote_options="permissive")
+        if schema != old:  # of an older version: a commit that has no rows
+            write_deltalake(table, SNAPSHOT_SCHEMA.empty_table(), mode="append",
+                            partition_by=["job"], schema_mode="merge")  # fmt: skip
+            table = self._open_catalog()
+        change = self._change(schema, UNLESS_CHANGED)
+        for job in sorted({record.job for record in records}):
+            made = [record.to_row() for record in records if record.job == job]
+            names = pa.array([row["snapshot_id"] for row in made])
+            kept = [pa.Table.from_pylist(made, SNAPSHOT_SCHEMA)]
+            for file in _files(table):
+                if file.job == job:
+                    rows = self._rows(file.path)
+                    others = pc.invert(pc.is_in(rows.column("snapshot_id"), names))
+                    kept.append(rows.filter(others))
+                    change.remove(file.path, file.size, job)
+            change.add_rows(
+                _new_file(job), pa.concat_tables(kept, promote_options="permissive"), job
+            )
+        change.write(table)
+        return True
+
+    def delete_old_rows(self, job: str) -> None:
+        """Delete the files of rows of a job that the newest version of the catalog has not.
+
+        Nobody may be writing rows of the job.
+        """
+        named = {log_path(file.path, self._catalog.uri) for file in _files(self._open_catalog())}
+        for name, _ in self._catalog.directory.files_below(f"job={path_segment(job)}"):
+            if name not in named and is_edited_file(name):
+                self._catalog.directory.delete(name)
 
     def _rows(self, path: str) -> pa.Table:
         """All rows of a file of the catalog, with the columns that it has."""

@@ -235,6 +235,7 @@ class SnapshotRecord:
         metadata: Its `_metadata` without the state that has tables: what an export begins with.
         carried: Files of state that has no tables: raw state, in-flight buffers.
         operators: Those with keyed or operator state.
+        erased: The erasures by which rows of it went, by their requests.
     """
 
     job: str
@@ -257,6 +258,7 @@ class SnapshotRecord:
     metadata: bytes
     carried: list[CarriedFile] = field(default_factory=list)
     operators: list[OperatorRecord] = field(default_factory=list)
+    erased: list[str] = field(default_factory=list)
 
     def followed_by(
         self,
@@ -286,6 +288,7 @@ class SnapshotRecord:
             entries=sum(operator.entries for operator in operators),
             state_bytes=sum(operator.state_bytes for operator in operators),
             written_bytes=written,
+            erased=[],
         )
 
     def to_row(self) -> dict[str, Any]:
