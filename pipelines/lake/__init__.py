@@ -7,6 +7,7 @@
 `ingest/`       a snapshot into tables
 `export/`       tables into a savepoint, at any parallelism
 `edit/`         snapshots made of others: committed, edited, purged, merged, migrated
+`erase/`        what is asked for goes out of all snapshots, and proof of it
 `verify/`       integrity, legality, compatibility, differences
 `bootstrap/`    a savepoint of tables that someone has
 `keys/`         one key, and what changed of it

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,20 +15,23 @@ from pipelines.keys import key_from_text
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import Transform, kept_rows
 from pipelines.lake.edit.sql_editing import ChangedRows, queues_in
-from pipelines.lake.query.session import QueryError, Session, quoted
+from pipelines.lake.query.session import Session, quoted
 from pipelines.lake.query.statements import PreparedStatement, parse_statement
 from pipelines.lake.query.table_names import operator_tables_by_name
 from pipelines.lake.tables.records import OperatorRecord, TableRecord
 from pipelines.lake.tables.units import Unit
 from state_core.errors import EncodeError, UnknownHashError
-from state_core.formats.layout.keyed_layout import KEY
+from state_core.formats.layout.keyed_layout import KEY, RAW_VALUE, TTL, VALUE
 from state_core.formats.layout.keys import encode_keys, key_serializer_of
 from state_core.formats.rewriting.key_bytes import key_bytes
 from state_core.formats.writing.rehash import check_key_groups
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.key_groups import key_groups_of_hashes
+from state_core.model.snapshot import StateKind
 
-__all__ = ["ErasedKeys", "erased_keys", "rows_where"]
+__all__ = ["ErasedElements", "ErasedKeys", "erased_keys", "rows_met", "rows_where"]
+
+_ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,37 @@ class ErasedKeys(Transform):
         return kept_rows(rows, pc.invert(pc.is_in(found, self.keys)))
 
 
+@dataclass(frozen=True, eq=False)
+class ErasedElements(ChangedRows):
+    """Lists without the elements that a predicate is true of; a list without any goes."""
+
+    def apply(self, rows: Rows) -> Rows:
+        """Leave out the elements."""
+        after = super().apply(rows)
+        if after is rows:
+            return rows
+        lengths = pc.list_value_length(after.batch.column(VALUE))
+        changed = pc.not_equal(lengths, pc.list_value_length(rows.batch.column(VALUE)))
+        if RAW_VALUE in after.batch.schema.names:
+            exact = pc.and_(changed, after.batch.column(RAW_VALUE).is_valid())
+            if pc.any(exact).as_py():
+                raise EncodeError(
+                    f"a list of state {rows.name!r} with elements that only its exact bytes hold",
+                    remedy="erase it as a whole, by its key",
+                )
+        if TTL in after.batch.schema.names:
+            raise EncodeError(
+                f"state {rows.name!r} has a time of last access for each element",
+                remedy="erase lists of it as a whole, by their keys",
+            )
+        return kept_rows(after, pc.greater(lengths, 0))
+
+
+def rows_met(transform: Transform, before: int, after: int) -> int:
+    """How many rows a transform has dropped or changed, of how many it was given and gave back."""
+    return transform.met[-1] if isinstance(transform, ChangedRows) else before - after
+
+
 def erased_keys(operator: OperatorRecord, texts: Sequence[str]) -> tuple[ErasedKeys, set[str]]:
     """The transform of an operator's rows, and the texts that can be keys of it.
 
@@ -95,6 +130,8 @@ def rows_where(
 ) -> Transform:
     """The transform by which the rows of a table go that a predicate is true of.
 
+    Of a list state whose elements the predicate names (`element`), these go.
+
     Args:
         session: DuckDB over the snapshot that the operator is of.
         operator: The operator.
@@ -105,11 +142,14 @@ def rows_where(
         QueryError: DuckDB can't understand it, or it is more than a predicate.
     """
     names = {path: name for name, path in operator_tables_by_name(operator)}
-    if session.names.job is None:
-        raise QueryError("a session without a job")
-    parts = (session.names.job, operator.label, names[table.path])
-    table_name = ".".join(map(quoted, parts))
-    text = f"DELETE FROM {table_name} WHERE ({predicate}\n)"  # noqa: S608 - a user's own SQL
+    name = ".".join(map(quoted, (str(session.names.job), operator.label, names[table.path])))
+    lists = {state.table for state in operator.states if state.kind == StateKind.LIST.value}
+    if table.path in lists and _ELEMENT.search(predicate):
+        kept = f"[element for element in value if NOT coalesce(({predicate}\n), false)]"
+        text = f"UPDATE {name} SET value = {kept} WHERE len({kept}) < len(value)"  # noqa: S608
+        kind: type[ChangedRows] = ErasedElements
+    else:
+        text = f"DELETE FROM {name} WHERE ({predicate}\n)"  # noqa: S608 - a user's own SQL
+        kind = ChangedRows
     statement = parse_statement(session, text)
-    queues: Mapping[str, Mapping[str, str]] = queues_in(operator, table)
-    return ChangedRows(PreparedStatement(session, statement), queues, [])
+    return kind(PreparedStatement(session, statement), queues_in(operator, table), [])

@@ -13,7 +13,7 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.pieces import Piece
 from pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
 from pipelines.lake.edit.selecting import find_state, tables_of
-from pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_where
+from pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met, rows_where
 from pipelines.lake.erase.opaque_state import has_opaque_state
 from pipelines.lake.erase.requests import ErasureRequest, keyed_digest, without_words, words_of
 from pipelines.lake.query.session import Session
@@ -33,13 +33,15 @@ class FoundFile:
     Attributes:
         table: The path of its table below the lake.
         unit: The file, as snapshots have it.
-        rows: How many rows go, by state.
+        rows: How many rows go, or lose elements, by state.
+        dropped: How many rows go.
         task: What rewrites it.
     """
 
     table: str
     unit: UnitRecord
     rows: Mapping[str, int]
+    dropped: int
     task: RewriteTask
 
 
@@ -51,7 +53,7 @@ class FoundState:
         job: The job.
         operator: How its operator is called.
         state: The state.
-        rows: The rows that go, each once, however many snapshots share it.
+        rows: The rows that go or lose elements, each once, however many snapshots share it.
         files: The files that they are in.
         snapshots: How many snapshots have one of these files.
     """
@@ -72,7 +74,7 @@ class ErasurePlan:
         jobs: The jobs whose snapshots are looked through.
         snapshots: How many snapshots that are.
         states: What was found in which state.
-        rows: The rows that go, each once.
+        rows: The rows that go or lose elements, each once.
         files: The files that are written again.
         file_bytes: Their bytes.
         snapshots_found: The snapshots that have rows that go, as job and id.
@@ -200,9 +202,9 @@ class Planner:
         self._refuse_unknown()
         counts = self.engine.map(_rows_going, tasks, progress)
         found = [
-            (file, FoundFile(file.table.path, file.unit, going, task))
-            for file, task, going in zip(looked_at, tasks, counts, strict=True)
-            if going
+            (file, FoundFile(file.table.path, file.unit, met, dropped, task))
+            for file, task, (met, dropped) in zip(looked_at, tasks, counts, strict=True)
+            if met
         ]
         return self._plan(shared, found), [file for _, file in found]
 
@@ -266,8 +268,11 @@ class Planner:
         for wanted in self.asked.where:
             if wanted not in self._named:
                 operators = [op for record in self._all() for op in record.operators]
-                unique = {operator.label: operator for operator in operators}
-                find_state(list(unique.values()), wanted, "(any)")
+                labels = sorted({operator.label for operator in operators})
+                raise NotFoundError(
+                    f"no snapshot has a state {wanted!r}",
+                    remedy=f"write it as operator/state; operators are: {', '.join(labels)}",
+                )
 
     def _plan(
         self, shared: Sequence[_SharedFile], found: Sequence[tuple[_SharedFile, FoundFile]]
@@ -314,7 +319,7 @@ class Planner:
             rows[file.table.path] += file.unit.rows
         going: Counter[str] = Counter()
         for _, one in found:
-            going[one.table] += sum(one.rows.values())
+            going[one.table] += one.dropped
         whole = []
         for wanted in self.asked.where:
             for file, one in found:
@@ -338,16 +343,19 @@ class Planner:
         return places
 
 
-def _rows_going(task: RewriteTask) -> dict[str, int]:
-    """How many rows of each state the transforms of a task leave out of its one piece."""
+def _rows_going(task: RewriteTask) -> tuple[dict[str, int], int]:
+    """How many rows of each state a task drops or changes in its piece, and how many it drops."""
     (piece,) = task.pieces
-    going: Counter[str] = Counter()
+    met: Counter[str] = Counter()
+    dropped = 0
     try:
         for rows in task.layout.read(piece):
             after: Any = rows  # of the kind that the layout has
             for transform in task.transforms:
-                after = transform.apply(after)
-            going[rows.name] += len(rows.batch) - len(after.batch)
+                before, after = after, transform.apply(after)
+                if after is not before:
+                    met[rows.name] += rows_met(transform, len(before.batch), len(after.batch))
+            dropped += len(rows.batch) - len(after.batch)
     except StateError as error:
         raise error.within(task.layout.place(piece.unit)) from error
-    return {name: count for name, count in going.items() if count}
+    return dict(met), dropped
