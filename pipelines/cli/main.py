@@ -38,6 +38,7 @@ COMMANDS = {
     "commit": ("lake:commit", "Register edited tables as a new snapshot"),
     "snapshots": ("lake:snapshots", "List the snapshots of a lake"),
     "drop": ("lake:drop", "Let snapshots go, and free the bytes that only they needed"),
+    "erase": ("erase:erase_command", "Erase keys from every snapshot"),
     "sql": ("queries.sql:sql", "Run SQL, with tables by the name"),
     "shell": ("queries.shell:shell", "Ask SQL at a prompt"),
     "diff": ("compare:diff", "Show what changed from one snapshot to another"),
