@@ -39,6 +39,7 @@ COMMANDS = {
     "snapshots": ("lake:snapshots", "List the snapshots of a lake"),
     "drop": ("lake:drop", "Let snapshots go, and free the bytes that only they needed"),
     "erase": ("erase:erase_command", "Erase keys from every snapshot"),
+    "audit": ("audit:audit", "Prove that what was erased is gone"),
     "sql": ("queries.sql:sql", "Run SQL, with tables by the name"),
     "shell": ("queries.shell:shell", "Ask SQL at a prompt"),
     "diff": ("compare:diff", "Show what changed from one snapshot to another"),

@@ -9,5 +9,9 @@
 `log_rewriting`       Delta logs in which every version names the new files
 `opaque_state`        what has no tables, and can't be searched by its structure
 `audit_records`       a table of what was erased and audited, each row sealed by a hash
+`needles`             a key in every form in which it may stand in bytes
+`searching`           bytes searched for needles: as they are, and what they unpack to
+`parquet_pages`       the pages of a Parquet file, unpacked
+`auditing`            every byte below a lake, searched
 ====================  ===============================================================
 """

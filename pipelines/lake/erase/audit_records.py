@@ -29,7 +29,7 @@ from pipelines.lake.tables.tables import (
     open_table,
     read_rows,
 )
-from state_core.errors import DamagedLakeError, StateError
+from state_core.errors import DamagedLakeError, MissingFileError, UnsafePathError
 
 __all__ = ["AuditRecord", "add_record", "audit_records", "broken_record", "requester_here"]
 
@@ -104,9 +104,9 @@ def audit_records(lake: Lake) -> list[AuditRecord]:
     try:
         rows = read_rows(table, directory, SCHEMA).sort_by("number").to_pylist()
         return [AuditRecord(**row) for row in rows]
-    except StateError:
+    except UnsafePathError:
         raise
-    except (OSError, pa.ArrowException) as error:
+    except (MissingFileError, OSError, pa.ArrowException) as error:
         raise DamagedLakeError(
             f"the records of erasures can't be read ({error})", place=directory.uri
         ) from error
