@@ -6,7 +6,7 @@
 `report`             a snapshot as a page of HTML
 `check`              `check compatibility`; `check_integrity`, `check_legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
-`erase`, `audit`     what goes out of every snapshot and file, and proof of it
+`erasure/`           `erase`, `audit`: what goes out of every snapshot and file, and proof
 `compare`            `diff`, `rescale`
 `queries`            `sql` and `shell`
 `export`             savepoints made of a lake's tables

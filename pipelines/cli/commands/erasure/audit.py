@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import click
 
-from pipelines.cli.commands.erase import asked_options, keys_and_predicates, secret_of
+from pipelines.cli.commands.erasure.erase import asked_options, keys_and_predicates, secret_of
 from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
