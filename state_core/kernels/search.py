@@ -1,7 +1,8 @@
-"""Bytes searched for many short ones at once, after Wu and Manber.
+"""Bytes searched for many words at once, after Wu and Manber.
 
-A window as long as the shortest sought one moves over the bytes. What its last three bytes say is
-how far it may move; where they end one of those that are sought, these are compared.
+A window as long as the shortest word moves over the bytes. What its last three bytes say is how far
+it may move on. Where they end a word, the window's hash says which words end like that; only these
+are compared. Words end in different ways more often than they begin so.
 
 Source: Wu, Manber: A Fast Algorithm for Multi-Pattern Searching, 1994.
 """
@@ -9,75 +10,91 @@ Source: Wu, Manber: A Fast Algorithm for Multi-Pattern Searching, 1994.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from state_core.kernels.compiler import inlined, kernel
 
-__all__ = ["BLOCK_BYTES", "TABLE_BITS", "block_of", "find_any"]
+__all__ = ["BLOCK_BYTES", "SHIFT_BITS", "find_any", "hashes_of"]
 
 BLOCK_BYTES = 3
-TABLE_BITS = 16
+SHIFT_BITS = 16
+FACTOR, PRIME = 2654435761, 16777619
 
 
 @inlined
 def _block(data, at):
-    """Which place in the table the three bytes before `at` have."""
+    """Which place in the table of shifts the three bytes before `at` have."""
     last = np.uint32(data[np.uintp(at - 1)])
     middle = np.uint32(data[np.uintp(at - 2)])
     first = np.uint32(data[np.uintp(at - 3)])
     joined = np.uint32(first | middle << np.uint32(8) | last << np.uint32(16))
-    return np.uint32(joined * np.uint32(2654435761)) >> np.uint32(32 - TABLE_BITS)
+    return np.uint32(joined * np.uint32(FACTOR)) >> np.uint32(32 - SHIFT_BITS)
 
 
-def block_of(data: bytes) -> int:
-    """The same of three bytes, for whoever makes the table."""
-    return (int.from_bytes(data, "little") * 2654435761 & 0xFFFFFFFF) >> (32 - TABLE_BITS)
+def hashes_of(
+    windows: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The hashes of the blocks that end at each place of some windows, and those of the windows.
+
+    Args:
+        windows: Rows of equal numbers of bytes, `BLOCK_BYTES` or more.
+
+    Returns:
+        A column for each place from the third byte on, and a hash for each row.
+    """
+    wide = windows.astype(np.uint32)
+    joined = wide[:, :-2] | wide[:, 1:-1] << np.uint32(8) | wide[:, 2:] << np.uint32(16)
+    blocks = joined * np.uint32(FACTOR) >> np.uint32(32 - SHIFT_BITS)
+    hashes = np.zeros(len(windows), np.uint32)
+    for column in range(windows.shape[1]):
+        hashes = (hashes ^ wide[:, column]) * np.uint32(PRIME)
+    return blocks, hashes ^ hashes >> np.uint32(15)
 
 
-@kernel("int64(U8R, int64, int64, U8R, I32R, I32R, U8R, I64R, I64, I64)", counted=False)
-def find_any(data, start, window, shifts, heads, following, words, bounds, positions, found):
+@kernel("int64(U8R, int64, U8R, I32R, I32R, U8R, I64R, I64, I64)", counted=False)
+def find_any(data, window, shifts, heads, following, words, bounds, positions, found):
     """Where any of some words is.
 
     Args:
         data: The bytes.
-        start: Where to begin.
         window: The length of the shortest word, `BLOCK_BYTES` or more.
-        shifts: By block: how far the window may move; 0 where it ends the beginning of a word.
-        heads: By block: the first of the words whose beginning it ends, or -1.
-        following: By word: the next one of the same block, or -1.
+        shifts: By block: how far the window may move; 0 where it ends a word.
+        heads: By the last bits of a window's hash: the first of the words that end so, or -1.
+        following: By word: the next one of the same bits, or -1.
         words: All words, one after the other.
         bounds: Where each begins, and where the last ends.
-        positions: Filled with where words are.
-        found: Filled with which they are; how many is in the last place.
+        positions: Filled with where words are, until it is full.
+        found: Filled with which they are.
 
     Returns:
-        Where to go on; the number of bytes at the end.
+        How many were found.
     """
     size, count = len(data), np.int64(0)
-    at = start + window
-    while at <= size:
-        block = _block(data, at)
-        shift = np.int64(shifts[np.uintp(block)])
+    mask = np.uint32(len(heads) - 1)
+    at = window
+    while at <= size and count < len(positions):
+        shift = np.int64(shifts[np.uintp(_block(data, at))])
         if shift:
             at += shift
             continue
-        first = at - window
-        word = np.int64(heads[np.uintp(block)])
-        while word >= 0:
+        hashed = np.uint32(0)
+        for step in range(at - window, at):
+            hashed = np.uint32((hashed ^ np.uint32(data[np.uintp(step)])) * np.uint32(PRIME))
+        hashed = np.uint32(hashed ^ hashed >> np.uint32(15))
+        word = np.int64(heads[np.uintp(hashed & mask)])
+        while word >= 0 and count < len(positions):
             begin, end = bounds[np.uintp(word)], bounds[np.uintp(word + 1)]
-            if first + end - begin <= size:
-                same = True
-                for step in range(end - begin):
-                    if data[np.uintp(first + step)] != words[np.uintp(begin + step)]:
-                        same = False
-                        break
-                if same:
-                    if count == len(positions):
-                        found[len(positions)] = count
-                        return first
-                    positions[np.uintp(count)] = first
-                    found[np.uintp(count)] = word
-                    count += 1
+            first = at - (end - begin)
+            same = first >= 0
+            for step in range(end - begin):
+                if not same:
+                    break
+                byte = data[np.uintp(at - 1 - step)]
+                same = byte == words[np.uintp(end - 1 - step)]
+            if same:
+                positions[np.uintp(count)] = first
+                found[np.uintp(count)] = word
+                count += 1
             word = np.int64(following[np.uintp(word)])
         at += 1
-    found[len(positions)] = count
-    return np.int64(size)
+    return count

@@ -184,6 +184,7 @@ class Erasure:
         self.lake = lake
         self.asked = asked
         self.options = options
+        self.words = words_of(asked)
         self.note = ErasureNote(asked.request, list(jobs), uuid.uuid4().hex[:16])
         self.files: list[FoundFile] = []
         self.rewritten: list[Rewritten] = []
@@ -366,7 +367,7 @@ class Erasure:
             operators=operators,
             entries=sum(operator.entries for operator in operators),
             state_bytes=sum(operator.state_bytes for operator in operators),
-            note=without_words(record, words_of(self.asked)),
+            note=without_words(record, self.words),
         )
         return without_opaque_state(record) if self.asked.carried == "drop" else record
 

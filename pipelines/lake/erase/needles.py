@@ -18,6 +18,7 @@ from pipelines.lake.erase.requests import ErasureRequest, words_of
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import EncodeError
 from state_core.formats.layout.keys import encode_keys, key_serializer_of
+from state_core.serializers.framework.base import TypeSerializer
 
 __all__ = ["LEAST_BYTES", "Needle", "needles_of"]
 
@@ -53,13 +54,15 @@ def needles_of(
     Returns:
         The forms, and the names of those that are not searched for.
     """
-    serializers = {op.key_serializer for one in records for op in one.operators if op.states}
+    snapshots = {op.key_serializer for one in records for op in one.operators if op.states}
+    serializers = [key_serializer_of(snapshot) for snapshot in sorted(snapshots)]
+    keys = set(asked.keys)
     forms: dict[bytes, Needle] = {}
     short: dict[str, None] = {}
     for number, word in enumerate(words_of(asked)):
         plain = [("text", word.encode())]
-        if word in asked.keys:
-            for serializer in sorted(serializers):
+        if word in keys:
+            for serializer in serializers:
                 plain += _written(serializer, word)
         for name, data in plain:
             for form, coded in _coded(name, data):
@@ -71,9 +74,8 @@ def needles_of(
     return list(forms.values()), list(short)
 
 
-def _written(serializer: bytes, word: str) -> Iterator[tuple[str, bytes]]:
+def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
     """A key as its serializer writes it, and as a column of Parquet's holds it."""
-    key = key_serializer_of(serializer)
     with suppress(EncodeError):
         column = pa.array([key_from_text(word, key)], key.arrow_type)
         yield f"{key.name}, serialized", encode_keys(key, column)[0].as_py()

@@ -7,6 +7,7 @@ import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pipelines.lake.tables.records import SnapshotRecord
@@ -55,12 +56,8 @@ def words_of(asked: ErasureRequest) -> list[str]:
     """The words of a request that notes of snapshots may repeat: keys, and text of predicates."""
     words = list(asked.keys)
     for key in asked.keys:
-        try:
-            value = json.loads(key)
-        except ValueError:
-            continue
-        if isinstance(value, str):
-            words.append(value)
+        with suppress(ValueError):
+            words += [json.loads(key)] if key.startswith('"') else []
     for predicate in asked.where.values():
         words += [match[1].replace("''", "'") for match in _LITERAL.finditer(predicate)]
     return sorted({word for word in words if word.strip()}, key=len, reverse=True)
@@ -70,7 +67,8 @@ def without_words(record: SnapshotRecord, words: Sequence[str]) -> str:
     """A snapshot's note, in which whole words stand for something else."""
     note = record.note
     for word in words:
-        note = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", REDACTED, note)
+        if word in note:
+            note = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", REDACTED, note)
     return note
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.lake.erase.needles import Needle
-from state_core.kernels.search import BLOCK_BYTES, TABLE_BITS, block_of, find_any
+from state_core.kernels.search import BLOCK_BYTES, SHIFT_BITS, find_any, hashes_of
 
 __all__ = ["Searcher", "unpacked"]
 
@@ -31,21 +31,23 @@ class Searcher:
 
     def __init__(self, needles: Sequence[Needle]) -> None:
         self.needles = needles
-        self.longest = max((len(one.data) for one in needles), default=0)
-        self._window = min((len(one.data) for one in needles), default=BLOCK_BYTES)
-        farthest = min(self._window - BLOCK_BYTES + 1, 255)
-        self._shifts = np.full(1 << TABLE_BITS, farthest, np.uint8)
-        self._heads = np.full(1 << TABLE_BITS, -1, np.int32)
-        self._following = np.full(max(len(needles), 1), -1, np.int32)
-        for number, needle in enumerate(needles):
-            for end in range(BLOCK_BYTES, self._window + 1):
-                block = block_of(needle.data[end - BLOCK_BYTES : end])
-                self._shifts[block] = min(self._shifts[block], self._window - end)
-            self._following[number] = self._heads[block]
-            self._heads[block] = number
+        sizes = [len(one.data) for one in needles]
+        self.longest = max(sizes, default=0)
+        self._window = min(sizes, default=BLOCK_BYTES)
         self._words = np.frombuffer(b"".join(one.data for one in needles), np.uint8)
-        sizes = [0, *(len(one.data) for one in needles)]
-        self._bounds = np.cumsum(np.array(sizes, np.int64))
+        self._bounds = np.cumsum(np.array([0, *sizes], np.int64))
+        ends = b"".join(one.data[-self._window :] for one in needles)
+        blocks, hashes = hashes_of(np.frombuffer(ends, np.uint8).reshape(-1, self._window))
+        farthest = min(self._window - BLOCK_BYTES + 1, 255)
+        self._shifts = np.full(1 << SHIFT_BITS, farthest, np.uint8)
+        for left, column in enumerate(blocks.T[::-1]):
+            closer = np.minimum(self._shifts[column], min(left, 255)).astype(np.uint8)
+            np.minimum.at(self._shifts, column, closer)
+        self._heads = np.full(1 << max(10, len(needles).bit_length() + 1), -1, np.int32)
+        self._following = np.full(max(len(needles), 1), -1, np.int32)
+        for number, place in enumerate((hashes & np.uint32(len(self._heads) - 1)).tolist()):
+            self._following[number] = self._heads[place]
+            self._heads[place] = number
 
     def find(self, data: bytes | memoryview | pa.Buffer) -> Iterator[tuple[int, Needle]]:
         """Where needles are, and which: at least the first `AT_ONCE`, for any bytes."""
@@ -54,12 +56,11 @@ class Searcher:
             return
         view.flags.writeable = False
         positions = np.empty(AT_ONCE, np.int64)
-        found = np.empty(AT_ONCE + 1, np.int64)
-        find_any(
-            view, 0, self._window, self._shifts, self._heads, self._following, self._words,
+        found = np.empty(AT_ONCE, np.int64)
+        count = find_any(
+            view, self._window, self._shifts, self._heads, self._following, self._words,
             self._bounds, positions, found,
         )  # fmt: skip
-        count = int(found[AT_ONCE])
         for at, number in zip(positions[:count].tolist(), found[:count].tolist(), strict=True):
             needle = self.needles[number]
             around = (
