@@ -454,8 +454,8 @@ def _refuse(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> None:
     if plan.opaque and not asked.carried:
         job, snapshot_id = plan.opaque[0]
         raise EncodeError(
-            f"{len(plan.opaque)} snapshots have raw, channel, coordinator or master state, which"
-            " only the job can search",
+            "raw, channel, coordinator or master state, which only the job can search, in"
+            f" {len(plan.opaque)} of {plan.snapshots} snapshots",
             place=f"job {job!r}, snapshot {snapshot_id!r}",
             remedy="say --carried drop to leave it out, or --carried keep if nothing of it can be"
             " there",

@@ -182,8 +182,9 @@ def _show(plan: ErasurePlan, asked: ErasureRequest, *, json: bool) -> None:
         tell(f"the note of {snapshot_id} of {job} names it")
     if plan.opaque:
         tell(
-            f"{len(plan.opaque)} snapshots have raw, channel, coordinator or master state, which"
-            " only the job can search: say --carried drop or --carried keep"
+            "raw, channel, coordinator or master state, which only the job can search, in"
+            f" {len(plan.opaque)} of {plan.snapshots} snapshots: say --carried drop or --carried"
+            " keep"
         )
     for state in plan.whole:
         tell(f"the predicate is true of every row of {state}: if that is meant, say --all")
