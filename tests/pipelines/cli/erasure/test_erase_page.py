@@ -11,7 +11,7 @@ import pytest
 from tests.support.command import run
 from tests.support.lakes import DEMO
 
-PAGE = Path(__file__).parents[3] / "docs" / "erase.md"
+PAGE = Path(__file__).parents[4] / "docs" / "erase.md"
 PROMPT = "$ statelake "
 LEFT_OUT = "..."
 
