@@ -51,6 +51,7 @@ MANY_FILES = 64
 # Not even delta-rs itself may try again: what is to be written follows from what was read.
 UNLESS_CHANGED = CommitProperties(max_commit_retries=0)
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
+_LATER_COLUMNS = frozenset({"erased"})  # which files of earlier versions lack
 
 
 @dataclass(frozen=True)
@@ -194,8 +195,10 @@ class Lake:
             filters = None if snapshot_id is None else [("snapshot_id", "=", snapshot_id)]
             try:
                 with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
+                    lacking = _LATER_COLUMNS.difference(pq.read_schema(file).names)
+                    present = [name for name in stored if name not in lacking]
                     rows = pq.read_table(
-                        file, columns=stored, filters=filters, partitioning=None
+                        file, columns=present, filters=filters, partitioning=None
                     ).to_pylist()
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
