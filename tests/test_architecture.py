@@ -87,7 +87,7 @@ LAYERS = (
         "pipelines.lake.export",
         "pipelines.lake.keys",
     ),
-    ("pipelines.lake.ingest", "pipelines.lake.bootstrap"),
+    ("pipelines.lake.ingest", "pipelines.lake.bootstrap", "pipelines.lake.erase"),
     ("pipelines.lake.verify",),
     ("pipelines.lake", "pipelines.lake.api"),
     ("pipelines.spark",),

@@ -8,6 +8,7 @@
 `share/`        a sample of a snapshot, and its values masked
 `export/`       tables into a savepoint, at any parallelism
 `edit/`         snapshots made of others: committed, edited, purged, merged, migrated
+`erase/`        what is asked for goes out of all snapshots, and proof of it
 `verify/`       integrity, legality, compatibility, differences
 `bootstrap/`    a savepoint of tables that someone has
 `keys/`         one key, and what changed of it

@@ -7,6 +7,7 @@
 `check`              `check compatibility`; `check_integrity`, `check_legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `retention`          `hold`, `release`, `retain`
+`erasure/`           `erase`, `audit`: what goes out of every snapshot and file, and proof
 `compare`            `diff`, `rescale`
 `queries`            `sql` and `shell`
 `export`             savepoints made of a lake's tables

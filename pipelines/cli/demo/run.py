@@ -1,4 +1,4 @@
-"""The whole way on bundled savepoints: inspect, archive with Dagster, query, edit, write back."""
+"""The whole way on bundled savepoints: inspect, archive with Dagster, query, erase, write back."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.rule import Rule
 
 from pipelines.cli.commands.compare import diff, rescale
+from pipelines.cli.commands.erasure.audit import audit
+from pipelines.cli.commands.erasure.erase import erase_command
 from pipelines.cli.commands.export import export
 from pipelines.cli.commands.inspect import inspect
 from pipelines.cli.commands.lake import snapshots
@@ -27,15 +29,13 @@ __all__ = ["run_demo"]
 
 SAVEPOINTS = Path(__file__).parent / "savepoints"
 JOB = "demo"
-ERASED = -820795872871
+ERASED, REQUEST = -820795872871, "gdpr-4711"
 QUERY = """
 SELECT n.key, n.value AS name, t.value AS total, list(s.user_key ORDER BY s.user_key) AS scores
 FROM kinds.name n JOIN kinds.total t USING (key) LEFT JOIN kinds.scores s USING (key)
 GROUP BY ALL ORDER BY total DESC LIMIT 5
 """
 TOTALS = "SELECT count(*) AS people, sum(value) AS total FROM kinds.total"
-EDITED_STATES = ("name", "items", "scores", "total", "avg", "triple", "row", "session", "timers")
-ERASURE = [f"DELETE FROM kinds.{state} WHERE key = {ERASED}" for state in EDITED_STATES]  # noqa: S608 - ours
 SHOWN_METADATA = {
     "savepoint": ("kind", "size (bytes)"),
     "state_tables": (
@@ -76,12 +76,13 @@ def run_demo(directory: Path, home: Path) -> None:
         _archive(out, home, ["monday", "tuesday"])
         if spark.stdin:
             print("the lake is there", file=spark.stdin, flush=True)
-        _on_the_lake(show, lake, str(directory / "exports" / "tuesday-erased"))
+        _ask(show, lake)
         show.title("Spark reads the same tables: it started beside all this")
         show.line(sql, on_spark)
         out.file.write(spark.communicate()[0])
     if spark.returncode:
         raise subprocess.CalledProcessError(spark.returncode, spark.args)
+    _erase(show, lake, str(directory / "exports" / "tuesday-erased"))
     out.print(Rule(style="dim"))
     out.print(f"done in {time.monotonic() - started:.0f} s ({show.times()})")
 
@@ -100,20 +101,25 @@ def _beside(module: str, arguments: Iterable[str]) -> Iterator[subprocess.Popen[
         process.wait()
 
 
-def _on_the_lake(show: Steps, lake: str, to: str) -> None:
-    """Query, compare, edit and export what was archived."""
+def _ask(show: Steps, lake: str) -> None:
+    """Query and compare what was archived."""
     show.command("The lake now", snapshots, "--lake", lake)
     show.command("Its state is SQL", sql, "--lake", lake, "--job", JOB, "--as-of", "monday", QUERY)
     show.command("What changed from Monday to Tuesday?", diff, "--lake", lake, "--job", JOB,
                  "monday", "tuesday", "--examples", "1")  # fmt: skip
-    show.command(f"Erase one person, key {ERASED}, from every state: a new snapshot", sql,
-                 "--lake", lake, "--job", JOB, "--edit", "tuesday", "--as", "tuesday-erased",
-                 "--note", f"erased {ERASED}", *ERASURE)  # fmt: skip
+
+
+def _erase(show: Steps, lake: str, to: str) -> None:
+    """Erase a person from all of it, and write back what is left. Nobody reads it meanwhile."""
+    asked = ("--lake", lake, "--request", REQUEST, f"--key={ERASED}")
+    show.command(f"Erase one person, key {ERASED}, from every snapshot and every file",
+                 erase_command, *asked, "--carried", "keep", "--yes")  # fmt: skip
+    show.command("Prove it: every byte of the lake is searched", audit, "erase", *asked)
     show.command("Rescale it to 5 subtasks and 256 key groups: the plan", rescale, "--lake", lake,
-                 "--job", JOB, "--snapshot", "tuesday-erased", "--parallelism", "5",
+                 "--job", JOB, "--snapshot", "tuesday", "--parallelism", "5",
                  "--max-parallelism", "256")  # fmt: skip
     show.command("Write it back as a savepoint", export, "--lake", lake, "--job", JOB, "--snapshot",
-                 "tuesday-erased", "--to", to, "--parallelism", "5",
+                 "tuesday", "--to", to, "--parallelism", "5",
                  "--max-parallelism", "256")  # fmt: skip
 
 

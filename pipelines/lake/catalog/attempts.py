@@ -28,12 +28,13 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.tables.names import SNAPSHOTS, is_table_of, is_token, token_of
 from pipelines.lake.tables.record_rules import Rule, broken_rule
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, files_of
-from state_core.errors import DamagedLakeError, MissingFileError, StateError
+from state_core.errors import ConflictError, DamagedLakeError, MissingFileError, StateError
 from state_core.files.confinement import is_part
 from state_core.files.filesystem import Directory
 
 __all__ = [
     "DROP",
+    "ERASURES",
     "UNDO",
     "Attempt",
     "attempt_tokens",
@@ -41,9 +42,12 @@ __all__ = [
     "leaned_on",
     "read_note",
     "recover_attempts",
+    "refuse_during_erasure",
+    "running_attempts",
 ]
 
 NOTES = "_statelake/attempts"
+ERASURES = "_statelake/erasures"  # a note for each that has not ended
 PRESUMED_DEAD_SECONDS = 24 * 3600
 LONGEST_NOTE = 16 << 20
 UNDO, DROP = "undo-", "drop"  # what versions say that take others back
@@ -69,6 +73,7 @@ _NOTE: Mapping[str, Rule] = {
     # as it was once: one snapshot, or none
     "leans_on": Rule(lambda it: it is None or _TEXT.kept(it) or _TEXTS.kept(it), "texts"),
 }  # fmt: skip
+_ERASURE: Mapping[str, Rule] = {"request": _TEXT, "jobs": _TEXTS}
 
 
 class Attempt:
@@ -110,6 +115,11 @@ class Attempt:
     def __enter__(self) -> Self:
         self.lake.check_tables([SNAPSHOTS])
         self.lake.directory.write(self._path, json.dumps(self.note).encode())
+        try:  # an erasure writes its note first, and looks for those of attempts then
+            refuse_during_erasure(self.lake, str(self.note["job"]))
+        except BaseException:
+            self.lake.directory.delete(self._path)
+            raise
         return self
 
     def __exit__(
@@ -130,13 +140,50 @@ def recover_attempts(lake: Lake, job: str) -> list[str]:
 
     Raises:
         DamagedLakeError: There is a note that no attempt wrote.
+        ConflictError: The job is being erased from, or an erasure of it has not ended.
     """
+    refuse_during_erasure(lake, job)
     undone = []
     for token, note in _notes(lake, job):
         if not is_alive(note) and _undone(lake, token, note):
             lake.directory.delete(f"{NOTES}/{token}.json")
             undone.append(note["snapshot_id"])
     return undone
+
+
+def refuse_during_erasure(lake: Lake, job: str, request: str = "") -> None:
+    """Look whether rows of a job's snapshots are being erased, or were when a process ended.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        request: The erasure that may go on.
+
+    Raises:
+        ConflictError: They are.
+        DamagedLakeError: There is a note that no erasure wrote.
+    """
+    for name in lake.directory.names(ERASURES):
+        if is_part(name):
+            continue
+        try:
+            note = read_note(lake.directory, f"{ERASURES}/{name}", _ERASURE)
+        except MissingFileError:
+            continue  # its process removes it at this moment
+        if job in note["jobs"] and note["request"] != request:
+            remedy = "try again when it is done"
+            if not is_alive(note):
+                remedy = "its process is gone: give the same `statelake erase --request ID` again"
+            raise ConflictError(
+                f"erasure {note['request']!r} of job {job!r} has not ended",
+                place=lake.directory.full(f"{ERASURES}/{name}"),
+                remedy=remedy,
+            )
+
+
+def running_attempts(lake: Lake, job: str) -> list[str]:
+    """The snapshots for which others may be working on a job's tables at this moment."""
+    return [note["snapshot_id"] for _, note in _notes(lake, job) if is_alive(note)]
 
 
 def attempt_tokens(lake: Lake) -> set[str]:

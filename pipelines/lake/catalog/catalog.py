@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import SNAPSHOTS, new_edited_file, path_segment
+from pipelines.lake.tables.names import SNAPSHOTS, is_edited_file, new_edited_file, path_segment
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from pipelines.lake.tables.tables import (
@@ -327,7 +328,7 @@ class Lake:
             _refuse_held(job, rows.filter(going))
             return rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
 
-        self._rewrite(job, stays)
+        self._rewrite({job: stays})
 
     def set_holds(
         self,
@@ -359,24 +360,25 @@ class Lake:
             others = rows.drop_columns([HOLDS]) if HOLDS in rows.column_names else rows
             return others.append_column(HOLDS, column)
 
-        self._rewrite(job, changed)
+        self._rewrite({job: changed})
 
-    def _rewrite(self, job: str, edit: Callable[[pa.Table], pa.Table]) -> None:
-        """Replace the rows of a job, file by file, as they are when that is committed.
+    def _rewrite(self, edits: Mapping[str, Callable[[pa.Table], pa.Table]]) -> None:
+        """Replace rows of some jobs, file by file, as they are when that is committed.
 
         Args:
-            job: The job.
-            edit: What becomes of the rows of a file; the same object if they stay as they are.
+            edits: By the job, what becomes of the rows of a file; the same object if they stay as
+                they are.
         """
-        until_committed(lambda: self._rewritten(job, edit), self._catalog.directory)
+        until_committed(lambda: self._rewritten(edits), self._catalog.directory)
 
-    def _rewritten(self, job: str, edit: Callable[[pa.Table], pa.Table]) -> bool:
+    def _rewritten(self, edits: Mapping[str, Callable[[pa.Table], pa.Table]]) -> bool:
         table = self._open_catalog()
         refuse_features(table)
         self._add_columns(table)
         change, changed = self._change(pa.schema(table.schema().to_arrow()), UNLESS_CHANGED), False
         for file in _files(table):
-            if file.job != job:
+            edit = edits.get(file.job)
+            if edit is None:
                 continue
             try:
                 rows = self._rows(file.path)
@@ -384,10 +386,10 @@ class Lake:
             except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
                 raise self._unreadable(file.path, error) from error
             if kept is not rows:
-                change.remove(file.path, file.size, job)
+                change.remove(file.path, file.size, file.job)
                 changed = True
                 if len(kept):
-                    change.add_rows(_new_file(job), kept, job)
+                    change.add_rows(_new_file(file.job), kept, file.job)
         if changed:
             change.write(table)
         return True
@@ -397,6 +399,32 @@ class Lake:
         if table.schema() != self._change(SNAPSHOT_SCHEMA, UNLESS_CHANGED).schema:
             write_deltalake(table, SNAPSHOT_SCHEMA.empty_table(), mode="append",
                             partition_by=["job"], schema_mode="merge")  # fmt: skip
+
+    def replace(self, records: Sequence[SnapshotRecord]) -> None:
+        """Put other rows in the place of those that snapshots have: all of them at once.
+
+        Args:
+            records: Snapshots that there are, as they are to be.
+
+        Raises:
+            HeldError: There is a hold on one; then all stay as they are.
+            ConflictError: Others kept committing.
+            DamagedLakeError: The catalog's files can't be written again.
+        """
+        rows_by_id: dict[str, dict[str, dict[str, object]]] = {}
+        for record in records:
+            rows_by_id.setdefault(record.job, {})[record.snapshot_id] = record.to_row()
+        self._rewrite({job: partial(_replaced, job, rows) for job, rows in rows_by_id.items()})
+
+    def delete_old_rows(self, job: str) -> None:
+        """Delete the files of rows of a job that the newest version of the catalog has not.
+
+        Nobody may be writing rows of the job.
+        """
+        named = {log_path(file.path, self._catalog.uri) for file in _files(self._open_catalog())}
+        for name, _ in self._catalog.directory.files_below(f"job={path_segment(job)}"):
+            if name not in named and is_edited_file(name):
+                self._catalog.directory.delete(name)
 
     def _rows(self, path: str) -> pa.Table:
         """All rows of a file of the catalog, with the columns that it has."""
@@ -425,6 +453,19 @@ def _rows_of(
         rows = rows.filter(pc.equal(rows.column("snapshot_id"), snapshot_id))
     found: list[dict[str, object]] = rows.to_pylist()
     return found
+
+
+def _replaced(job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.Table) -> pa.Table:
+    """Rows of a file with others in the place of those of some snapshots, unless one is held."""
+    names = rows.column("snapshot_id").to_pylist()
+    others = [rows_by_id[name] for name in names if name in rows_by_id]
+    if not others:
+        return rows
+    going = pa.array([name in rows_by_id for name in names])
+    _refuse_held(job, rows.filter(going))
+    replacing = pa.Table.from_pylist(others, SNAPSHOT_SCHEMA)
+    staying = rows.filter(pc.invert(going))
+    return pa.concat_tables([staying, replacing], promote_options="permissive")
 
 
 def _holds_of(rows: pa.Table) -> list[list[dict[str, object]]]:

@@ -36,7 +36,7 @@ from pipelines.lake.tables.tables import (
 )
 from state_core.errors import DamagedLakeError, NotFoundError, UnsafePathError
 
-__all__ = ["DropResult", "drop_snapshots"]
+__all__ = ["DropResult", "drop_snapshots", "sweep_carried", "tables_of_job"]
 
 LOG = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ def drop_snapshots(
         if row.snapshot_id not in (snapshot_ids or ()):
             raise row.error
     recover_attempts(lake, job)
-    tables = _tables(lake, job, records)
+    tables = tables_of_job(lake, job, records)
     if dropped:
         lake.remove(job, dropped)
     work = _Drop(lake, job, [record for record in records if record.snapshot_id in dropped])
@@ -107,7 +107,7 @@ def drop_snapshots(
         work.show_newest(path)
         count, size = work.sweep(path)
         files, freed = files + count, freed + size
-    count, size = _sweep_carried(lake)
+    count, size = sweep_carried(lake)
     kept = [one for one in known if one not in set(dropped)]
     return DropResult(list(dropped), kept, files + count, freed + size, held)
 
@@ -179,7 +179,7 @@ class _Drop:
         return len(unneeded), sum(size for _, size in unneeded)
 
 
-def _tables(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[str]:
+def tables_of_job(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[str]:
     """A job's tables: of its snapshots, and those that a drop before this one left.
 
     Raises:
@@ -239,7 +239,7 @@ def _edit_leftovers(table: StateTable, latest: DeltaTable | None) -> list[tuple[
     return found
 
 
-def _sweep_carried(lake: Lake) -> tuple[int, int]:
+def sweep_carried(lake: Lake) -> tuple[int, int]:
     """Delete carried files that no snapshot of any job needs."""
     present = lake.directory.files_below(CARRIED_DIRECTORY)
     if not present or attempt_tokens(lake):

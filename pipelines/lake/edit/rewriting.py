@@ -35,6 +35,7 @@ from state_core.formats.writing.unified_encode import StateRows
 __all__ = [
     "SLICE_BYTES",
     "STAGED",
+    "RewriteTask",
     "TableLayout",
     "TableRewriter",
     "Transform",
@@ -42,6 +43,7 @@ __all__ = [
     "layout_of",
     "pieces_of",
     "prepare_snapshot",
+    "rewrite_pieces",
 ]
 
 SLICE_BYTES = 16 << 20
@@ -161,8 +163,15 @@ def _staged_files(
 
 
 @dataclass(frozen=True)
-class _Task:
-    """Some pieces of a table, and the transforms of their rows."""
+class RewriteTask:
+    """Some pieces of a table, and the transforms of their rows.
+
+    Attributes:
+        layout: The table's.
+        transforms: What is done to the rows, in order.
+        pieces: What is rewritten.
+        prefix: The directory of new files, below that of all data.
+    """
 
     layout: TableLayout
     transforms: tuple[Transform, ...]
@@ -217,8 +226,10 @@ class TableRewriter:
         Raises:
             StateError: Rows can't be read, transformed, or written back to Flink.
         """
-        tasks = [_Task(layout, tuple(transforms), part, self.token) for part in _slices(pieces)]
-        done = self.engine.map(_rewrite_pieces, tasks, self.progress)
+        tasks = [
+            RewriteTask(layout, tuple(transforms), part, self.token) for part in _slices(pieces)
+        ]
+        done = self.engine.map(rewrite_pieces, tasks, self.progress)
         results = [result for of_task in done for result in of_task]
         if any(piece.staged is not None and not piece.edited for piece in pieces):
             self.lake.table(table.path).directory.delete_tree(
@@ -260,12 +271,12 @@ def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
     return [tuple(pieces[first:last]) for first, last in pairwise([*bounds, len(pieces)])]
 
 
-def _rewrite_pieces(task: _Task) -> list[Rewritten]:
+def rewrite_pieces(task: RewriteTask) -> list[Rewritten]:
     """Rewrite the pieces of a task, one after the other."""
     return [_rewrite_piece(task, piece) for piece in task.pieces]
 
 
-def _rewrite_piece(task: _Task, piece: Piece) -> Rewritten:
+def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
     """Read, transform and write one piece, unless its files remain as they are."""
     layout, transforms = task.layout, task.transforms
     foreseen = [transform.foresee(piece.unit) for transform in transforms]
@@ -294,7 +305,7 @@ def _rewrite_piece(task: _Task, piece: Piece) -> Rewritten:
         raise error.within(layout.place(piece.unit)) from error
 
 
-def _compare(task: _Task, piece: Piece) -> None:
+def _compare(task: RewriteTask, piece: Piece) -> None:
     """Let transforms check the rows in place of which others are staged."""
     comparing = [transform for transform in task.transforms if transform.compares]
     if comparing and piece.staged is not None:

@@ -39,7 +39,7 @@ from pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
 from state_core.errors import NoMatchError
 from state_core.model.snapshot import StateKind
 
-__all__ = ["check_statements", "edit_by_sql"]
+__all__ = ["ChangedRows", "check_statements", "edit_by_sql", "queues_in"]
 
 
 def edit_by_sql(
@@ -144,7 +144,7 @@ def _joined(statements: Sequence[Statement]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _Changed(Transform):
+class ChangedRows(Transform):
     """Rows changed by a DELETE or an UPDATE, in this process.
 
     Attributes:
@@ -180,6 +180,16 @@ class _Changed(Transform):
         return replace(rows, batch=after.select(rows.batch.schema.names))
 
 
+def queues_in(operator: OperatorRecord, table: TableRecord) -> Mapping[str, Mapping[str, str]]:
+    """What says in a table of timers which queue a row is of, by the names of its queues."""
+    return {
+        state.name: dict(zip(("domain", "service"), parsed.timer_service, strict=True))
+        for state in operator.states
+        if state.table == table.path
+        and (parsed := parse_recorded(operator, state)).kind is StateKind.TIMERS
+    }
+
+
 class _SqlEdit:
     """What is done to the tables of a snapshot."""
 
@@ -213,13 +223,10 @@ class _SqlEdit:
         inserting = [one for one in prepared if one.statement.kind == "INSERT"]
         if inserting:
             pieces = self._with_inserted(inserting, table, layout, pieces)
-        queues = {
-            state.name: dict(zip(("domain", "service"), parsed.timer_service, strict=True))
-            for state in operator.states
-            if state.table == table.path
-            and (parsed := parse_recorded(operator, state)).kind is StateKind.TIMERS
-        }
-        transforms = [_Changed(one, queues, self._met) for one in prepared if one not in inserting]
+        queues = queues_in(operator, table)
+        transforms = [
+            ChangedRows(one, queues, self._met) for one in prepared if one not in inserting
+        ]
         rewritten = self.rewriter.rewrite_table(operator, table, layout, pieces, transforms)
         if inserting:
             self.rewriter.lake.table(table.path).directory.delete_tree(self._staged)

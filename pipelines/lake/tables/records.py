@@ -245,6 +245,7 @@ class SnapshotRecord:
         carried: Files of state that has no tables: raw state, in-flight buffers.
         operators: Those with keyed or operator state.
         holds: Why it may not be dropped; while there is one, nobody does.
+        erased: The erasures by which rows of it went, by their requests.
     """
 
     job: str
@@ -268,6 +269,7 @@ class SnapshotRecord:
     carried: list[CarriedFile] = field(default_factory=list)
     operators: list[OperatorRecord] = field(default_factory=list)
     holds: list[HoldRecord] = field(default_factory=list)
+    erased: list[str] = field(default_factory=list)
 
     def followed_by(
         self,
@@ -298,6 +300,7 @@ class SnapshotRecord:
             state_bytes=sum(operator.state_bytes for operator in operators),
             written_bytes=written,
             holds=[],
+            erased=[],
         )
 
     def to_row(self) -> dict[str, Any]:

@@ -70,6 +70,32 @@ def test_an_erased_customer_is_gone_from_flink(
     assert sorted_lines(found) == sorted_lines([*others, {"key": customer} | NOTHING])
 
 
+def test_flink_restores_every_snapshot_that_a_customer_was_erased_from(
+    flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """One command for two snapshots: each is restored without them, and with everyone else."""
+    savepoint = flink.generate("kinds", tmp_path / "flink", keys=KEYS)
+    truth: list[Any] = flink.restore("kinds", savepoint, keys=KEYS)
+    customer = next(one["key"] for one in truth if timers(truth, one["key"]) == 2)
+    lake = tmp_path / "lake"
+    at = ("--lake", str(lake))
+    statelake("import", str(savepoint), *at, "--job", "orders", "--snapshot", "monday")
+    statement = "DELETE FROM kinds.name WHERE key_group = 1"
+    statelake("sql", *at, "--job", "orders", "--edit", "monday", "--as", "edited", statement)
+    asked = ("--request", "gdpr-4711", f"--key={customer}")
+    statelake("erase", *at, *asked, "--carried", "keep", "--yes")
+    statelake("audit", "erase", *at, *asked)
+    others = [one for one in truth if one["key"] != customer]
+    for name in ("monday", "edited"):
+        target = tmp_path / name
+        statelake("export", *at, "--job", "orders", "--snapshot", name, "--to", str(target))
+        assert all(customer not in keys for keys in keys_by_state(target).values())
+    found = flink.restore("kinds", tmp_path / "monday", keys=KEYS, backend="rocksdb")
+    assert sorted_lines(found) == sorted_lines([*others, {"key": customer} | NOTHING])
+    edited = flink.restore("kinds", tmp_path / "edited", keys=KEYS)
+    assert len(edited) == len(found)
+
+
 def keys_by_state(savepoint: Path) -> dict[str, set[int]]:
     """Whose entries each state has, timers of processing time too, which do not fire in a test."""
     operator = open_snapshot(savepoint).operator("kinds")

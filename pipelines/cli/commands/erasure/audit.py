@@ -1,0 +1,134 @@
+"""`statelake audit`: proof that what was erased is gone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import BinaryIO
+
+import click
+
+from pipelines.cli.commands.erasure.erase import asked_options, keys_and_predicates, secret_of
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    print_table,
+    progress_bar,
+    tell,
+)
+from pipelines.cli.options import lake_option
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.erase.audit_records import audit_records, broken_record
+from pipelines.lake.erase.auditing import AuditResult, audit_erasure
+from pipelines.lake.erase.requests import ErasureRequest
+
+__all__ = ["audit"]
+
+SHOWN = 20
+
+
+@click.group()
+def audit() -> None:
+    """Prove that what was erased is gone, and show what was erased and audited.
+
+    \b
+    Examples:
+      statelake audit erase --lake lake --request gdpr-4711 --key alice
+      statelake audit records --lake lake
+    """
+
+
+@audit.command("erase")
+@lake_option
+@click.option("--request", required=True, help="The id of the erasure.")
+@asked_options
+@click.option("--also", multiple=True, help="Another directory or URI to search, such as exports.")
+@json_option
+def erase(
+    lake: str,
+    request: str,
+    keys: tuple[str, ...],
+    key_file: BinaryIO | None,
+    where: tuple[tuple[str, str], ...],
+    secret_file: BinaryIO | None,
+    also: tuple[str, ...],
+    as_json_: bool,
+) -> None:
+    """Read every byte below a lake, and search for what was erased in all its forms.
+
+    Give the keys and predicates of the erasure: the lake does not know them any more. Pages of
+    Parquet and blocks of Snappy, gzip and zstd are unpacked. Exit code 1 if anything is found, or
+    could not be looked at.
+
+    \b
+    Examples:
+      statelake audit erase --lake lake --request gdpr-4711 --key alice
+      statelake audit erase --lake lake --request gdpr-4711 --keys people.txt --also /exports --json
+    """
+    keys, predicates = keys_and_predicates(keys, key_file, where)
+    asked = ErasureRequest(request, keys, predicates)
+    with progress_bar("searching", quiet=as_json_) as progress:
+        result = audit_erasure(
+            Lake(lake), asked, also, secret=secret_of(secret_file), progress=progress
+        )
+    if as_json_:
+        shown = asdict(result)
+        as_json(shown | {"clean": result.clean, "record": result.record.to_json()})
+    else:
+        _print(result)
+    click.get_current_context().exit(0 if result.clean else 1)
+
+
+def _print(result: AuditResult) -> None:
+    print_table(
+        f"{result.request}: searched {result.files} files, {bytes_text(result.file_bytes)}, which"
+        f" unpack to {bytes_text(result.unpacked_bytes)}",
+        ("<place", ">files", ">bytes"),
+        [(name, f"{one['files']:,}", f"{one['bytes']:,}") for name, one in result.places.items()],
+    )
+    if result.forms_left_out:
+        tell(f"too short to be searched for: {', '.join(result.forms_left_out)}")
+    for name in result.not_unpacked[:SHOWN]:
+        tell(f"not all of it could be unpacked: {name}")
+    if result.unread:
+        tell(f"rows of snapshots can't be looked through: {result.unread}")
+    if result.hits:
+        rows = [(hit.file, hit.where, hit.form, str(hit.at)) for hit in result.hits[:SHOWN]]
+        print_table(f"{len(result.hits)} hits", ("<file", "<where", "<form", ">byte"), rows)
+    if result.rows:
+        tell(f"{result.rows:,} rows of snapshots have it")
+    if result.clean:
+        tell(f"nothing is left; record {result.record.number}, {result.record.digest}")
+
+
+@audit.command("records")
+@lake_option
+@json_option
+def records(lake: str, as_json_: bool) -> None:
+    """Show what was erased and audited. Exit code 1 if a record is not as it was written.
+
+    \b
+    Examples:
+      statelake audit records --lake lake
+      statelake audit records --lake lake --json > erasures.json
+    """
+    found = audit_records(Lake(lake))
+    broken = broken_record(found)
+    if as_json_:
+        as_json(
+            {
+                "records": [record.to_json() for record in found],
+                "broken": None if broken is None else broken.number,
+            }
+        )
+    else:
+        rows = [
+            (str(one.number), one.kind, one.request, one.recorded_at, one.requested_by,
+             one.digest[:16])
+            for one in found
+        ]  # fmt: skip
+        columns = (">number", "<kind", "<request", "<recorded", "<by", "<digest")
+        print_table(f"{len(found)} records", columns, rows)
+    if broken is not None:
+        tell(f"record {broken.number} is not as it was written, or one before it is gone")
+        click.get_current_context().exit(1)

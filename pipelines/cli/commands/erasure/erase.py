@@ -1,0 +1,197 @@
+"""`statelake erase`: what is asked for goes out of every snapshot and every file of a lake."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, BinaryIO, TypeVar
+
+import click
+
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    print_table,
+    progress_bar,
+    tell,
+)
+from pipelines.cli.options import lake_option
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.erase.erasing import erase, plan_erasure
+from pipelines.lake.erase.planning import ErasurePlan
+from pipelines.lake.erase.requests import ErasureRequest
+from state_core.errors import EncodeError
+
+__all__ = ["asked_options", "erase_command", "keys_and_predicates", "secret_of"]
+
+SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def asked_options(command: Command) -> Command:
+    """The options by which people say what is to go, and by which it is looked for afterwards."""
+    options = (
+        click.option("--key", "keys", multiple=True, help="A key, as `statelake dump` prints it."),
+        click.option(
+            "--keys", "key_file", type=click.File("rb"), help="A file with a key a line; - to read."
+        ),
+        click.option(
+            "--where", nargs=2, multiple=True, metavar="OPERATOR/STATE SQL",
+            help="What goes of one state, be it in values, user keys or operator state; of a list"
+            " the elements, if SQL says `element`.",
+        ),
+        click.option(
+            "--secret-file", type=click.File("rb"),
+            help=f"What the hash of the request is made with; else {SECRET}. Never in the lake.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command("erase")
+@lake_option
+@click.option("--job", "jobs", multiple=True, help="Only this job's snapshots; by default all.")
+@asked_options
+@click.option("--request", help="Its id, by which it is recorded; made up if there is none.")
+@click.option(
+    "--carried",
+    type=click.Choice(["drop", "keep"]),
+    default=None,
+    help="What becomes of raw, channel, coordinator and master state, which can't be searched.",
+)
+@click.option("--all", "whole", is_flag=True, help="A predicate may be true of every row.")
+@click.option("--by", "requested_by", default="", help="Who asks; by default who runs this.")
+@click.option("--yes", is_flag=True, help="Do it. Without this nothing is written.")
+@json_option
+def erase_command(
+    lake: str,
+    jobs: tuple[str, ...],
+    keys: tuple[str, ...],
+    key_file: BinaryIO | None,
+    where: tuple[tuple[str, str], ...],
+    secret_file: BinaryIO | None,
+    request: str | None,
+    carried: str | None,
+    whole: bool,
+    requested_by: str,
+    yes: bool,
+    as_json_: bool,
+) -> None:
+    """Erase keys from every snapshot of a lake, and from every file that held them.
+
+    All keyed states and timers lose the keys; --where says what else goes. Snapshots keep their
+    ids and all other rows; old files are deleted at once. Without --yes it says what it would do.
+    An erasure that ended too soon is gone on with by the same --request. Exit code 1 if nothing is
+    found.
+
+    \b
+    Examples:
+      statelake erase --lake lake --key alice --request gdpr-4711
+      statelake erase --lake lake --key alice --request gdpr-4711 --carried keep --yes
+      statelake erase --lake lake --job orders --keys people.txt --request gdpr-4712 --yes
+      statelake erase --lake lake --where users/friends "user_key = 'alice'" --yes
+      statelake erase --lake lake --where places/members "element = 'alice'" --yes
+    """
+    opened = Lake(lake)
+    request = request or f"erasure-{uuid.uuid4().hex[:8]}"
+    keys, predicates = keys_and_predicates(keys, key_file, where)
+    asked = ErasureRequest(request, keys, predicates, carried or "")
+    if not yes:
+        with progress_bar("looking", quiet=as_json_) as progress:
+            plan = plan_erasure(opened, asked, jobs, progress=progress)
+        _show(plan, asked, json=as_json_)
+        click.get_current_context().exit(1 if plan.empty else 0)
+    with progress_bar("erasing", quiet=as_json_) as progress:
+        result = erase(
+            opened, asked, jobs, whole=whole, secret=secret_of(secret_file),
+            requested_by=requested_by, progress=progress,
+        )  # fmt: skip
+    said = result.said
+    if as_json_:
+        as_json({"request": request, "resumed": result.resumed, **said,
+                 "digest": result.record.digest})  # fmt: skip
+        return
+    tell(
+        f"erased {request}: {said['rows']:,} rows of {len(said['states'])} states in"
+        f" {said['files']} files, from {len(said['snapshots_erased_from'])} of"
+        f" {said['snapshots']} snapshots",
+        marked=request,
+    )
+    _tell_elsewhere(said["elsewhere"])
+    tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")
+
+
+def keys_and_predicates(
+    keys: Sequence[str], key_file: BinaryIO | None, where: Sequence[tuple[str, str]]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The keys and the predicates of a command line.
+
+    Raises:
+        UsageError: There is neither.
+        EncodeError: The file is no text.
+    """
+    listed = list(keys)
+    if key_file is not None:
+        try:
+            lines = key_file.read().decode("utf-8-sig").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise EncodeError(
+                f"it can't be read ({error})",
+                place=getattr(key_file, "name", "--keys"),
+                remedy="give a text file with a key a line",
+            ) from error
+        listed += [line.removesuffix("\r") for line in lines if line.strip()]
+    predicates: dict[str, str] = {}
+    for state, predicate in where:
+        also = predicates.get(state)
+        predicates[state] = predicate if also is None else f"({also}\n) OR ({predicate}\n)"
+    if not listed and not predicates:
+        raise click.UsageError("say what is to go: --key, --keys or --where")
+    return tuple(dict.fromkeys(listed)), predicates
+
+
+def secret_of(secret_file: BinaryIO | None) -> bytes:
+    """What only the user knows; empty if nothing was given."""
+    if secret_file is not None:
+        return secret_file.read().strip()
+    return os.environ.get(SECRET, "").encode()
+
+
+def _show(plan: ErasurePlan, asked: ErasureRequest, *, json: bool) -> None:
+    """Print what an erasure would do."""
+    if json:
+        as_json({"request": asked.request, "planned": True, **asdict(plan)})
+        return
+    rows = [
+        (one.job, one.operator, one.state, f"{one.rows:,}", str(one.files), str(one.snapshots))
+        for one in plan.states
+    ]
+    title = (
+        f"{asked.request} would erase {plan.rows:,} rows in {plan.files} files"
+        f" ({bytes_text(plan.file_bytes)}), from {len(plan.snapshots_found)} of"
+        f" {plan.snapshots} snapshots"
+    )
+    columns = ("<job", "<operator", "<state", ">rows", ">files", ">snapshots")
+    print_table(title, columns, rows)
+    for job, snapshot_id in plan.notes:
+        tell(f"the note of {snapshot_id} of {job} names it")
+    if plan.opaque:
+        tell(
+            "raw, channel, coordinator or master state, which only the job can search, in"
+            f" {len(plan.opaque)} of {plan.snapshots} snapshots: say --carried drop or --carried"
+            " keep"
+        )
+    for state in plan.whole:
+        tell(f"the predicate is true of every row of {state}: if that is meant, say --all")
+    _tell_elsewhere(plan.elsewhere)
+    tell("nothing was written; --yes does it")
+
+
+def _tell_elsewhere(places: Sequence[str]) -> None:
+    for place in places:
+        tell(f"not erased from here: {place}")

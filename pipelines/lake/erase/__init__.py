@@ -1,0 +1,17 @@
+"""Rows go out of all snapshots of a job, with the bytes that held them; and proof of it.
+
+====================  ===============================================================
+`requests`            what is to go: keys, and predicates over single states
+`matching`            the transforms by which it goes
+`planning`            where it is found, in files that snapshots share
+`erasing`             the steps
+`erasure_note`        what says that they are gone through, and goes on behind a crash
+`log_rewriting`       Delta logs in which every version names the new files
+`opaque_state`        what has no tables, and can't be searched by its structure
+`audit_records`       a table of what was erased and audited, each row sealed by a hash
+`needles`             a key in every form in which it may stand in bytes
+`searching`           bytes searched for needles: as they are, and what they unpack to
+`parquet_pages`       the pages of a Parquet file, unpacked
+`auditing`            every byte below a lake, searched
+====================  ===============================================================
+"""

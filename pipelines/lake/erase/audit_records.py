@@ -1,0 +1,150 @@
+"""What was erased and audited: a table of the lake that no erasure touches.
+
+Each record has the hash of the one before, and its own over all that it says. So one that is
+changed, left out or put in between shows, unless all behind it are made anew: whoever keeps the
+newest hash elsewhere sees that, too.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from pipelines.lake.tables.names import new_edited_file
+from pipelines.lake.tables.tables import (
+    CONFIGURATION,
+    StateTable,
+    create_table,
+    open_table,
+    read_rows,
+)
+from state_core.errors import DamagedLakeError, MissingFileError, UnsafePathError
+
+__all__ = ["AuditRecord", "add_record", "audit_records", "broken_record", "requester_here"]
+
+TABLE = "_statelake/erasure_records"
+SCHEMA = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("kind", pa.string()),
+        ("request", pa.string()),
+        ("recorded_at", pa.string()),
+        ("requested_by", pa.string()),
+        ("said", pa.string()),
+        ("previous", pa.string()),
+        ("digest", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class AuditRecord:
+    """One record.
+
+    Attributes:
+        number: From 0 on.
+        kind: `erase` or `audit`.
+        request: The id of the request.
+        recorded_at: When, in ISO 8601.
+        requested_by: Who.
+        said: What, as JSON.
+        previous: The digest of the record before; empty of the first.
+        digest: SHA-256 of all the others.
+    """
+
+    number: int
+    kind: str
+    request: str
+    recorded_at: str
+    requested_by: str
+    said: str
+    previous: str
+    digest: str = ""
+
+    def sealed(self) -> str:
+        """What its digest must be."""
+        fields = {name: value for name, value in asdict(self).items() if name != "digest"}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, what it says unpacked."""
+        return asdict(self) | {"said": json.loads(self.said)}
+
+
+def requester_here() -> str:
+    """Who runs this process, and where."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        name = "unknown"
+    return f"{name}@{socket.gethostname()}"
+
+
+def audit_records(lake: Lake) -> list[AuditRecord]:
+    """All records, in their order.
+
+    Raises:
+        DamagedLakeError: The table can't be read.
+    """
+    directory = StateTable(lake.directory, TABLE).directory
+    table = open_table(directory)
+    if table is None:
+        return []
+    try:
+        rows = read_rows(table, directory, SCHEMA).sort_by("number").to_pylist()
+        return [AuditRecord(**row) for row in rows]
+    except UnsafePathError:
+        raise
+    except (MissingFileError, OSError, pa.ArrowException) as error:
+        raise DamagedLakeError(
+            f"the records of erasures can't be read ({error})", place=directory.uri
+        ) from error
+
+
+def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
+    """The first record that is not as it was written, or not behind the one that it was behind."""
+    previous = ""
+    for number, record in enumerate(records):
+        if (record.number, record.previous, record.digest) != (number, previous, record.sealed()):
+            return record
+        previous = record.digest
+    return None
+
+
+def add_record(
+    lake: Lake, kind: str, request: str, requested_by: str, said: Mapping[str, Any]
+) -> AuditRecord:
+    """Put a record behind the others.
+
+    Raises:
+        ConflictError: Others kept doing so.
+    """
+    directory = StateTable(lake.directory, TABLE).directory
+
+    def attempt() -> AuditRecord | None:
+        table = open_table(directory) or create_table(
+            directory, SCHEMA, configuration=CONFIGURATION, name="erasures"
+        )
+        before = audit_records(lake)
+        text = json.dumps(said, sort_keys=True)
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        previous = before[-1].digest if before else ""
+        open_ = AuditRecord(len(before), kind, request, now, requested_by, text, previous)
+        record = AuditRecord(**{**asdict(open_), "digest": open_.sealed()})
+        change = DeltaCommit(directory, SCHEMA, None, CommitProperties(max_commit_retries=0))
+        change.add_rows(new_edited_file(), pa.Table.from_pylist([asdict(record)], SCHEMA))
+        change.write(table)
+        return record
+
+    return until_committed(attempt, directory)

@@ -1,0 +1,290 @@
+"""Every byte below a lake, searched for what was erased: the proof of an erasure.
+
+Each file is searched as it is, and what is compressed in it unpacked: pages of Parquet, and blocks
+of Snappy, gzip and zstd. Besides, the rows of all snapshots are looked through by their structure.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.engine import Engine, LocalEngine, Progress
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.erase.audit_records import (
+    AuditRecord,
+    add_record,
+    audit_records,
+    broken_record,
+    requester_here,
+)
+from pipelines.lake.erase.needles import LEAST_BYTES, needles_of
+from pipelines.lake.erase.parquet_pages import pages_of
+from pipelines.lake.erase.planning import Planner, records_of
+from pipelines.lake.erase.requests import ErasureRequest, keyed_digest
+from pipelines.lake.erase.searching import Searcher, unpacked
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    EncodeError,
+    LakeError,
+    NotFoundError,
+    StateError,
+)
+from state_core.files.filesystem import Directory
+
+__all__ = ["AuditResult", "Hit", "audit_erasure"]
+
+PIECE_BYTES = 64 << 20
+PARQUET = b"PAR1"
+ROCKSDB = bytes.fromhex("f7cff485b741e288")  # the end of a table of RocksDB's
+SHOWN_HITS = 1000
+MOST_UNPACKED = 64  # bytes for each of a file's; beyond that it is told, and not searched
+UNPACKED_ROOM = 16 << 20
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A place where something of it is.
+
+    Attributes:
+        file: The file, below the lake, or with the place that was named.
+        where: `bytes`, or what was unpacked.
+        form: The form in which it stands there.
+        at: The byte at which it begins there.
+    """
+
+    file: str
+    where: str
+    form: str
+    at: int
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What was searched, and found.
+
+    Attributes:
+        request: The erasure.
+        files: How many files were searched.
+        file_bytes: Their bytes: all of them.
+        unpacked_bytes: Bytes that they unpack to, which were searched as well.
+        places: How many files and bytes in each place.
+        forms: The forms that were searched for.
+        forms_left_out: Forms that say too little to be searched for.
+        hits: What was found; the record has at most `SHOWN_HITS` of it.
+        rows: Rows of snapshots that it would be erased from.
+        not_unpacked: Files of which not all that is compressed could be unpacked.
+        unread: Why rows of snapshots could not be looked through; empty if they could.
+        record: The record of this audit.
+    """
+
+    request: str
+    files: int
+    file_bytes: int
+    unpacked_bytes: int
+    places: dict[str, dict[str, int]]
+    forms: dict[str, int]
+    forms_left_out: list[str]
+    hits: list[Hit]
+    rows: int
+    not_unpacked: list[str]
+    unread: str
+    record: AuditRecord
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left, as far as could be seen, and all could be."""
+        return not (self.hits or self.rows or self.not_unpacked or self.unread)
+
+
+@dataclass
+class _Searched:
+    """What a file held."""
+
+    hits: list[Hit] = field(default_factory=list)
+    unpacked: int = 0
+    not_unpacked: bool = False
+
+
+@dataclass(frozen=True)
+class _Task:
+    searcher: Searcher
+    directory: Directory
+    path: str
+    size: int
+    name: str
+
+
+def audit_erasure(
+    lake: Lake,
+    asked: ErasureRequest,
+    also: Sequence[str] = (),
+    *,
+    secret: bytes = b"",
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Search for what was erased, and record what was found.
+
+    Args:
+        lake: The lake.
+        asked: What was erased, under which request. The lake does not know it.
+        also: Other places to search: directories or URIs.
+        secret: The one of the erasure, by which it shows that the same was asked.
+        engine: Where files are searched.
+        progress: Called with (done, total) after each file.
+
+    Raises:
+        NotFoundError: No erasure of that request is recorded.
+        ConflictError: Something else was asked then.
+        DamagedLakeError: A record was changed since it was written.
+        EncodeError: All forms of it say too little to be searched for.
+    """
+    erasure = _recorded(lake, asked.request)
+    digest = erasure.to_json()["said"].get("asked", "")
+    if digest and secret and digest != keyed_digest(asked, secret):
+        raise ConflictError(
+            f"request {asked.request!r} asked for something else, or with another secret",
+            remedy="give the keys, predicates and the secret of the erasure",
+        )
+    engine = engine or LocalEngine()
+    jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in lake.jobs()]
+    records = records_of(lake, jobs)
+    needles, left_out = needles_of(asked, [one for of_job in records.values() for one in of_job])
+    if not needles:
+        raise EncodeError(
+            f"each form of it has less than {LEAST_BYTES} bytes that say something, which are"
+            " anywhere",
+            remedy="look through the snapshots by their structure: `statelake erase` without --yes",
+        )
+    searcher = Searcher(needles)
+    tasks = [task for place in ("", *also) for task in _tasks(lake, place, searcher)]
+    searched = engine.map(_search_file, tasks, progress)
+    rows, unread = _rows_left(lake, asked, records, engine)
+    hits = [hit for one in searched for hit in one.hits]
+    places: dict[str, dict[str, int]] = {}
+    for task in tasks:
+        place = places.setdefault(task.directory.uri, {"files": 0, "bytes": 0})
+        place["files"] += 1
+        place["bytes"] += task.size
+    left = [task.name for task, one in zip(tasks, searched, strict=True) if one.not_unpacked]
+    said = {
+        "erasure": erasure.digest,
+        "files": len(tasks),
+        "file_bytes": sum(task.size for task in tasks),
+        "unpacked_bytes": sum(one.unpacked for one in searched),
+        "places": places,
+        "forms": dict(Counter(needle.form for needle in needles)),
+        "forms_left_out": left_out,
+        "hits": [asdict(hit) for hit in hits[:SHOWN_HITS]],
+        "hit_count": len(hits),
+        "rows": rows,
+        "not_unpacked": left,
+        "unread": unread,
+    }
+    record = add_record(lake, "audit", asked.request, requester_here(), said)
+    shown: dict[str, Any] = {
+        field.name: said[field.name] for field in fields(AuditResult) if field.name in said
+    }
+    return AuditResult(**{**shown, "hits": hits}, request=asked.request, record=record)
+
+
+def _recorded(lake: Lake, request: str) -> AuditRecord:
+    """The newest erasure of a request.
+
+    Raises:
+        NotFoundError: There is none.
+        DamagedLakeError: A record is not as it was written.
+    """
+    records = audit_records(lake)
+    broken = broken_record(records)
+    if broken is not None:
+        raise DamagedLakeError(
+            f"record {broken.number} is not as it was written, or one before it is gone",
+            place=lake.directory.full(),
+            remedy="compare it with a copy: `statelake audit records --json`",
+        )
+    erasures = [one for one in records if (one.kind, one.request) == ("erase", request)]
+    if not erasures:
+        known = ", ".join(dict.fromkeys(one.request for one in records)) or "none"
+        raise NotFoundError(f"no erasure {request!r} is recorded", remedy=f"there are: {known}")
+    return erasures[-1]
+
+
+def _tasks(lake: Lake, place: str, searcher: Searcher) -> Iterator[_Task]:
+    """Each file of the lake, or of another place."""
+    directory = Directory(place).confined() if place else lake.directory
+    if place and not directory.exists():
+        raise NotFoundError("there is nothing", place=place, remedy="name a directory")
+    for path, size in directory.files_below():
+        name = posixpath.relpath(directory.full(path), directory.root)
+        yield _Task(searcher, directory, path, size, f"{place}:{name}" if place else name)
+
+
+def _rows_left(
+    lake: Lake, asked: ErasureRequest, records: dict[str, list[SnapshotRecord]], engine: Engine
+) -> tuple[int, str]:
+    """Rows of snapshots that an erasure would find, and why they can't be looked through."""
+    planner = Planner(lake, asked, records, engine)
+    try:
+        return planner.find()[0].rows, ""
+    except LakeError as error:
+        return 0, str(error)
+    finally:
+        planner.close()
+
+
+def _search_file(task: _Task) -> _Searched:
+    """Search a file, and what it unpacks to; a large one piece by piece."""
+    result = _Searched()
+    with task.directory.open_input(task.path) as file:
+        if task.size <= PIECE_BYTES or _is_parquet(file, task.size):
+            data = file.read_buffer() if task.size else pa.py_buffer(b"")
+            _search(task, result, "bytes", data)
+            _search_unpacked(task, result, data)
+            return result
+        overlap = task.searcher.longest - 1
+        for start in range(0, task.size, PIECE_BYTES):
+            data = pa.py_buffer(file.read_at(PIECE_BYTES + overlap, start))
+            _search(task, result, "bytes", data, start)
+            _search_unpacked(task, result, data)
+        # what is compressed may reach from one piece into the next
+        result.not_unpacked |= bool(result.unpacked)
+    return result
+
+
+def _is_parquet(file: pa.NativeFile, size: int) -> bool:
+    return size > 8 and file.read_at(4, 0) == PARQUET and file.read_at(4, size - 4) == PARQUET
+
+
+def _search_unpacked(task: _Task, result: _Searched, data: pa.Buffer) -> None:
+    if data.size > 8 and data[: len(PARQUET)].to_pybytes() == PARQUET:
+        try:
+            for what, content in pages_of(data):
+                _search(task, result, what, content)
+                result.unpacked += len(content)
+        except StateError:
+            result.not_unpacked = True
+        return
+    result.not_unpacked |= data.size > 8 and data[data.size - 8 :].to_pybytes() == ROCKSDB
+    limit = MOST_UNPACKED * data.size + UNPACKED_ROOM
+    for what, content in unpacked(data, limit):
+        _search(task, result, what, content)
+        result.unpacked += len(content)
+        if len(content) >= limit or result.unpacked > limit + task.size * MOST_UNPACKED:
+            result.not_unpacked = True
+            return
+
+
+def _search(
+    task: _Task, result: _Searched, where: str, data: pa.Buffer | bytes, start: int = 0
+) -> None:
+    for at, needle in task.searcher.find(data):
+        result.hits.append(Hit(task.name, where, needle.form, start + at))

@@ -1,0 +1,473 @@
+"""Rows go out of every snapshot of some jobs, and the bytes that held them out of the lake.
+
+A note in the lake says what is going on. The steps, in their order:
+
+1. `take`: the note is written, and nobody else begins to write to the jobs.
+2. `find`: where rows are that go, and whether anything stands against it.
+3. `write_files`: each file that has some is written again without them, beside the old one.
+4. `note_files`: the note says which new file stands for which old one.
+5. `switch`: the rows of all snapshots in the catalog name the new files, in one commit.
+6. `rewrite_logs`: every version of each Delta table names them, too.
+7. `delete_old`: what no snapshot names any more is deleted, old rows of the catalog as well.
+8. `record`: what was done is added to the records.
+9. `close`: the note goes.
+
+What ends before the fifth has changed no snapshot; what ends behind it is gone on with by the same
+request.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipelines.engine import Engine, LocalEngine, Progress
+from pipelines.lake.catalog.attempts import (
+    attempt_tokens,
+    recover_attempts,
+    refuse_during_erasure,
+    running_attempts,
+)
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.dropping import sweep_carried, tables_of_job
+from pipelines.lake.edit.pieces import Rewritten
+from pipelines.lake.edit.rewriting import layout_of, rewrite_pieces
+from pipelines.lake.erase.audit_records import AuditRecord, add_record, requester_here
+from pipelines.lake.erase.erasure_note import ErasureNote, note_path
+from pipelines.lake.erase.log_rewriting import check_log, rewrite_log
+from pipelines.lake.erase.opaque_state import without_opaque_state
+from pipelines.lake.erase.planning import ErasurePlan, FoundFile, Planner, records_of
+from pipelines.lake.erase.requests import (
+    ErasureRequest,
+    check_request,
+    without_words,
+    words_of,
+)
+from pipelines.lake.tables.names import (
+    is_edited_file,
+    is_table_of,
+    token_of,
+)
+from pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    TableRecord,
+    UnitRecord,
+)
+from pipelines.lake.tables.table_log import LOG_DIRECTORY
+from state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    EncodeError,
+    LakeError,
+    NoMatchError,
+)
+
+__all__ = ["STEPS", "Erasure", "ErasureResult", "erase", "plan_erasure"]
+
+STEPS = (
+    "take", "find", "write_files", "note_files", "switch",
+    "rewrite_logs", "delete_old", "record", "close",
+)  # fmt: skip
+SWITCH = STEPS.index("switch")
+# rows that changed, and rows that are hidden, as Delta's engines keep them
+_CHANGES = re.compile(r"_change_data/.+\.parquet|([\w=-]+/)?deletion_vector_[\w-]+\.bin", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ErasureResult:
+    """What was done.
+
+    Attributes:
+        request: The id.
+        resumed: Whether an erasure that had ended too soon was gone on with.
+        said: What was found and removed, as it is recorded.
+        record: The record of it.
+    """
+
+    request: str
+    resumed: bool
+    said: Mapping[str, Any]
+    record: AuditRecord
+
+
+@dataclass(frozen=True)
+class _Options:
+    whole: bool
+    secret: bytes
+    requested_by: str
+    engine: Engine
+    progress: Progress | None
+
+
+def plan_erasure(
+    lake: Lake,
+    asked: ErasureRequest,
+    jobs: Sequence[str] = (),
+    *,
+    progress: Progress | None = None,
+) -> ErasurePlan:
+    """Say what an erasure would do; nothing is written.
+
+    Args:
+        lake: The lake.
+        asked: What is to be erased.
+        jobs: The jobs whose snapshots are looked through; all by default.
+        progress: Called with (done, total) after each file.
+
+    Raises:
+        EncodeError: A key can be none of any operator.
+        NotFoundError: There is no such job, or no such state.
+        QueryError: A predicate can't be understood.
+    """
+    check_request(asked.request)
+    planner = Planner(lake, asked, records_of(lake, jobs), LocalEngine())
+    try:
+        return planner.find(progress)[0]
+    finally:
+        planner.close()
+
+
+def erase(
+    lake: Lake,
+    asked: ErasureRequest,
+    jobs: Sequence[str] = (),
+    *,
+    whole: bool = False,
+    secret: bytes = b"",
+    requested_by: str = "",
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> ErasureResult:
+    """Erase, or go on with an erasure of that request that ended too soon.
+
+    Args:
+        lake: The lake.
+        asked: What is to be erased.
+        jobs: The jobs whose snapshots it is erased from; all by default.
+        whole: Whether a predicate may be true of every row of a state.
+        secret: By which the record has a keyed hash of what was asked.
+        requested_by: Who asks; by default who runs this process.
+        engine: Where files are written again.
+        progress: Called with (done, total) after each file.
+
+    Raises:
+        NoMatchError: Nothing is found; nothing was written.
+        ConflictError: Others write to the jobs, or a table was edited and not committed.
+        EncodeError: A key can be none of any operator, or state can't be searched and nobody said
+            what is to become of it.
+    """
+    check_request(asked.request)
+    options = _Options(
+        whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress
+    )
+    return Erasure(lake, asked, jobs, options).run()
+
+
+class Erasure:
+    """One erasure: `STEPS` names its steps, each of which is a method.
+
+    Args:
+        lake: The lake.
+        asked: What is to be erased.
+        jobs: The jobs; all if none is named.
+        options: How.
+    """
+
+    def __init__(
+        self, lake: Lake, asked: ErasureRequest, jobs: Sequence[str], options: _Options
+    ) -> None:
+        self.lake = lake
+        self.asked = asked
+        self.options = options
+        self.words = words_of(asked)
+        self.note = ErasureNote(asked.request, list(jobs), uuid.uuid4().hex[:16])
+        self.files: list[FoundFile] = []
+        self.rewritten: list[Rewritten] = []
+        self.records: dict[str, list[SnapshotRecord]] = {}
+        self.added: AuditRecord | None = None
+        self._stack = ExitStack()  # what of the plan is needed until files are written
+
+    def run(self) -> ErasureResult:
+        """Go through the steps, or through those that are left."""
+        start = self._first_step()
+        with self._stack:
+            try:
+                for step in STEPS[start:SWITCH]:
+                    getattr(self, step)()
+            except Exception:
+                self._take_back()
+                raise
+            for step in STEPS[max(start, SWITCH) :]:
+                getattr(self, step)()
+        if self.added is None:
+            raise LakeError("the erasure was not recorded")
+        return ErasureResult(self.asked.request, start > 0, self.note.said, self.added)
+
+    def _first_step(self) -> int:
+        """Where to begin: at the start, or behind what a process before this one did.
+
+        Raises:
+            ConflictError: That process is at work, or another erasure of a job has not ended.
+        """
+        before = ErasureNote.read(self.lake, self.asked.request)
+        start = 0
+        if before is not None:
+            self.note = before
+            if before.said and self._is_switched():
+                start = SWITCH + 1
+            else:
+                self.note = replace(before, replaced={}, said={})
+        self.note.jobs = self.note.jobs or self.lake.jobs()
+        for job in self.note.jobs:
+            refuse_during_erasure(self.lake, job, self.asked.request)
+            if before is None:
+                recover_attempts(self.lake, job)
+        return start
+
+    def _is_switched(self) -> bool:
+        """Whether the catalog names new files, as the note of an erasure that ended says.
+
+        Raises:
+            DamagedLakeError: It names neither these nor the old ones.
+        """
+        named = self._named()
+        new = {
+            (table, unit.path)
+            for table, files in self.note.replaced.items()
+            for unit in files.values()
+            if unit is not None
+        }
+        old = {(table, path) for table, files in self.note.replaced.items() for path in files}
+        if old & named:
+            return False
+        if not new <= named or not all(
+            any(is_table_of(job, table) for job in self.note.jobs) for table in self.note.replaced
+        ):
+            raise DamagedLakeError(
+                "no erasure of this lake: its files are of no snapshot",
+                place=self.lake.directory.full(note_path(self.asked.request)),
+                remedy="statelake did not write that note: remove the file",
+            )
+        # of an erasure that met notes alone, the snapshots say it
+        return bool(old) or any(
+            self.asked.request in record.erased
+            for records in records_of(self.lake, self.note.jobs).values()
+            for record in records
+        )
+
+    def _named(self) -> set[tuple[str, str]]:
+        """Table and path of every file that a snapshot of the jobs has."""
+        return {
+            (table.path, unit.path)
+            for records in records_of(self.lake, self.note.jobs).values()
+            for table in _tables(records)
+            for unit in table.units
+        }
+
+    def take(self) -> None:
+        """Say what is going on, and see that nobody else writes.
+
+        Raises:
+            ConflictError: Others do.
+        """
+        self.note.write(self.lake)
+        for job in self.note.jobs:
+            refuse_during_erasure(self.lake, job, self.asked.request)
+            for snapshot_id in running_attempts(self.lake, job):
+                raise ConflictError(
+                    f"job {job!r} is being written to, for snapshot {snapshot_id!r}",
+                    remedy="try again when that is done",
+                )
+        if self.asked.carried == "drop" and attempt_tokens(self.lake):
+            raise ConflictError(
+                "another job is being written to, so that no file that is carried can be deleted",
+                remedy="try again when that is done",
+            )
+
+    def find(self) -> None:
+        """Look where rows are that go, and whether anything stands against it.
+
+        Raises:
+            NoMatchError: Nothing is found.
+            ConflictError: A table was edited and not committed.
+            EncodeError: State can't be searched, or a predicate is true of all rows.
+        """
+        self.records = records_of(self.lake, self.note.jobs)
+        self._delete_unnamed(of_token=True)  # what was written before a crash
+        planner = Planner(self.lake, self.asked, self.records, self.options.engine)
+        self._stack.callback(planner.close)
+        plan, self.files = planner.find(self.options.progress)
+        _refuse(plan, self.asked, whole=self.options.whole)
+        for job, path in self._table_paths():
+            self._check_table(job, path)
+        self.note.said = plan.said(self.asked, self.options.secret)
+
+    def _table_paths(self) -> Iterator[tuple[str, str]]:
+        for job, records in self.records.items():
+            for path in tables_of_job(self.lake, job, records):
+                yield job, path
+
+    def _check_table(self, job: str, path: str) -> None:
+        table = self.lake.table(path)
+        if table.open() is None:
+            return
+        needed = {unit.path for one in _tables(self.records[job]) if one.path == path
+                  for unit in one.units}  # fmt: skip
+        if {file.path for file in table.files()} - needed:
+            raise ConflictError(
+                "it was edited and not committed, so that nobody knows what of it is to stay",
+                place=table.uri,
+                remedy="make a snapshot of it with `statelake commit`, or RESTORE TABLE to the"
+                " version of a snapshot",
+            )
+        check_log(table)
+
+    def write_files(self) -> None:
+        """Write each file again without the rows that go."""
+        tasks = [
+            replace(file.task, prefix=f"{self.note.token}/{number}")
+            for number, file in enumerate(self.files)
+        ]
+        made = self.options.engine.map(rewrite_pieces, tasks, self.options.progress)
+        self.rewritten = [of_file for (of_file,) in made]
+
+    def note_files(self) -> None:
+        """Say which new file stands for which old one, so that a crash is gone on from."""
+        for file, made in zip(self.files, self.rewritten, strict=True):
+            new = made.files[0] if made.files else None
+            self.note.replaced.setdefault(file.table, {})[file.unit.path] = new
+        self.note.write(self.lake)
+
+    def switch(self) -> None:
+        """Let the catalog name the new files, in one commit."""
+        made = {
+            (file.table, file.unit.path): one
+            for file, one in zip(self.files, self.rewritten, strict=True)
+        }
+        changed = []
+        for records in self.records.values():
+            for record in records:
+                new = self._erased(record, made)
+                if new != record:
+                    changed.append(replace(new, erased=[*record.erased, self.asked.request]))
+        self.lake.replace(changed)
+
+    def _erased(
+        self, record: SnapshotRecord, made: Mapping[tuple[str, str], Rewritten]
+    ) -> SnapshotRecord:
+        """A snapshot without what goes; an equal one if it has nothing of it."""
+        operators = [self._erased_operator(operator, made) for operator in record.operators]
+        record = replace(
+            record,
+            operators=operators,
+            entries=sum(operator.entries for operator in operators),
+            state_bytes=sum(operator.state_bytes for operator in operators),
+            note=without_words(record, self.words),
+        )
+        return without_opaque_state(record) if self.asked.carried == "drop" else record
+
+    def _erased_operator(
+        self, operator: OperatorRecord, made: Mapping[tuple[str, str], Rewritten]
+    ) -> OperatorRecord:
+        for table in operator.tables:
+            units: list[UnitRecord] = []
+            moved: set[int] = set()
+            counts: dict[str, list[Any]] = {}
+            for unit in table.units:
+                rewritten = made.get((table.path, unit.path))
+                if rewritten is None:
+                    units.append(unit)
+                    continue
+                units += rewritten.files
+                moved.update(range(unit.first, unit.last + 1))
+                for state, counted in (rewritten.counts or {}).items():
+                    counts.setdefault(state, []).extend(counted)
+            if moved:
+                layout = layout_of(self.lake, operator, table)
+                units.sort(key=lambda unit: unit.first)
+                new = replace(table, units=units)
+                tables = [new if old is table else old for old in operator.tables]
+                operator = replace(layout.recorded(operator, moved, counts), tables=tables)
+        return operator
+
+    def rewrite_logs(self) -> None:
+        """Let every version of each table name the new files; it may be done once more."""
+        self.records = records_of(self.lake, self.note.jobs)
+        for _, path in self._table_paths():
+            table = self.lake.table(path)
+            if table.open() is not None:
+                rewrite_log(table, self.note.replaced.get(path, {}))
+
+    def delete_old(self) -> None:
+        """Delete what no snapshot names any more; it may be done once more."""
+        self._delete_unnamed()
+        for job in self.note.jobs:
+            self.lake.delete_old_rows(job)
+        sweep_carried(self.lake)
+
+    def _delete_unnamed(self, *, of_token: bool = False) -> None:
+        """Delete files of tables that no snapshot has: all, or those of this erasure."""
+        for job, path in self._table_paths():
+            directory = self.lake.table(path).directory
+            needed = {unit.path for one in _tables(self.records[job]) if one.path == path
+                      for unit in one.units}  # fmt: skip
+            for name, _ in directory.files_below():
+                token = token_of(name)
+                ours = token == self.note.token if of_token else token or _is_engines(name)
+                if ours and name not in needed and not name.startswith(f"{LOG_DIRECTORY}/"):
+                    directory.delete(name)
+
+    def record(self) -> None:
+        """Add what was done to the records."""
+        requested_by = self.options.requested_by
+        self.added = add_record(
+            self.lake, "erase", self.asked.request, requested_by, self.note.said
+        )
+
+    def close(self) -> None:
+        """Let others write again."""
+        self.lake.directory.delete(note_path(self.asked.request))
+
+    def _take_back(self) -> None:
+        """Leave nothing behind."""
+        self._delete_unnamed(of_token=True)
+        self.lake.directory.delete(note_path(self.asked.request))
+
+
+def _refuse(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> None:
+    """Refuse what a plan says, before the first file is written."""
+    if plan.empty and not (asked.carried == "drop" and plan.opaque):
+        raise NoMatchError(
+            f"nothing of it is in {plan.snapshots} snapshots",
+            remedy="keys are written as `statelake dump` prints them",
+        )
+    if plan.whole and not whole:
+        raise EncodeError(
+            f"the predicate is true of every row of {plan.whole[0]}",
+            remedy="if that is meant, say --all",
+        )
+    if plan.opaque and not asked.carried:
+        job, snapshot_id = plan.opaque[0]
+        raise EncodeError(
+            "raw, channel, coordinator or master state, which only the job can search, in"
+            f" {len(plan.opaque)} of {plan.snapshots} snapshots",
+            place=f"job {job!r}, snapshot {snapshot_id!r}",
+            remedy="say --carried drop to leave it out, or --carried keep if nothing of it can be"
+            " there",
+        )
+
+
+def _tables(records: Sequence[SnapshotRecord]) -> Iterator[TableRecord]:
+    for record in records:
+        for operator in record.operators:
+            yield from operator.tables
+
+
+def _is_engines(name: str) -> bool:
+    """Whether an engine of Delta's wrote a file of that name into a table."""
+    return is_edited_file(name) or _CHANGES.fullmatch(name) is not None

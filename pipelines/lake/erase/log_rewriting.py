@@ -1,0 +1,239 @@
+"""Delta logs in which every version names new files in the place of old ones.
+
+Versions keep their numbers, and each is at every moment either as it was or as it is to be: an
+entry of the log is one file, which is replaced as a whole, and a file that an entry adds may not be
+removed by a later one under another name. So it goes through the entries three times:
+
+1. whatever names an old file also removes the new one, which no version has yet;
+2. what adds the old file adds the new one, and also removes the old one;
+3. nothing names the old file any more.
+
+Whoever ends in between begins again at the first. Checkpoints of a log, which hold what entries
+say, are deleted before; so are minimum and maximum values, and what a commit says of its predicate.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+from pipelines.lake.tables.records import UnitRecord
+from pipelines.lake.tables.table_log import LOG_DIRECTORY
+from pipelines.lake.tables.tables import ATTEMPT_KEY, StateTable, TableFile
+from state_core.errors import DamagedLakeError, UnreadableTableError
+
+__all__ = ["check_log", "rewrite_log"]
+
+Action: TypeAlias = "dict[str, Any]"
+Replaced: TypeAlias = "Mapping[str, UnitRecord | None]"
+
+KEPT_OF_COMMITS = ("timestamp", "operation", "engineInfo", "clientVersion", "txnId", ATTEMPT_KEY)
+KEPT_STATISTICS = ("minValues", "maxValues", "nullCount")
+_ENTRY = re.compile(r"\d{20}\.json", re.ASCII)
+_CHECKPOINT = re.compile(
+    r"\d{20}\.checkpoint\..+|\d{20}\.\d{20}\.compacted\.json|_sidecars/[^/]+\.parquet"
+    r"|\.?\d{20}\.[\w.-]*crc|\._last_checkpoint\.crc|_?\.?_commit_[\w.-]+\.tmp",
+    re.ASCII,
+)
+
+
+def check_log(table: StateTable) -> None:
+    """Look whether the entries of a log can be rewritten, before any is.
+
+    Raises:
+        DamagedLakeError: One is missing: the older ones are in a checkpoint alone.
+        UnreadableTableError: A version hides rows of its files.
+    """
+    versions = _versions(table)
+    if versions != list(range(len(versions))):
+        missing = next(at for at, version in enumerate([*versions, -1]) if at != version)
+        raise DamagedLakeError(
+            f"the log has no entry of version {missing}, so that old versions can't be rewritten",
+            place=table.uri,
+            remedy="restore the entry from a backup; or drop the snapshots of this job, and"
+            " import again",
+        )
+    for version in versions:
+        for action in _actions(table, version):
+            if (action.get("add") or {}).get("deletionVector"):
+                raise UnreadableTableError(
+                    f"version {version} hides rows by a deletion vector",
+                    place=table.uri,
+                    remedy="REORG TABLE ... APPLY (PURGE), and drop the snapshots before it",
+                )
+
+
+def rewrite_log(table: StateTable, replaced: Replaced) -> None:
+    """Let every version of a table name new files; those that are replaced may be deleted then.
+
+    Args:
+        table: The table. Nobody commits to it meanwhile.
+        replaced: By the path of an old file: the new one, or None if it has no row left.
+    """
+    directory = table.directory
+    directory.delete(f"{LOG_DIRECTORY}/_last_checkpoint")
+    for path, _ in directory.files_below(LOG_DIRECTORY):
+        if _CHECKPOINT.fullmatch(path.removeprefix(f"{LOG_DIRECTORY}/")):
+            directory.delete(path)
+    for step in (_announced, _exchanged, _forgotten):
+        _rewrite_entries(table, replaced, step)
+
+
+def _rewrite_entries(
+    table: StateTable,
+    replaced: Replaced,
+    step: Callable[[list[Action], Replaced], list[Action]],
+) -> None:
+    """Go through the entries of a log once."""
+    for version in _versions(table):
+        before = _actions(table, version)
+        after = [_cleaned(action) for action in step(before, replaced) if "cdc" not in action]
+        if after != before:
+            lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in after)
+            table.directory.write(_path(version), lines.encode())
+
+
+def _versions(table: StateTable) -> list[int]:
+    return sorted(table.versions_after(-1))
+
+
+def _path(version: int) -> str:
+    return f"{LOG_DIRECTORY}/{version:020d}.json"
+
+
+def _actions(table: StateTable, version: int) -> list[Action]:
+    """The actions of a version.
+
+    Raises:
+        DamagedLakeError: They are none.
+    """
+    try:
+        lines = table.directory.read(_path(version)).splitlines()
+        actions = [json.loads(line) for line in lines if line.strip()]
+        if all(isinstance(action, dict) and _named(action) is not None for action in actions):
+            return actions
+        problem = "an action that is none"
+    except (ValueError, RecursionError) as error:
+        problem = f"no log of Delta's ({error})"
+    raise DamagedLakeError(problem, place=table.directory.full(_path(version)))
+
+
+def _named(action: Action) -> str | None:
+    """The file that an action adds or removes, or nothing; None if that is no text."""
+    for kind in ("add", "remove"):
+        if kind in action:
+            path = action[kind].get("path") if isinstance(action[kind], dict) else None
+            return unquote(path) if isinstance(path, str) else None
+    return ""
+
+
+def _announced(actions: list[Action], replaced: Replaced) -> list[Action]:
+    """What names an old file also removes the new one."""
+    made = list(actions)
+    named = _all_named(actions)
+    for action in actions:
+        new = replaced.get(_named(action) or "")
+        if new is not None and new.path not in named:
+            made.append(_removal(new, action))
+    return made
+
+
+def _exchanged(actions: list[Action], replaced: Replaced) -> list[Action]:
+    """What adds an old file adds the new one, and removes the old one."""
+    made: list[Action] = []
+    coming = {_named(action) for action in actions if "add" in action} & replaced.keys()
+    new_paths = {new.path for path in coming if (new := replaced[path or ""]) is not None}
+    for action in actions:
+        path = _named(action) or ""
+        if "add" in action and path in coming:
+            new = replaced[path]
+            if new is not None:
+                made.append(_addition(new, action))
+            made.append(_removal_of(path, action))
+        elif not ("remove" in action and path in new_paths):
+            made.append(action)
+    return made
+
+
+def _forgotten(actions: list[Action], replaced: Replaced) -> list[Action]:
+    """Nothing names an old file."""
+    return [action for action in actions if _named(action) not in replaced]
+
+
+def _all_named(actions: Iterable[Action]) -> set[str | None]:
+    return {_named(action) for action in actions}
+
+
+def _values(unit: UnitRecord, action: Action) -> dict[str, str]:
+    """The value of the partition column, whose name the old file's action says."""
+    (old,) = (action[kind] for kind in ("add", "remove") if kind in action)
+    return {name: str(unit.partition) for name in old.get("partitionValues") or {}}
+
+
+def _addition(unit: UnitRecord, action: Action) -> Action:
+    file = TableFile.of(unit)
+    statistics: dict[str, Any] = {"numRecords": file.rows}
+    if file.key_groups is not None and file.partition >= 0:
+        least, most = file.key_groups
+        statistics |= {"minValues": {"key_group": least}, "maxValues": {"key_group": most}}
+        statistics["nullCount"] = {"key_group": 0}
+    changed = {
+        "path": file.path, "size": file.size, "partitionValues": _values(unit, action),
+        "stats": json.dumps(statistics),
+    }  # fmt: skip
+    return {"add": {**action["add"], **changed}}
+
+
+def _removal(unit: UnitRecord, action: Action) -> Action:
+    (old,) = (action[kind] for kind in ("add", "remove") if kind in action)
+    return {
+        "remove": {
+            "path": unit.path, "dataChange": True, "size": unit.size,
+            "deletionTimestamp": old.get("deletionTimestamp") or old.get("modificationTime") or 0,
+            "extendedFileMetadata": True, "partitionValues": _values(unit, action),
+        }
+    }  # fmt: skip
+
+
+def _removal_of(path: str, action: Action) -> Action:
+    old = action["add"]
+    return {
+        "remove": {
+            "path": path, "dataChange": True, "size": old.get("size") or 0,
+            "deletionTimestamp": old.get("modificationTime") or 0,
+            "extendedFileMetadata": True, "partitionValues": old.get("partitionValues") or {},
+        }
+    }  # fmt: skip
+
+
+def _cleaned(action: Action) -> Action:
+    """An action without values of rows: statistics of columns, tags, predicates."""
+    if "commitInfo" in action:
+        said = action["commitInfo"]
+        kept = {name: said[name] for name in KEPT_OF_COMMITS if name in said}
+        restored = (said.get("operationParameters") or {}).get("version")
+        kept["operationParameters"] = {} if restored is None else {"version": restored}
+        return {"commitInfo": kept}
+    for kind in ("add", "remove"):
+        if kind in action:
+            file = {**action[kind], "tags": None}
+            file["stats"] = _counts(file.get("stats"))
+            file = {name: value for name, value in file.items() if value is not None}
+            return {kind: file}
+    return action
+
+
+def _counts(statistics: Any) -> str | None:
+    """Of statistics: the number of rows, and which key groups they are of."""
+    try:
+        said = json.loads(statistics)
+        kept = {"numRecords": said["numRecords"]} if "numRecords" in said else {}
+        for name in KEPT_STATISTICS:
+            if "key_group" in said.get(name, {}):
+                kept[name] = {"key_group": said[name]["key_group"]}
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return json.dumps(kept) if kept else None

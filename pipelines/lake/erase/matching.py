@@ -1,0 +1,155 @@
+"""The transforms by which rows go: those of keys, and those that a predicate is true of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.keys import key_from_text
+from pipelines.lake.edit.pieces import Rows
+from pipelines.lake.edit.rewriting import Transform, kept_rows
+from pipelines.lake.edit.sql_editing import ChangedRows, queues_in
+from pipelines.lake.query.session import Session, quoted
+from pipelines.lake.query.statements import PreparedStatement, parse_statement
+from pipelines.lake.query.table_names import operator_tables_by_name
+from pipelines.lake.tables.records import OperatorRecord, TableRecord
+from pipelines.lake.tables.units import Unit
+from state_core.errors import EncodeError, UnknownHashError
+from state_core.formats.layout.keyed_layout import KEY, RAW_VALUE, TTL, VALUE
+from state_core.formats.layout.keys import encode_keys, key_serializer_of
+from state_core.formats.rewriting.key_bytes import key_bytes
+from state_core.formats.writing.rehash import check_key_groups
+from state_core.formats.writing.unified_encode import StateRows
+from state_core.model.key_groups import key_groups_of_hashes
+from state_core.model.snapshot import StateKind
+
+__all__ = ["ErasedElements", "ErasedKeys", "erased_keys", "rows_met", "rows_where"]
+
+_ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ErasedKeys(Transform):
+    """Drop the rows of some keys, in keyed state and timers; operator state has no keys.
+
+    Attributes:
+        keys: Their bytes.
+        key_groups: Their key groups; None if their hash can't be derived.
+        max_parallelism: The operator's.
+    """
+
+    keeps_unchanged = True
+
+    keys: pa.LargeBinaryArray
+    key_groups: frozenset[int] | None
+    max_parallelism: int
+
+    def foresee(self, unit: Unit) -> bool | None:
+        """All rows stay where none of the keys can be."""
+        if self.key_groups is None:
+            return None
+        return True if self.key_groups.isdisjoint(range(unit.first, unit.last + 1)) else None
+
+    def apply(self, rows: Rows) -> Rows:
+        """Leave out the rows of the keys."""
+        if not isinstance(rows, StateRows):
+            return rows
+        if rows.layout.opaque_key:
+            found = rows.batch.column(KEY).cast(pa.large_binary())
+        else:
+            found = key_bytes(rows)
+        if self.key_groups is not None:  # prove the hash by which other files are not read
+            with suppress(UnknownHashError):
+                check_key_groups(rows, self.max_parallelism)
+        return kept_rows(rows, pc.invert(pc.is_in(found, self.keys)))
+
+
+@dataclass(frozen=True, eq=False)
+class ErasedElements(ChangedRows):
+    """Lists without the elements that a predicate is true of; a list without any goes."""
+
+    def apply(self, rows: Rows) -> Rows:
+        """Leave out the elements."""
+        after = super().apply(rows)
+        if after is rows:
+            return rows
+        lengths = pc.list_value_length(after.batch.column(VALUE))
+        changed = pc.not_equal(lengths, pc.list_value_length(rows.batch.column(VALUE)))
+        if RAW_VALUE in after.batch.schema.names:
+            exact = pc.and_(changed, after.batch.column(RAW_VALUE).is_valid())
+            if pc.any(exact).as_py():
+                raise EncodeError(
+                    f"a list of state {rows.name!r} with elements that only its exact bytes hold",
+                    remedy="erase it as a whole, by its key",
+                )
+        if TTL in after.batch.schema.names:
+            raise EncodeError(
+                f"state {rows.name!r} has a time of last access for each element",
+                remedy="erase lists of it as a whole, by their keys",
+            )
+        return kept_rows(after, pc.greater(lengths, 0))
+
+
+def rows_met(transform: Transform, before: int, after: int) -> int:
+    """How many rows a transform has dropped or changed, of how many it was given and gave back."""
+    return transform.met[-1] if isinstance(transform, ChangedRows) else before - after
+
+
+def erased_keys(operator: OperatorRecord, texts: Sequence[str]) -> tuple[ErasedKeys, set[str]]:
+    """The transform of an operator's rows, and the texts that can be keys of it.
+
+    Args:
+        operator: The operator, with keyed state.
+        texts: Keys, as `key_from_text` reads them.
+    """
+    key = key_serializer_of(operator.key_serializer)
+    values, fitting = [], set()
+    for text in texts:
+        with suppress(EncodeError):
+            values.append(key_from_text(text, key))
+            fitting.add(text)
+    column = pa.array(values, key.arrow_type)
+    keys = encode_keys(key, column) if values else pa.array([], pa.large_binary())
+    most = operator.max_parallelism
+    try:
+        codes = np.array(key.hash_codes(column), np.int32)
+    except UnknownHashError:
+        return ErasedKeys(keys, None, most), fitting
+    groups = key_groups_of_hashes(codes, most)
+    return ErasedKeys(keys, frozenset(groups.tolist()), most), fitting
+
+
+def rows_where(
+    session: Session, operator: OperatorRecord, table: TableRecord, predicate: str
+) -> Transform:
+    """The transform by which the rows of a table go that a predicate is true of.
+
+    Of a list state whose elements the predicate names (`element`), these go.
+
+    Args:
+        session: DuckDB over the snapshot that the operator is of.
+        operator: The operator.
+        table: The table.
+        predicate: SQL over the columns of the table.
+
+    Raises:
+        QueryError: DuckDB can't understand it, or it is more than a predicate.
+    """
+    names = {path: name for name, path in operator_tables_by_name(operator)}
+    name = ".".join(map(quoted, (str(session.names.job), operator.label, names[table.path])))
+    lists = {state.table for state in operator.states if state.kind == StateKind.LIST.value}
+    if table.path in lists and _ELEMENT.search(predicate):
+        kept = f"[element for element in value if NOT coalesce(({predicate}\n), false)]"
+        text = f"UPDATE {name} SET value = {kept} WHERE len({kept}) < len(value)"  # noqa: S608
+        kind: type[ChangedRows] = ErasedElements
+    else:
+        text = f"DELETE FROM {name} WHERE ({predicate}\n)"  # noqa: S608 - a user's own SQL
+        kind = ChangedRows
+    statement = parse_statement(session, text)
+    return kind(PreparedStatement(session, statement), queues_in(operator, table), [])

@@ -1,0 +1,105 @@
+"""A key in every form in which it may stand in bytes.
+
+Forms that say too little are left out: `42` is in every lake. What is left out is said, and such a
+key is looked for by structure alone.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pipelines.keys import key_from_text
+from pipelines.lake.erase.requests import ErasureRequest, words_of
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import EncodeError
+from state_core.formats.layout.keys import encode_keys, key_serializer_of
+from state_core.serializers.framework.base import TypeSerializer
+
+__all__ = ["LEAST_BYTES", "Needle", "needles_of"]
+
+LEAST_BYTES = 5  # that are neither 0x00 nor 0xff, of which numbers have many in front
+
+
+@dataclass(frozen=True)
+class Needle:
+    """A form that is searched for.
+
+    Attributes:
+        word: Which of the words of the request it is of, by its place.
+        form: What it is called.
+        data: The bytes.
+        digits: Whether it is a number as text, which is none of ours within a longer word.
+    """
+
+    word: int
+    form: str
+    data: bytes
+    digits: bool = False
+
+
+def needles_of(
+    asked: ErasureRequest, records: Iterable[SnapshotRecord]
+) -> tuple[list[Needle], list[str]]:
+    """All forms of what was asked, and forms that say too little.
+
+    Args:
+        asked: What was erased.
+        records: Snapshots, whose operators say how keys are written.
+
+    Returns:
+        The forms, and the names of those that are not searched for.
+    """
+    snapshots = {op.key_serializer for one in records for op in one.operators if op.states}
+    serializers = [key_serializer_of(snapshot) for snapshot in sorted(snapshots)]
+    keys = set(asked.keys)
+    forms: dict[bytes, Needle] = {}
+    short: dict[str, None] = {}
+    for number, word in enumerate(words_of(asked)):
+        plain = [("text", word.encode())]
+        if word in keys:
+            for serializer in serializers:
+                plain += _written(serializer, word)
+        for name, data in plain:
+            for form, coded in _coded(name, data):
+                if len(coded.strip(b"\x00\xff")) < LEAST_BYTES:
+                    short[form] = None
+                elif coded not in forms:
+                    digits = form == "text" and word.lstrip("-").isdigit()
+                    forms[coded] = Needle(number, form, coded, digits)
+    return list(forms.values()), list(short)
+
+
+def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
+    """A key as its serializer writes it, and as a column of Parquet's holds it."""
+    with suppress(EncodeError):
+        column = pa.array([key_from_text(word, key)], key.arrow_type)
+        yield f"{key.name}, serialized", encode_keys(key, column)[0].as_py()
+        kind = column.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind):
+            size = kind.bit_width // 8
+            held = bytes(column.buffers()[1])[:size]
+            yield f"{key.name} in a column", held
+            if pa.types.is_integer(kind) and size < 4:  # Parquet has no shorter number
+                yield (
+                    f"{key.name} in a column",
+                    column.cast(pa.int32()).buffers()[1][:4].to_pybytes(),
+                )
+        elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            yield f"{key.name} in a column", column[0].as_py()
+
+
+def _coded(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Bytes as they are, and in the codes in which JSON holds bytes."""
+    yield name, data
+    yield f"{name}, hexadecimal", data.hex().encode()
+    yield f"{name}, hexadecimal", data.hex().upper().encode()
+    for before in range(3):  # how many bytes of a group of three are something else's
+        coded = base64.b64encode(bytes(before) + data)
+        first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
+        for code in {coded, coded.replace(b"+", b"-").replace(b"/", b"_")}:
+            yield f"{name}, base64", code[first:last]

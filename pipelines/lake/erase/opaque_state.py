@@ -1,0 +1,54 @@
+"""State without tables: only the job can say whether a key is in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipelines.lake.catalog.unmanaged_state import carried_metadata
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.formats.metadata.checkpoint_metadata import (
+    OperatorState,
+    SubtaskState,
+    write_metadata,
+)
+
+__all__ = ["has_opaque_state", "without_opaque_state"]
+
+
+def has_opaque_state(record: SnapshotRecord) -> bool:
+    """Whether a snapshot carries raw, channel, coordinator or master state.
+
+    Raises:
+        DamagedLakeError: What it carries can't be believed.
+    """
+    metadata = carried_metadata(record)
+    return bool(record.carried or metadata.masters) or any(map(_is_opaque, metadata.operators))
+
+
+def without_opaque_state(record: SnapshotRecord) -> SnapshotRecord:
+    """The snapshot without it: the job begins there with none."""
+    metadata = carried_metadata(record)
+    operators = [_stripped(operator) for operator in metadata.operators]
+    bare = replace(metadata, operators=operators, masters=[])
+    return replace(record, metadata=write_metadata(bare), carried=[])
+
+
+def _subtasks(operator: OperatorState) -> list[SubtaskState]:
+    return list((operator.subtasks or {}).values())
+
+
+def _is_opaque(operator: OperatorState) -> bool:
+    return operator.coordinator is not None or any(
+        subtask.raw_operator or subtask.raw_keyed or subtask.inputs or subtask.outputs
+        for subtask in _subtasks(operator)
+    )
+
+
+def _stripped(operator: OperatorState) -> OperatorState:
+    if operator.subtasks is None:
+        return replace(operator, coordinator=None)
+    subtasks = {
+        index: replace(subtask, raw_operator=None, raw_keyed=None, inputs=(), outputs=())
+        for index, subtask in operator.subtasks.items()
+    }
+    return replace(operator, coordinator=None, subtasks=subtasks)

@@ -1,0 +1,361 @@
+"""Where what is to be erased is found: each file that snapshots share is looked at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pipelines.engine import Engine, Progress
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.pieces import Piece
+from pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
+from pipelines.lake.edit.selecting import find_state, tables_of
+from pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met, rows_where
+from pipelines.lake.erase.opaque_state import has_opaque_state
+from pipelines.lake.erase.requests import ErasureRequest, keyed_digest, without_words, words_of
+from pipelines.lake.query.session import Session
+from pipelines.lake.query.table_names import TableNames
+from pipelines.lake.tables.names import areas_of
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
+from pipelines.lake.tables.units import Unit
+from state_core.errors import EncodeError, NotFoundError, StateError
+
+__all__ = ["ErasurePlan", "FoundFile", "FoundState", "Planner", "records_of"]
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file with rows that are to go.
+
+    Attributes:
+        table: The path of its table below the lake.
+        unit: The file, as snapshots have it.
+        rows: How many rows go, or lose elements, by state.
+        dropped: How many rows go.
+        task: What rewrites it.
+    """
+
+    table: str
+    unit: UnitRecord
+    rows: Mapping[str, int]
+    dropped: int
+    task: RewriteTask
+
+
+@dataclass
+class FoundState:
+    """What was found in one state.
+
+    Attributes:
+        job: The job.
+        operator: How its operator is called.
+        state: The state.
+        rows: The rows that go or lose elements, each once, however many snapshots share it.
+        files: The files that they are in.
+        snapshots: How many snapshots have one of these files.
+    """
+
+    job: str
+    operator: str
+    state: str
+    rows: int = 0
+    files: int = 0
+    snapshots: int = 0
+
+
+@dataclass(frozen=True)
+class ErasurePlan:
+    """What an erasure would do.
+
+    Attributes:
+        jobs: The jobs whose snapshots are looked through.
+        snapshots: How many snapshots that are.
+        states: What was found in which state.
+        rows: The rows that go or lose elements, each once.
+        files: The files that are written again.
+        file_bytes: Their bytes.
+        snapshots_found: The snapshots that have rows that go, as job and id.
+        notes: Snapshots whose note repeats what is to go, as job and id.
+        opaque: Snapshots with state that can't be searched, as job and id.
+        whole: States of which a predicate is true of every row.
+        elsewhere: What may hold it too, and can't be changed from here.
+    """
+
+    jobs: list[str]
+    snapshots: int
+    states: list[FoundState]
+    rows: int
+    files: int
+    file_bytes: int
+    snapshots_found: list[tuple[str, str]]
+    notes: list[tuple[str, str]]
+    opaque: list[tuple[str, str]]
+    whole: list[str]
+    elsewhere: list[str]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was found."""
+        return not self.rows and not self.notes
+
+    def said(self, asked: ErasureRequest, secret: bytes) -> dict[str, Any]:
+        """What is recorded of it: nothing of what goes but a keyed hash."""
+        return {
+            "asked": keyed_digest(asked, secret),
+            "keys": len(asked.keys),
+            "predicates": len(asked.where),
+            "jobs": self.jobs,
+            "snapshots": self.snapshots,
+            "snapshots_erased_from": [list(names) for names in self.snapshots_found],
+            "states": [asdict(state) for state in self.states],
+            "rows": self.rows,
+            "files": self.files,
+            "file_bytes": self.file_bytes,
+            "notes": len(self.notes),
+            "carried": asked.carried,
+            "elsewhere": self.elsewhere,
+        }
+
+
+@dataclass
+class _SharedFile:
+    """A file that snapshots share, and one of them that has it."""
+
+    unit: UnitRecord
+    record: SnapshotRecord
+    operator: OperatorRecord
+    table: TableRecord
+    owners: list[tuple[str, str]] = field(default_factory=list)
+
+
+def records_of(lake: Lake, jobs: Sequence[str]) -> dict[str, list[SnapshotRecord]]:
+    """All snapshots of some jobs, of every job if none is named.
+
+    Raises:
+        NotFoundError: There is no such job.
+        DamagedLakeError: A row of one can't be believed: who knows what it holds?
+    """
+    found: dict[str, list[SnapshotRecord]] = {}
+    for job in jobs or lake.jobs():
+        records, bad = lake.records(job)
+        if bad:
+            raise bad[0].error
+        if not records:
+            lake.snapshot(job, "")  # which says what there is
+        found[job] = records
+    return found
+
+
+class Planner:
+    """Looks for what is to be erased.
+
+    Args:
+        lake: The lake.
+        asked: What is to be erased.
+        records: The snapshots to look through, by job.
+        engine: Where files are looked at.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        asked: ErasureRequest,
+        records: Mapping[str, Sequence[SnapshotRecord]],
+        engine: Engine,
+    ) -> None:
+        self.lake = lake
+        self.asked = asked
+        self.records = records
+        self.engine = engine
+        self._fitting: set[str] = set()
+        self._keys: dict[tuple[bytes, int], ErasedKeys] = {}
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._named: set[str] = set()
+        self._stack = ExitStack()
+
+    def close(self) -> None:
+        """End the sessions of DuckDB."""
+        self._stack.close()
+
+    def find(self, progress: Progress | None = None) -> tuple[ErasurePlan, list[FoundFile]]:
+        """Look through all files that may hold it.
+
+        Raises:
+            EncodeError: A key can be none of any operator.
+            NotFoundError: No snapshot has a state that a predicate is of.
+            QueryError: A predicate can't be understood.
+        """
+        shared = self._shared_files()
+        tasks: list[RewriteTask] = []
+        looked_at: list[_SharedFile] = []
+        for file in shared:
+            transforms = self._transforms(file)
+            unit = Unit(file.unit.partition, file.unit.first, file.unit.last)
+            if transforms and not all(one.foresee(unit) for one in transforms):
+                layout = layout_of(self.lake, file.operator, file.table)
+                piece = Piece(unit, (file.unit,))
+                tasks.append(RewriteTask(layout, tuple(transforms), (piece,), ""))
+                looked_at.append(file)
+        self._refuse_unknown()
+        counts = self.engine.map(_rows_going, tasks, progress)
+        found = [
+            (file, FoundFile(file.table.path, file.unit, met, dropped, task))
+            for file, task, (met, dropped) in zip(looked_at, tasks, counts, strict=True)
+            if met
+        ]
+        return self._plan(shared, found), [file for _, file in found]
+
+    def _shared_files(self) -> list[_SharedFile]:
+        files: dict[tuple[str, str], _SharedFile] = {}
+        for record in self._all():
+            for operator in record.operators:
+                for table in operator.tables:
+                    for unit in table.units:
+                        name = table.path, unit.path
+                        if name not in files:
+                            files[name] = _SharedFile(unit, record, operator, table)
+                        files[name].owners.append((record.job, record.snapshot_id))
+        return list(files.values())
+
+    def _all(self) -> Iterator[SnapshotRecord]:
+        for records in self.records.values():
+            yield from records
+
+    def _transforms(self, file: _SharedFile) -> list[Transform]:
+        transforms: list[Transform] = []
+        operator = file.operator
+        if self.asked.keys and file.table.path in {state.table for state in operator.states}:
+            name = operator.key_serializer, operator.max_parallelism
+            if name not in self._keys:
+                self._keys[name], fitting = erased_keys(operator, self.asked.keys)
+                self._fitting |= fitting
+            if len(self._keys[name].keys):
+                transforms.append(self._keys[name])
+        for wanted, predicate in self.asked.where.items():
+            with suppress(NotFoundError):
+                owner, state = find_state([operator], wanted, file.record.snapshot_id)
+                self._named.add(wanted)
+                if file.table.path in tables_of(owner, state):
+                    session = self._session(file.record)
+                    transforms.append(rows_where(session, operator, file.table, predicate))
+        return transforms
+
+    def _session(self, record: SnapshotRecord) -> Session:
+        name = record.job, record.snapshot_id
+        if name not in self._sessions:
+            names = TableNames(self.lake, as_of=record.snapshot_id, job=record.job)
+            self._sessions[name] = self._stack.enter_context(Session(self.lake, names))
+        return self._sessions[name]
+
+    def _refuse_unknown(self) -> None:
+        """Raise for keys of the wrong type, and for states that are nowhere.
+
+        Raises:
+            EncodeError: No operator can have such a key.
+            NotFoundError: No snapshot has such a state.
+        """
+        for key in self.asked.keys:
+            if key not in self._fitting and self._keys:
+                types = {op.key_type for record in self._all() for op in record.operators}
+                raise EncodeError(
+                    f"{key!r:.80} is no key of any operator",
+                    remedy=f"keys are of type {', '.join(sorted(types - {''}))}; write them as"
+                    " `statelake dump` prints them",
+                )
+        for wanted in self.asked.where:
+            if wanted not in self._named:
+                operators = [op for record in self._all() for op in record.operators]
+                labels = sorted({operator.label for operator in operators})
+                raise NotFoundError(
+                    f"no snapshot has a state {wanted!r}",
+                    remedy=f"write it as operator/state; operators are: {', '.join(labels)}",
+                )
+
+    def _plan(
+        self, shared: Sequence[_SharedFile], found: Sequence[tuple[_SharedFile, FoundFile]]
+    ) -> ErasurePlan:
+        states: dict[tuple[str, str, str], FoundState] = {}
+        owners: dict[tuple[str, str, str], set[str]] = {}
+        everywhere: set[tuple[str, str]] = set()
+        for file, going in found:
+            everywhere.update(file.owners)
+            for state, rows in going.rows.items():
+                name = file.record.job, file.operator.label, state
+                entry = states.setdefault(name, FoundState(*name))
+                entry.rows += rows
+                entry.files += 1
+                owners.setdefault(name, set()).update(one for _, one in file.owners)
+        for name, entry in states.items():
+            entry.snapshots = len(owners[name])
+        words = words_of(self.asked)
+        records = list(self._all())
+        return ErasurePlan(
+            jobs=list(self.records),
+            snapshots=len(records),
+            states=sorted(states.values(), key=lambda one: (one.job, one.operator, one.state)),
+            rows=sum(entry.rows for entry in states.values()),
+            files=len(found),
+            file_bytes=sum(going.unit.size for _, going in found),
+            snapshots_found=sorted(everywhere),
+            notes=[
+                (record.job, record.snapshot_id)
+                for record in records
+                if without_words(record, words) != record.note
+            ],
+            opaque=[(one.job, one.snapshot_id) for one in records if has_opaque_state(one)],
+            whole=self._whole(shared, found),
+            elsewhere=self._elsewhere(),
+        )
+
+    def _whole(
+        self, shared: Sequence[_SharedFile], found: Sequence[tuple[_SharedFile, FoundFile]]
+    ) -> list[str]:
+        """The states that would be left without a row by a predicate."""
+        rows: Counter[str] = Counter()
+        for file in shared:
+            rows[file.table.path] += file.unit.rows
+        going: Counter[str] = Counter()
+        for _, one in found:
+            going[one.table] += one.dropped
+        whole = []
+        for wanted in self.asked.where:
+            for file, one in found:
+                with suppress(NotFoundError):
+                    owner, state = find_state([file.operator], wanted, "")
+                    emptied = rows[one.table] == going[one.table]
+                    if one.table in tables_of(owner, state) and emptied and wanted not in whole:
+                        whole.append(wanted)
+        return whole
+
+    def _elsewhere(self) -> list[str]:
+        """Places that may hold it, by what the lake says. They are named and not looked at."""
+        sources = {record.source for record in self._all() if record.source}
+        places = [f"what was imported, if it still exists: {source}" for source in sorted(sources)]
+        for job in self.records:
+            within = areas_of(job)[0].rpartition("/")[0]
+            for area in ("stores", "changelogs", "_checkpoints"):
+                path = f"{within}/{area}"
+                if self.lake.directory.exists(path):
+                    places.append(f"what running tasks of job {job!r} keep in the lake: {path}")
+        return places
+
+
+def _rows_going(task: RewriteTask) -> tuple[dict[str, int], int]:
+    """How many rows of each state a task drops or changes in its piece, and how many it drops."""
+    (piece,) = task.pieces
+    met: Counter[str] = Counter()
+    dropped = 0
+    try:
+        for rows in task.layout.read(piece):
+            after: Any = rows  # of the kind that the layout has
+            for transform in task.transforms:
+                before, after = after, transform.apply(after)
+                if after is not before:
+                    met[rows.name] += rows_met(transform, len(before.batch), len(after.batch))
+            dropped += len(rows.batch) - len(after.batch)
+    except StateError as error:
+        raise error.within(task.layout.place(piece.unit)) from error
+    return dict(met), dropped

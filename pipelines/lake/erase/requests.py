@@ -1,0 +1,85 @@
+"""What is to be erased: keys, and predicates over single states."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import LakeError
+
+__all__ = ["ErasureRequest", "check_request", "keyed_digest", "without_words", "words_of"]
+
+REDACTED = "[erased]"
+_REQUEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", re.ASCII)
+_LITERAL = re.compile(r"'((?:[^']|'')*)'")
+
+
+@dataclass(frozen=True)
+class ErasureRequest:
+    """What is to be erased.
+
+    Attributes:
+        request: The id under which it is recorded.
+        keys: Keys as `pipelines.keys.key_from_text` reads them, of all operators whose keys they
+            can be.
+        where: By state (`operator/state`), SQL that is true of the rows that go.
+        carried: What becomes of state without tables: `drop`, `keep`, or empty to refuse.
+    """
+
+    request: str
+    keys: Sequence[str] = ()
+    where: Mapping[str, str] = field(default_factory=dict)
+    carried: str = ""
+
+
+def check_request(request: str) -> None:
+    """Refuse an id by which no file can be called.
+
+    Raises:
+        LakeError: It is such.
+    """
+    if not _REQUEST.fullmatch(request):
+        raise LakeError(
+            f"{request!r:.100} is no id of a request",
+            remedy="use up to 80 letters, digits, `.`, `_` and `-`, and none of the last three"
+            " in front",
+        )
+
+
+def words_of(asked: ErasureRequest) -> list[str]:
+    """The words of a request that notes of snapshots may repeat: keys, and text of predicates."""
+    words = list(asked.keys)
+    for key in asked.keys:
+        with suppress(ValueError):
+            words += [json.loads(key)] if key.startswith('"') else []
+    for predicate in asked.where.values():
+        words += [match[1].replace("''", "'") for match in _LITERAL.finditer(predicate)]
+    return sorted({word for word in words if word.strip()}, key=len, reverse=True)
+
+
+def without_words(record: SnapshotRecord, words: Sequence[str]) -> str:
+    """A snapshot's note, in which whole words stand for something else."""
+    note = record.note
+    for word in words:
+        if word in note:
+            note = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", REDACTED, note)
+    return note
+
+
+def keyed_digest(asked: ErasureRequest, secret: bytes) -> str:
+    """What was asked, as a hash that nobody without the secret can compare with a guess.
+
+    Args:
+        asked: The request.
+        secret: Known to its user alone; without one there is no digest.
+    """
+    if not secret:
+        return ""
+    said = json.dumps([sorted(asked.keys), sorted(asked.where.items())]).encode()
+    return hmac.new(secret, said, hashlib.sha256).hexdigest()

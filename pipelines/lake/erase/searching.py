@@ -1,0 +1,171 @@
+"""Bytes searched for needles: as they are, and what compressed blocks in them unpack to."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.lake.erase.needles import Needle
+from state_core.kernels.search import BLOCK_BYTES, SHIFT_BITS, find_any, hashes_of
+
+__all__ = ["Searcher", "unpacked"]
+
+AT_ONCE = 1024
+_GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
+_FRAMED, _XERIAL = b"\xff\x06\x00\x00sNaPpY", b"\x82SNAPPY\x00"
+_MAGIC = re.compile(b"|".join(map(re.escape, (_GZIP, _ZSTD, _FRAMED, _XERIAL))))
+_WORD = re.compile(rb"[0-9A-Za-z]")
+
+
+class Searcher:
+    """Finds needles in bytes, all at once.
+
+    Args:
+        needles: What is looked for, each of `BLOCK_BYTES` or more.
+    """
+
+    def __init__(self, needles: Sequence[Needle]) -> None:
+        self.needles = needles
+        sizes = [len(one.data) for one in needles]
+        self.longest = max(sizes, default=0)
+        self._window = min(sizes, default=BLOCK_BYTES)
+        self._words = np.frombuffer(b"".join(one.data for one in needles), np.uint8)
+        self._bounds = np.cumsum(np.array([0, *sizes], np.int64))
+        ends = b"".join(one.data[-self._window :] for one in needles)
+        blocks, hashes = hashes_of(np.frombuffer(ends, np.uint8).reshape(-1, self._window))
+        farthest = min(self._window - BLOCK_BYTES + 1, 255)
+        self._shifts = np.full(1 << SHIFT_BITS, farthest, np.uint8)
+        for left, column in enumerate(blocks.T[::-1]):
+            closer = np.minimum(self._shifts[column], min(left, 255)).astype(np.uint8)
+            np.minimum.at(self._shifts, column, closer)
+        self._heads = np.full(1 << max(10, len(needles).bit_length() + 1), -1, np.int32)
+        self._following = np.full(max(len(needles), 1), -1, np.int32)
+        for number, place in enumerate((hashes & np.uint32(len(self._heads) - 1)).tolist()):
+            self._following[number] = self._heads[place]
+            self._heads[place] = number
+
+    def find(self, data: bytes | memoryview | pa.Buffer) -> Iterator[tuple[int, Needle]]:
+        """Where needles are, and which: at least the first `AT_ONCE`, for any bytes."""
+        view = np.frombuffer(data, np.uint8)
+        if not self.needles or view.size < self._window:
+            return
+        view.flags.writeable = False
+        positions = np.empty(AT_ONCE, np.int64)
+        found = np.empty(AT_ONCE, np.int64)
+        count = find_any(
+            view, self._window, self._shifts, self._heads, self._following, self._words,
+            self._bounds, positions, found,
+        )  # fmt: skip
+        for at, number in zip(positions[:count].tolist(), found[:count].tolist(), strict=True):
+            needle = self.needles[number]
+            around = (
+                view[max(at - 1, 0) : at].tobytes(),
+                view[at + len(needle.data) :][:1].tobytes(),
+            )
+            if not (needle.digits and any(map(_WORD.fullmatch, around))):
+                yield at, needle
+
+
+def unpacked(data: pa.Buffer, limit: int) -> Iterator[tuple[str, bytes]]:
+    """What the compressed blocks among bytes unpack to, each with what it is called and where.
+
+    Blocks are known by how they begin; all of the bytes may also be one block of Snappy's, which
+    begins like anything. What does not unpack is none.
+
+    Args:
+        data: The bytes.
+        limit: How many bytes of a block are unpacked at most.
+    """
+    view = memoryview(data).cast("B")
+    for match in _MAGIC.finditer(view):
+        at, magic = match.start(), match[0]
+        if magic == _GZIP:
+            yield f"gzip at {at}", _inflated(view[at:], limit)
+        elif magic == _ZSTD:
+            yield f"zstd at {at}", _streamed(view[at:], limit)
+        elif magic == _FRAMED:
+            yield f"Snappy at {at}", _joined(_frames(view, at + len(_FRAMED), limit), limit)
+        else:
+            yield f"Snappy at {at}", _joined(_xerial_blocks(view, at + 16, limit), limit)
+    whole = _snappy(view, limit)
+    if whole:
+        yield "Snappy at 0", whole
+
+
+def _joined(pieces: Iterable[bytes], limit: int) -> bytes:
+    """Pieces as one, up to the limit."""
+    joined = bytearray()
+    for piece in pieces:
+        joined += piece
+        if len(joined) >= limit:
+            break
+    return bytes(joined[:limit])
+
+
+def _inflated(data: memoryview, limit: int) -> bytes:
+    try:
+        return zlib.decompressobj(31).decompress(data, limit)
+    except zlib.error:
+        return b""
+
+
+def _streamed(data: memoryview, limit: int) -> bytes:
+    """What a stream of zstd's unpacks to, up to where it breaks."""
+
+    def pieces() -> Iterator[bytes]:
+        with (
+            suppress(OSError, pa.ArrowException),
+            pa.input_stream(pa.BufferReader(data), compression="zstd") as stream,
+        ):
+            while piece := stream.read(1 << 20):
+                yield piece
+
+    return _joined(pieces(), limit)
+
+
+def _frames(data: memoryview, at: int, limit: int) -> Iterator[bytes]:
+    """The contents of frames of Snappy's framing format, up to the next stream or what is none."""
+    while at + 4 <= len(data):
+        kind, end = data[at], at + 4 + int.from_bytes(data[at + 1 : at + 4], "little")
+        if end > len(data):
+            return
+        if kind == 0x00:
+            yield _snappy(data[at + 8 : end], limit)
+        elif kind == 0x01:
+            yield bytes(data[at + 8 : end])
+        elif not 0x80 <= kind < 0xFF:
+            return
+        at = end
+
+
+def _xerial_blocks(data: memoryview, at: int, limit: int) -> Iterator[bytes]:
+    """The contents of blocks that have their lengths in front, as xerial's streams do."""
+    while at + 4 <= len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        block = _snappy(data[at + 4 : end], limit) if end <= len(data) else b""
+        if not block:
+            return
+        yield block
+        at = end
+
+
+def _snappy(data: memoryview, limit: int) -> bytes:
+    """What a block of Snappy's unpacks to; nothing if it is none."""
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    # a copy takes three bytes for 64
+    if not 0 < size <= min(len(data) * 32, limit):
+        return b""
+    try:
+        return bytes(pa.Codec("snappy").decompress(pa.py_buffer(data), size, asbytes=True))
+    except (OSError, pa.ArrowException, ValueError):
+        return b""

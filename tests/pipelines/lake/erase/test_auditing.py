@@ -1,0 +1,218 @@
+"""The audit finds what is planted, wherever it is put, and nothing where nothing is."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.erase.auditing import AuditResult, audit_erasure
+from pipelines.lake.erase.erasing import erase
+from pipelines.lake.erase.needles import Needle
+from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.lake.erase.searching import Searcher
+from state_core.errors import ConflictError, DamagedLakeError, EncodeError, NotFoundError
+from state_core.files.compression import compress_snappy
+from tests.support.lakes import DEMO, import_as
+from tests.support.people import ALICE, people_savepoint
+
+KEY = "-783633772217"
+NUMBER = ErasureRequest("gdpr-1", [KEY], carried="keep")
+TEXT = ErasureRequest(
+    "gdpr-2",
+    [ALICE],
+    {
+        "users/friends": f"user_key = '{ALICE}'",
+        "places/members": f"element = '{ALICE}'",
+        "places/pending": f"value = '{ALICE}'",
+        "places/shared": f"value = '{ALICE}'",
+        "places/rules": f"key = '{ALICE}'",
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def erased(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of two jobs, each of which something was erased from."""
+    root = tmp_path_factory.mktemp("erased")
+    lake = Lake(root / "lake")
+    import_as(lake, DEMO / "monday", "monday", "numbers")
+    import_as(lake, people_savepoint(root / "day", 0), "day", "people", uids=("users", "places"))
+    erase(lake, NUMBER, ["numbers"], secret=b"s3cret")
+    erase(lake, TEXT, ["people"], whole=True)
+    return root / "lake"
+
+
+@pytest.fixture
+def lake(erased: Path, tmp_path: Path) -> Lake:
+    """A copy of it."""
+    shutil.copytree(erased, tmp_path / "lake")
+    return Lake(tmp_path / "lake")
+
+
+def test_nothing_is_found_where_nothing_is_left(lake: Lake) -> None:
+    """All files were read, to the last byte, and more was unpacked."""
+    root = Path(lake.directory.root)
+    sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
+    for asked in (NUMBER, TEXT):
+        result = audit_erasure(lake, asked)
+        assert result.clean
+        assert result.hits == []
+        assert result.unpacked_bytes > 10_000
+        if asked is NUMBER:
+            assert (result.files, result.file_bytes) == (len(sizes), sum(sizes))
+    assert ALICE not in json.dumps(result.record.to_json())
+
+
+def only_hit(lake: Lake, asked: ErasureRequest, path: Path) -> AuditResult:
+    """What the audit says of a lake in which one file holds something."""
+    result = audit_erasure(lake, asked)
+    assert not result.clean
+    assert {hit.file for hit in result.hits} == {path.relative_to(lake.directory.root).as_posix()}
+    return result
+
+
+def test_a_key_in_the_statistics_of_a_file(lake: Lake) -> None:
+    """In the footer of a file whose rows do not have it."""
+    path = Path(lake.directory.root) / "numbers" / "planted.parquet"
+    other = -783633772218
+    pq.write_table(pa.table({"key": [other, 1]}), path, compression="zstd", use_dictionary=False)
+    data = path.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    hers, theirs = (one.to_bytes(8, "little", signed=True) for one in (int(KEY), other))
+    assert theirs in data[footer:]
+    path.write_bytes(data[:footer] + data[footer:].replace(theirs, hers))
+    result = only_hit(lake, NUMBER, path)
+    assert {(hit.where, hit.form) for hit in result.hits} == {("bytes", "Long in a column")}
+
+
+def test_a_key_in_a_dictionary_that_no_row_names(lake: Lake) -> None:
+    """A page of a dictionary, compressed, in front of rows that have other values."""
+    names = pa.array([0, 0], pa.int32())
+    column = pa.DictionaryArray.from_arrays(names, pa.array(["bob", f"x {ALICE} y" * 40]))
+    path = Path(lake.directory.root) / "people" / "planted.parquet"
+    table = pa.table({"name": column})
+    pq.write_table(table, path, compression="snappy", write_statistics=False, store_schema=False)
+    assert pq.read_table(path).column("name").to_pylist() == ["bob", "bob"]
+    result = only_hit(lake, TEXT, path)
+    assert {hit.where for hit in result.hits} >= {"row group 0, name, dictionary"}
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip", "brotli", "lz4", "none"])
+def test_a_key_in_a_page(lake: Lake, codec: str, version: str) -> None:
+    """Of either version of pages, in each codec."""
+    path = Path(lake.directory.root) / "people" / "planted.parquet"
+    table = pa.table({"name": ["z" * 2000, f"to {ALICE}"] * 50})
+    pq.write_table(
+        table, path, compression=codec, use_dictionary=False, write_statistics=False,
+        data_page_version=version,
+    )  # fmt: skip
+    assert only_hit(lake, TEXT, path).not_unpacked == []
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "encoding", "asked"),
+    [
+        ("key", pa.int64(), "DELTA_BINARY_PACKED", NUMBER),
+        ("key", pa.int64(), "BYTE_STREAM_SPLIT", NUMBER),
+        ("name", pa.string(), "DELTA_BYTE_ARRAY", TEXT),
+        ("name", pa.string(), "DELTA_LENGTH_BYTE_ARRAY", TEXT),
+    ],
+)
+def test_a_key_that_does_not_stand_as_it_is(
+    lake: Lake, column: str, kind: pa.DataType, encoding: str, asked: ErasureRequest
+) -> None:
+    """Deltas and split bytes are decoded."""
+    values = [int(KEY) + at for at in (-3, 0, 5)] if asked is NUMBER else ["alicf", ALICE, "alien"]
+    path = Path(lake.directory.root) / "planted.parquet"
+    pq.write_table(
+        pa.table({column: pa.array(values, kind)}), path, use_dictionary=False,
+        column_encoding={column: encoding}, write_statistics=False,
+    )  # fmt: skip
+    only_hit(lake, asked, path)
+
+
+SERIALIZED = int(KEY).to_bytes(8, "big", signed=True)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f'{{"commitInfo": {{"predicate": "key = {KEY}"}}}}'.encode(),
+        json.dumps({"bytes": SERIALIZED.hex()}).encode(),
+        json.dumps({"bytes": SERIALIZED.hex().upper()}).encode(),
+        *(json.dumps({"raw": base64.b64encode(b"x" * n + SERIALIZED).decode()}).encode()
+          for n in range(3)),
+        json.dumps({"raw": base64.urlsafe_b64encode(SERIALIZED).decode()}).encode(),
+        b"\x00" * 4000 + SERIALIZED,
+        gzip.compress(b"some" + SERIALIZED * 50),
+        b"before" + pa.compress(b"some" + SERIALIZED * 50, "zstd", asbytes=True),
+        b"before" + bytes(compress_snappy(b"some" + SERIALIZED * 50)),
+        pa.compress(b"ab" * 100 + SERIALIZED * 2, "snappy", asbytes=True),
+    ],
+    ids=["text", "hex", "HEX", "b64-0", "b64-1", "b64-2", "b64-url", "raw", "gzip", "zstd",
+         "framed", "snappy"],
+)  # fmt: skip
+def test_a_key_in_a_log_or_a_blob(lake: Lake, said: bytes) -> None:
+    """In the codes of JSON, and in compressed blocks."""
+    path = Path(lake.directory.root) / "numbers" / "_delta_log" / "planted"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(said)
+    only_hit(lake, NUMBER, path)
+
+
+def test_other_places_are_searched_where_they_are_named(lake: Lake, tmp_path: Path) -> None:
+    """Such as exports from before the erasure, compressed by Flink."""
+    assert audit_erasure(lake, NUMBER).clean
+    result = audit_erasure(lake, NUMBER, [str(DEMO)])
+    assert {hit.file.split(":")[1].split("/")[0] for hit in result.hits} == {"monday", "tuesday"}
+    assert any(hit.where.startswith("Snappy") for hit in result.hits)
+    with pytest.raises(NotFoundError):
+        audit_erasure(lake, NUMBER, [str(tmp_path / "nowhere")])
+
+
+def test_rows_that_come_back_are_found_by_their_structure(lake: Lake) -> None:
+    """An import of the job that still has her: rows are counted, whatever stands in bytes."""
+    import_as(lake, DEMO / "tuesday", "tuesday", "numbers")
+    result = audit_erasure(lake, NUMBER)
+    assert result.rows == 11
+    assert result.hits
+
+
+def test_what_can_not_be_audited_is_said(lake: Lake) -> None:
+    """Requests that are not recorded, other keys than were erased, forms that are anywhere."""
+    with pytest.raises(NotFoundError, match="gdpr-1, gdpr-2"):
+        audit_erasure(lake, ErasureRequest("gdpr-3", [KEY]))
+    with pytest.raises(ConflictError, match="something else"):
+        audit_erasure(lake, ErasureRequest("gdpr-1", ["-820795872871"]), secret=b"s3cret")
+    with pytest.raises(EncodeError, match="which are anywhere"):
+        audit_erasure(lake, ErasureRequest("gdpr-2", ["a"]))
+    assert audit_erasure(lake, NUMBER, secret=b"s3cret").clean
+    (Path(lake.directory.root) / "torn.parquet").write_bytes(b"PAR1 and no more than that PAR1")
+    result = audit_erasure(lake, NUMBER)
+    assert result.not_unpacked == ["torn.parquet"]
+    assert not result.clean
+    for path in Path(lake.directory.root).glob("_statelake/erasure_records/*.parquet"):
+        path.unlink()
+        break
+    with pytest.raises(DamagedLakeError):
+        audit_erasure(lake, NUMBER)
+
+
+def test_many_words_are_found_as_one_by_one() -> None:
+    """Words of all lengths, within others and at either end."""
+    words = [b"abcde", b"bcdef", b"cdefghijk", b"zzzzzzzz", b"abcdefgh", b"\xff\xfe\xfd\xfc\xfb"]
+    searcher = Searcher([Needle(0, "", word) for word in words])
+    data = b"abcdefghijk..zzzzzzzzz..\xff\xfe\xfd\xfc\xfb--abcde"
+    expected = sorted(
+        (at, word) for word in words for at in range(len(data)) if data[at : at + len(word)] == word
+    )
+    assert sorted((at, needle.data) for at, needle in searcher.find(data)) == expected

@@ -1,0 +1,405 @@
+"""Erasure: what was asked is in no file of the lake, and all else is as before."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.lake.catalog.attempts import Attempt
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.dropping import drop_snapshots
+from pipelines.lake.edit.changes import ValueChange
+from pipelines.lake.edit.committing import commit_snapshot
+from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from pipelines.lake.edit.migrating import migrate_snapshot
+from pipelines.lake.edit.sql_editing import edit_by_sql
+from pipelines.lake.erase.audit_records import audit_records, broken_record
+from pipelines.lake.erase.erasing import STEPS, Erasure, ErasureResult, erase, plan_erasure
+from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.lake.query.session import Session
+from pipelines.lake.query.table_names import TableNames
+from pipelines.lake.verify.integrity import stored_faults
+from state_core.errors import (
+    ConflictError,
+    EncodeError,
+    LakeError,
+    NoMatchError,
+    NotFoundError,
+)
+from state_core.files.confinement import ConfinedTree
+from state_core.serializers.type_spec import parse_type
+from tests.support.lakes import (
+    DEMO,
+    LOCAL,
+    Contents,
+    assert_whole,
+    edit,
+    exported,
+    files_of,
+    import_as,
+    raw_savepoint,
+    unit_paths,
+)
+from tests.support.people import ALICE, NEW_PROFILE, files_with, people_savepoint
+from tests.support.steps import EndError, Step, do_at, stop
+
+UIDS = ("users", "places")
+EVERYWHERE = {
+    "users/friends": f"user_key = '{ALICE}'",
+    "clients/friends": f"user_key = '{ALICE}'",  # as it is called where it was renamed
+    "places/members": f"element = '{ALICE}'",
+    "places/pending": f"value = '{ALICE}'",
+    "places/shared": f"value = '{ALICE}'",
+    "places/rules": f"key = '{ALICE}'",
+}
+REQUEST = ErasureRequest("gdpr-4711", [ALICE], EVERYWHERE)
+WITHOUT_CLIENTS = {state: where for state, where in EVERYWHERE.items() if "clients" not in state}
+SMALL = ErasureRequest("gdpr-4711", [ALICE], WITHOUT_CLIENTS)
+KEYED = ErasureRequest("gdpr-4712", [ALICE])
+
+
+@pytest.fixture(scope="module")
+def savepoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A savepoint of each of four days."""
+    root = tmp_path_factory.mktemp("days")
+    for day in range(4):
+        people_savepoint(root / f"day-{day}", day)
+    return root
+
+
+@pytest.fixture(scope="module")
+def prepared(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of two jobs with all that can happen to snapshots: each holds her."""
+    lake = Lake(tmp_path_factory.mktemp("prepared") / "lake")
+    for day in range(3):
+        import_as(lake, savepoints / f"day-{day}", f"day-{day}", uids=UIDS)
+    edit(lake, "orders/keyed/users/visits").update(
+        {"value": "value + 1"}, predicate=f"key = '{ALICE}'"
+    )
+    commit_snapshot(lake, "orders", "committed", "day-2", engine=LOCAL)
+    edit_by_sql(
+        lake, "orders", "day-1", "edited", [f"DELETE FROM users.visits WHERE key = '{ALICE}'"]
+    )
+    value = parse_type(NEW_PROFILE)
+    change = ValueChange("users", "profile", value, {}, NEW_PROFILE)
+    migrate_snapshot(lake, "orders", "day-0", "migrated", change, engine=LOCAL)
+    import_as(lake, savepoints / "day-3", "other", "audit", uids=UIDS)
+    without = SnapshotEdit(drop_operators=["places"], rename={"users": "clients"})
+    edit_snapshot(lake, "audit", "other", "clients", without, engine=LOCAL)
+    merged = SnapshotEdit(merge=[("audit", "clients")], drop_operators=["users"])
+    edit_snapshot(lake, "orders", "edited", "merged", merged, engine=LOCAL)
+    import_as(lake, savepoints / "day-3", "day-3", uids=UIDS)
+    drop_snapshots(lake, "orders", snapshot_ids=["day-1"])
+    return Path(lake.directory.root)
+
+
+@pytest.fixture
+def lake(prepared: Path, tmp_path: Path) -> Lake:
+    """A copy of it."""
+    shutil.copytree(prepared, tmp_path / "lake")
+    return Lake(tmp_path / "lake")
+
+
+@pytest.fixture(scope="module")
+def two_days(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of two snapshots, of which one was edited by a statement that names her."""
+    lake = Lake(tmp_path_factory.mktemp("two-days") / "lake")
+    import_as(lake, savepoints / "day-0", "day-0", uids=UIDS)
+    statement = f"UPDATE users.visits SET value = 7 WHERE key = '{ALICE}'"
+    edit_by_sql(lake, "orders", "day-0", "edited", [statement])
+    return Path(lake.directory.root)
+
+
+@pytest.fixture
+def small(two_days: Path, tmp_path: Path) -> Lake:
+    """A copy of it."""
+    shutil.copytree(two_days, tmp_path / "small")
+    return Lake(tmp_path / "small")
+
+
+def snapshots(lake: Lake) -> list[tuple[str, str]]:
+    """Job and id of all snapshots."""
+    return [(summary.job, summary.snapshot_id) for summary in lake.summaries()]
+
+
+def contents(lake: Lake, to: Path) -> dict[tuple[str, str], Contents]:
+    """What each snapshot exports."""
+    return {
+        (job, name): exported(lake, name, to / job / name, job) for job, name in snapshots(lake)
+    }
+
+
+def without_alice(held: Contents) -> Contents:
+    """Entries of keyed state of which neither key nor value names her."""
+    word = ALICE.encode()
+    return {
+        state: [entry for entry in entries if word not in entry[1] and word not in entry[2]]
+        for state, entries in held.items()
+    }
+
+
+def run(lake: Lake, request: ErasureRequest = REQUEST) -> ErasureResult:
+    """Erase, whatever a predicate is true of."""
+    return erase(lake, request, whole=True)
+
+
+def test_she_is_in_every_snapshot_before_and_in_no_file_afterwards(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """Found by a program that shares no code with statelake, in edits, migrations and merges."""
+    root = Path(lake.directory.root)
+    holding = set(files_with(root, ALICE))
+    for job, name in snapshots(lake):
+        assert unit_paths(lake.snapshot(job, name)) & holding
+    assert any(path.startswith("snapshots/") for path in holding)  # in the note of an edit
+    before = contents(lake, tmp_path / "before")
+    names = snapshots(lake)
+    done = run(lake)
+    assert files_with(root, ALICE) == []
+    assert snapshots(lake) == names
+    after = contents(lake, tmp_path / "after")
+    for name, held in before.items():
+        lists = {state for state in held if state[1] == "members"}
+        expected = without_alice({k: v for k, v in held.items() if k not in lists})
+        assert {k: v for k, v in after[name].items() if k not in lists} == expected
+        for state in lists:
+            assert len(after[name][state]) == len(held[state])
+    assert files_with(tmp_path / "after", ALICE) == []
+    assert_whole(lake)
+    for job, name in names:
+        assert list(stored_faults(lake, lake.snapshot(job, name))) == []
+        assert lake.snapshot(job, name).erased == ["gdpr-4711"]
+    assert done.said["snapshots_erased_from"] == [list(name) for name in sorted(names)]
+
+
+def test_every_version_that_a_snapshot_has_shows_its_rows_without_hers(lake: Lake) -> None:
+    """As any Delta engine sees it, and SQL."""
+    run(lake)
+    for job, name in snapshots(lake):
+        record = lake.snapshot(job, name)
+        with Session(lake, TableNames(lake, as_of=name, job=job)) as session:
+            for operator in record.operators:
+                for state in operator.states:
+                    if state.kind == "timers":
+                        continue
+                    query = f'SELECT count(*) n FROM "{operator.label}"."{state.name}"'
+                    (batch,) = session.query(query).batches
+                    assert batch.column("n").to_pylist() == [state.entries]
+
+
+def test_what_follows_is_as_it_would_have_been(lake: Lake, savepoints: Path) -> None:
+    """Imports share files with what was erased from, edits and drops work."""
+    run(lake, KEYED)
+    made = import_as(lake, savepoints / "day-3", "again", uids=UIDS)
+    shared = unit_paths(made) & unit_paths(lake.snapshot("orders", "day-3"))
+    assert shared
+    edit_by_sql(lake, "orders", "again", "less", ["DELETE FROM users.visits WHERE key_group < 9"])
+    drop_snapshots(lake, "orders", keep=1)
+    assert [name for job, name in snapshots(lake) if job == "orders"] == ["less"]
+    assert_whole(lake)
+
+
+def test_files_stay_shared_and_what_has_no_row_of_hers_is_not_written(lake: Lake) -> None:
+    """As many files as before, and those that she was in are the only new ones."""
+    before = {name: unit_paths(lake.snapshot(*name)) for name in snapshots(lake)}
+    holding = set(files_with(Path(lake.directory.root), ALICE))
+    request = ErasureRequest("r", [ALICE])
+    run(lake, request)
+    after = {name: unit_paths(lake.snapshot(*name)) for name in snapshots(lake)}
+    everything = set().union(*before.values()), set().union(*after.values())
+    assert len(everything[1]) <= len(everything[0])
+    assert everything[0] - everything[1] <= holding
+    for name, paths in before.items():
+        for other, others in before.items():
+            assert len(after[name] & after[other]) == len(paths & others)
+
+
+def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Lake) -> None:
+    """By job, operator and state; what the lake came from is named."""
+    files = files_of(Path(lake.directory.root))
+    plan = plan_erasure(lake, REQUEST)
+    assert files_of(Path(lake.directory.root)) == files
+    states = {(one.job, one.operator, one.state): one for one in plan.states}
+    assert states["audit", "users", "profile"].rows == 1
+    assert states["orders", "places", "members"].files == 4
+    assert plan.rows == sum(one.rows for one in plan.states)
+    assert plan.notes == [("orders", "edited")]
+    assert plan.whole == ["users/friends", "clients/friends"]
+    assert sum("if it still exists" in place for place in plan.elsewhere) == 4
+
+
+def test_one_job_alone(lake: Lake) -> None:
+    """The other one's files stay as they are."""
+    root = Path(lake.directory.root)
+    before = files_of(root / "audit")
+    erase(lake, REQUEST, ["orders"], whole=True)
+    assert files_of(root / "audit") == before
+    assert all(
+        path.startswith(("audit/", "snapshots/job=audit")) for path in files_with(root, ALICE)
+    )
+
+
+def test_a_key_of_another_type_of_hash(tmp_path: Path) -> None:
+    """A number as a key: the demo's savepoints, whose sources' coordinators can't be searched."""
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, DEMO / "monday", "monday")
+    import_as(lake, DEMO / "tuesday", "tuesday")
+    asked = ErasureRequest("r", ["-783633772217"])
+    with pytest.raises(EncodeError, match="--carried drop"):
+        erase(lake, asked)
+    assert lake.directory.names("_statelake/erasures") == []
+    done = erase(lake, ErasureRequest("r", ["-783633772217"], carried="keep"))
+    assert done.said["rows"] == 22
+    with pytest.raises(NoMatchError):
+        erase(lake, ErasureRequest("again", ["-783633772217"], carried="keep"))
+    with pytest.raises(EncodeError, match="keys are of type Long"):
+        erase(lake, ErasureRequest("r", ["alice"]))
+
+
+def test_carried_bytes_go_where_that_is_asked(tmp_path: Path) -> None:
+    """Neither their files nor a handle to them is left, and the snapshot is exported."""
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, raw_savepoint(tmp_path / "raw"), "raw")
+    assert files_with(tmp_path / "lake", "only the job can read this")
+    record = lake.snapshot("orders", "raw")
+    state = record.operators[0].operator_states[0]
+    where = {f"{record.operators[0].label}/{state.name}": "false"}
+    erase(lake, ErasureRequest("r", where=where, carried="drop"))
+    assert files_with(tmp_path / "lake", "only the job can read this") == []
+    exported(lake, "raw", tmp_path / "out")
+    assert lake.snapshot("orders", "raw").carried == []
+
+
+def test_what_stands_against_it_is_said_before_anything_is_written(lake: Lake) -> None:
+    """Unknown keys and states, a predicate of all rows, writers, edits without a commit."""
+    root = Path(lake.directory.root)
+    files = files_of(root)
+    with pytest.raises(NoMatchError, match="nothing of it is in 9 snapshots"):
+        erase(lake, ErasureRequest("r", ["nobody-at-all"]))
+    with pytest.raises(NotFoundError, match="nowhere"):
+        erase(lake, ErasureRequest("r", where={"users/nowhere": "true"}))
+    with pytest.raises(EncodeError, match="--all"):
+        erase(lake, ErasureRequest("r", where={"users/visits": "key IS NOT NULL"}))
+    with pytest.raises(LakeError, match="no id of a request"):
+        erase(lake, ErasureRequest("../r", [ALICE]))
+    with (
+        Attempt(lake, "orders", "new", []),
+        pytest.raises(ConflictError, match="being written to, for snapshot 'new'"),
+    ):
+        run(lake)
+    assert files_of(root) == files
+    edit(lake, "orders/keyed/users/visits").update({"value": "value + 1"})
+    with pytest.raises(ConflictError, match="edited and not committed"):
+        run(lake)
+
+
+def test_others_keep_away_until_it_has_ended(lake: Lake, savepoints: Path) -> None:
+    """An import is refused as long as the note is there, and names the request."""
+    patch = pytest.MonkeyPatch()
+    do_at(patch, (Erasure, "rewrite_logs", "before", 1), stop)
+    with pytest.raises(EndError):
+        run(lake)
+    patch.undo()
+    with pytest.raises(ConflictError, match="gdpr-4711"):
+        import_as(lake, savepoints / "day-3", "more", uids=UIDS)
+    with pytest.raises(ConflictError, match="gdpr-4711"):
+        drop_snapshots(lake, "orders", keep=1)
+    with pytest.raises(ConflictError, match="gdpr-4711"), Attempt(lake, "orders", "x", []):
+        pass
+    assert run(lake).resumed
+    import_as(lake, savepoints / "day-3", "more", uids=UIDS)
+
+
+class DiesError(BaseException):
+    """What no code catches: the process is gone."""
+
+
+def die() -> None:
+    """Be gone."""
+    raise DiesError
+
+
+CRASHES = [(Erasure, step, when, 1) for step in STEPS for when in ("before", "after")]
+
+
+@pytest.mark.parametrize("step", CRASHES, ids=lambda step: f"{step[2]}-{step[1]}")
+def test_a_crash_at_each_step_is_gone_on_from(step: Step, small: Lake, tmp_path: Path) -> None:
+    """Each snapshot is before or after, and the same request ends where it would have ended."""
+    before = contents(small, tmp_path / "before")
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, step, die)
+        with pytest.raises(DiesError):
+            run(small, KEYED)
+    between = contents(small, tmp_path / "between")
+    try:
+        run(small, KEYED)
+    except NoMatchError:  # all of it was done
+        assert step[1:3] == ("close", "after")
+    after = contents(small, tmp_path / "after")
+    assert between in (before, after)
+    assert before != after
+    assert_whole(small)
+    assert small.directory.names("_statelake/erasures") == []
+    assert broken_record(audit_records(small)) is None
+
+
+@pytest.mark.full
+def test_a_crash_at_each_file_that_is_written_or_deleted(two_days: Path, tmp_path: Path) -> None:
+    """Not the steps but what they do to the disk: the same end, whichever was the last."""
+    shutil.copytree(two_days, tmp_path / "whole")
+    run(Lake(tmp_path / "whole"), SMALL)
+    expected = contents(Lake(tmp_path / "whole"), tmp_path / "expected")
+    for name, step in (("write", 7), ("remove", 5)):
+        for nth in itertools.count(1, step):
+            root = tmp_path / f"{name}-{nth}"
+            shutil.copytree(two_days, root)
+            with pytest.MonkeyPatch.context() as patch:
+                do_at(patch, (ConfinedTree, name, "before", nth), die)
+                try:
+                    run(Lake(root), SMALL)
+                except DiesError:
+                    pass
+                else:  # there are no more of them
+                    assert nth > 20
+                    break
+            run(Lake(root), SMALL)
+            assert files_with(root, ALICE) == []
+            assert_whole(Lake(root))
+            assert contents(Lake(root), tmp_path / f"{name}-{nth}-out") == expected
+
+
+def test_an_error_leaves_nothing_behind(small: Lake) -> None:
+    """As of a disk that is full: what was written is deleted, and others may write again."""
+    files = files_of(Path(small.directory.root))
+    for step in STEPS[: STEPS.index("switch") + 1]:
+        with pytest.MonkeyPatch.context() as patch:
+            do_at(patch, (Erasure, step, "before", 1), stop)
+            with pytest.raises(EndError):
+                run(small, SMALL)
+        if step != "switch":
+            assert files_of(Path(small.directory.root)) == files
+
+
+def test_records_are_a_chain(lake: Lake) -> None:
+    """One that is changed shows; what was erased is not in it, but for a keyed hash."""
+    erase(lake, KEYED, secret=b"s3cret", requested_by="ops@example.com")
+    run(lake)
+    records = audit_records(lake)
+    assert [one.request for one in records] == ["gdpr-4712", "gdpr-4711"]
+    assert records[0].requested_by == "ops@example.com"
+    assert len(records[0].to_json()["said"]["asked"]) == 64
+    assert records[1].to_json()["said"]["asked"] == ""
+    assert broken_record(records) is None
+    folder = Path(lake.directory.root) / "_statelake" / "erasure_records"
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        if table.column("number").to_pylist() == [0]:
+            at = table.schema.get_field_index("requested_by")
+            pq.write_table(table.set_column(at, "requested_by", [["mallory"]]), path)
+    found = broken_record(audit_records(lake))
+    assert found is not None
+    assert found.number == 0
