@@ -19,11 +19,17 @@ from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from pipelines.lake.catalog.catalog_rows import (
+    HoldsChange,
+    rows_of,
+    rows_replaced,
+    rows_with_holds,
+    rows_without,
+)
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import SNAPSHOTS, is_edited_file, new_edited_file, path_segment
 from pipelines.lake.tables.record_rules import record_fault
@@ -38,7 +44,6 @@ from pipelines.lake.tables.tables import (
 from state_core.errors import (
     ConflictError,
     DamagedLakeError,
-    HeldError,
     MissingFileError,
     NotALakeError,
     NotFoundError,
@@ -53,9 +58,6 @@ MANY_FILES = 64
 # Not even delta-rs itself may try again: what is to be written follows from what was read.
 UNLESS_CHANGED = CommitProperties(max_commit_retries=0)
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
-HOLDS = "holds"
-# which rows of lakes of older versions do not have
-_LATER_COLUMNS = SNAPSHOT_SCHEMA.names[SNAPSHOT_SCHEMA.get_field_index("operators") + 1 :]
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ class Lake:
                 continue
             try:
                 with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
-                    rows = _rows_of(pq.ParquetFile(file), stored, snapshot_id)
+                    rows = rows_of(pq.ParquetFile(file), stored, snapshot_id)
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
                 continue
@@ -320,22 +322,9 @@ class Lake:
             ConflictError: Others kept committing.
             DamagedLakeError: The catalog's files can't be written again.
         """
-        gone = pa.array(snapshot_ids, pa.string())
+        self._rewrite({job: partial(rows_without, job, snapshot_ids)})
 
-        def stays(rows: pa.Table) -> pa.Table:
-            names = pc.fill_null(rows.column("snapshot_id").cast(pa.string()), "")
-            going = pc.is_in(names, gone)
-            _refuse_held(job, rows.filter(going))
-            return rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
-
-        self._rewrite({job: stays})
-
-    def set_holds(
-        self,
-        job: str,
-        snapshot_id: str,
-        change: Callable[[list[dict[str, object]]], list[dict[str, object]]],
-    ) -> None:
+    def set_holds(self, job: str, snapshot_id: str, change: HoldsChange) -> None:
         """Give a snapshot other holds, also one whose row can't be believed.
 
         Args:
@@ -347,20 +336,7 @@ class Lake:
             ConflictError: Others kept committing.
             DamagedLakeError: The catalog's files can't be written again.
         """
-
-        def changed(rows: pa.Table) -> pa.Table:
-            before, names = _holds_of(rows), rows.column("snapshot_id").to_pylist()
-            holds = [
-                change(held) if name == snapshot_id else held
-                for name, held in zip(names, before, strict=True)
-            ]
-            if holds == before:
-                return rows
-            column = pa.array(holds, SNAPSHOT_SCHEMA.field(HOLDS).type)
-            others = rows.drop_columns([HOLDS]) if HOLDS in rows.column_names else rows
-            return others.append_column(HOLDS, column)
-
-        self._rewrite({job: changed})
+        self._rewrite({job: partial(rows_with_holds, snapshot_id, change)})
 
     def _rewrite(self, edits: Mapping[str, Callable[[pa.Table], pa.Table]]) -> None:
         """Replace rows of some jobs, file by file, as they are when that is committed.
@@ -414,7 +390,7 @@ class Lake:
         rows_by_id: dict[str, dict[str, dict[str, object]]] = {}
         for record in records:
             rows_by_id.setdefault(record.job, {})[record.snapshot_id] = record.to_row()
-        self._rewrite({job: partial(_replaced, job, rows) for job, rows in rows_by_id.items()})
+        self._rewrite({job: partial(rows_replaced, job, rows) for job, rows in rows_by_id.items()})
 
     def delete_old_rows(self, job: str) -> None:
         """Delete the files of rows of a job that the newest version of the catalog has not.
@@ -438,56 +414,6 @@ class _File(NamedTuple):
     path: str
     size: int
     job: str
-
-
-def _rows_of(
-    file: pq.ParquetFile, columns: list[str], snapshot_id: str | None
-) -> list[dict[str, object]]:
-    """Rows of a file of the catalog: all, or those of one snapshot."""
-    stored = file.schema_arrow.names
-    missing = sorted(set(columns) - {*stored, *_LATER_COLUMNS})
-    if missing:
-        raise ValueError(f"it has no column {missing[0]!r}")
-    rows = file.read(columns=[name for name in columns if name in stored])
-    if snapshot_id is not None:
-        rows = rows.filter(pc.equal(rows.column("snapshot_id"), snapshot_id))
-    found: list[dict[str, object]] = rows.to_pylist()
-    return found
-
-
-def _replaced(job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.Table) -> pa.Table:
-    """Rows of a file with others in the place of those of some snapshots, unless one is held."""
-    names = rows.column("snapshot_id").to_pylist()
-    others = [rows_by_id[name] for name in names if name in rows_by_id]
-    if not others:
-        return rows
-    going = pa.array([name in rows_by_id for name in names])
-    _refuse_held(job, rows.filter(going))
-    replacing = pa.Table.from_pylist(others, SNAPSHOT_SCHEMA)
-    staying = rows.filter(pc.invert(going))
-    return pa.concat_tables([staying, replacing], promote_options="permissive")
-
-
-def _holds_of(rows: pa.Table) -> list[list[dict[str, object]]]:
-    """What is said of the holds of each row, be the row believed or not."""
-    said = rows.column(HOLDS).to_pylist() if HOLDS in rows.column_names else [None] * len(rows)
-    return [holds or [] for holds in said]
-
-
-def _refuse_held(job: str, rows: pa.Table) -> None:
-    """Raise if there is a hold on one of some rows.
-
-    Raises:
-        HeldError: There is one.
-    """
-    for name, holds in zip(rows.column("snapshot_id").to_pylist(), _holds_of(rows), strict=True):
-        if holds:
-            reasons = "; ".join(str(hold["reason"]) for hold in holds if hold["reason"])
-            raise HeldError(
-                f"there is a hold on snapshot {name!r} of job {job!r}"
-                + (f" ({reasons})" if reasons else ""),
-                remedy="nothing was dropped; `statelake release` ends the hold",
-            )
 
 
 def _files(table: DeltaTable) -> list[_File]:

@@ -6,14 +6,16 @@ is committed first, the other one sees it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timezone
 
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog_rows import held_error
 from pipelines.lake.tables.records import HoldRecord
 from state_core.errors import LakeError, NoMatchError, NotFoundError
 from state_core.printable import is_text
 
-__all__ = ["held_snapshots", "hold_snapshot", "release_snapshot"]
+__all__ = ["held_snapshots", "hold_snapshot", "refuse_held", "release_snapshot"]
 
 
 def held_snapshots(lake: Lake, job: str) -> dict[str, list[HoldRecord]]:
@@ -27,6 +29,24 @@ def held_snapshots(lake: Lake, job: str) -> dict[str, list[HoldRecord]]:
     if bad:
         raise bad[0].error
     return {summary.snapshot_id: summary.holds for summary in summaries if summary.holds}
+
+
+def refuse_held(lake: Lake, snapshots: Iterable[tuple[str, str]]) -> None:
+    """Raise if one of some snapshots may not be changed.
+
+    Args:
+        lake: The lake.
+        snapshots: Jobs and ids.
+
+    Raises:
+        HeldError: There is a hold on one.
+    """
+    wanted = sorted(snapshots)
+    holds = {job: held_snapshots(lake, job) for job, _ in wanted}
+    for job, snapshot_id in wanted:
+        if snapshot_id in holds[job]:
+            reasons = [hold.reason for hold in holds[job][snapshot_id]]
+            raise held_error(job, snapshot_id, reasons)
 
 
 def hold_snapshot(lake: Lake, job: str, snapshot_id: str, reason: str = "") -> list[HoldRecord]:

@@ -34,6 +34,7 @@ from pipelines.lake.catalog.attempts import (
 )
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import sweep_carried, tables_of_job
+from pipelines.lake.catalog.holds import refuse_held
 from pipelines.lake.edit.pieces import Rewritten
 from pipelines.lake.edit.rewriting import layout_of, rewrite_pieces
 from pipelines.lake.erase.audit_records import AuditRecord, add_record, requester_here
@@ -47,11 +48,7 @@ from pipelines.lake.erase.requests import (
     without_words,
     words_of,
 )
-from pipelines.lake.tables.names import (
-    is_edited_file,
-    is_table_of,
-    token_of,
-)
+from pipelines.lake.tables.names import is_edited_file, is_table_of, token_of
 from pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
@@ -295,7 +292,8 @@ class Erasure:
         Raises:
             NoMatchError: Nothing is found.
             ConflictError: A table was edited and not committed.
-            EncodeError: State can't be searched, or a predicate is true of all rows.
+            HeldError: There is a hold on a snapshot that has some.
+        EncodeError: State can't be searched, or a predicate is true of all rows.
         """
         self.records = records_of(self.lake, self.note.jobs)
         self._delete_unnamed(of_token=True)  # what was written before a crash
@@ -303,6 +301,7 @@ class Erasure:
         self._stack.callback(planner.close)
         plan, self.files = planner.find(self.options.progress)
         _refuse(plan, self.asked, whole=self.options.whole)
+        refuse_held(self.lake, plan.changed(self.asked))
         for job, path in self._table_paths():
             self._check_table(job, path)
         self.note.said = plan.said(self.asked, self.options.secret)

@@ -96,6 +96,11 @@ class ErasurePlan:
     whole: list[str]
     elsewhere: list[str]
 
+    def changed(self, asked: ErasureRequest) -> set[tuple[str, str]]:
+        """The snapshots that will not be as they were, as job and id."""
+        dropped = self.opaque if asked.carried == "drop" else []
+        return {*self.snapshots_found, *self.notes, *dropped}
+
     @property
     def empty(self) -> bool:
         """Whether nothing was found."""

@@ -26,6 +26,7 @@ from pipelines.lake.verify.integrity import stored_faults
 from state_core.errors import (
     ConflictError,
     EncodeError,
+    HeldError,
     LakeError,
     NoMatchError,
     NotFoundError,
@@ -295,6 +296,18 @@ def test_what_stands_against_it_is_said_before_anything_is_written(lake: Lake) -
     edit(lake, "orders/keyed/users/visits").update({"value": "value + 1"})
     with pytest.raises(ConflictError, match="edited and not committed"):
         run(lake)
+
+
+def test_a_hold_stands_against_it_until_it_ends(small: Lake) -> None:
+    """Nothing is written while somebody holds a snapshot that has her rows, and all of it after."""
+    small.hold("orders", "day-0", "case 4711")
+    held = files_of(Path(small.directory.root))
+    with pytest.raises(HeldError, match=r"'day-0'.*case 4711"):
+        run(small, SMALL)
+    assert files_of(Path(small.directory.root)) == held
+    small.release("orders", "day-0")
+    run(small, SMALL)
+    assert files_with(Path(small.directory.root), ALICE) == []
 
 
 def test_others_keep_away_until_it_has_ended(lake: Lake, savepoints: Path) -> None:

@@ -1,0 +1,122 @@
+"""Rows of the catalog: read from a file, and with some of them replaced, changed or left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.lake.tables.records import SNAPSHOT_SCHEMA
+from state_core.errors import HeldError
+
+__all__ = [
+    "HoldsChange",
+    "held_error",
+    "rows_of",
+    "rows_replaced",
+    "rows_with_holds",
+    "rows_without",
+]
+
+HoldsChange: TypeAlias = Callable[[list[dict[str, object]]], list[dict[str, object]]]
+
+HOLDS = "holds"
+# which rows of lakes of older versions do not have
+_LATER_COLUMNS = SNAPSHOT_SCHEMA.names[SNAPSHOT_SCHEMA.get_field_index("operators") + 1 :]
+
+
+def rows_of(
+    file: pq.ParquetFile, columns: list[str], snapshot_id: str | None
+) -> list[dict[str, object]]:
+    """Rows of a file of the catalog: all, or those of one snapshot.
+
+    Raises:
+        ValueError: A column is missing that each version of a lake has.
+    """
+    stored = file.schema_arrow.names
+    missing = sorted(set(columns) - {*stored, *_LATER_COLUMNS})
+    if missing:
+        raise ValueError(f"it has no column {missing[0]!r}")
+    rows = file.read(columns=[name for name in columns if name in stored])
+    if snapshot_id is not None:
+        rows = rows.filter(pc.equal(rows.column("snapshot_id"), snapshot_id))
+    found: list[dict[str, object]] = rows.to_pylist()
+    return found
+
+
+def rows_replaced(job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.Table) -> pa.Table:
+    """Rows of a file with others in the place of those of some snapshots.
+
+    Args:
+        job: The job.
+        rows_by_id: The rows that are to be, by the id of the snapshot.
+        rows: Those of the file.
+
+    Raises:
+        HeldError: There is a hold on one of these snapshots.
+    """
+    names = rows.column("snapshot_id").to_pylist()
+    others = [rows_by_id[name] for name in names if name in rows_by_id]
+    if not others:
+        return rows
+    going = pa.array([name in rows_by_id for name in names])
+    _refuse_held(job, rows.filter(going))
+    replacing = pa.Table.from_pylist(others, SNAPSHOT_SCHEMA)
+    staying = rows.filter(pc.invert(going))
+    return pa.concat_tables([staying, replacing], promote_options="permissive")
+
+
+def rows_without(job: str, snapshot_ids: list[str], rows: pa.Table) -> pa.Table:
+    """Rows of a file but those of some snapshots; the same object if it has none of them.
+
+    Raises:
+        HeldError: There is a hold on one of these snapshots.
+    """
+    names = pc.fill_null(rows.column("snapshot_id").cast(pa.string()), "")
+    going = pc.is_in(names, pa.array(snapshot_ids, pa.string()))
+    _refuse_held(job, rows.filter(going))
+    return rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
+
+
+def rows_with_holds(snapshot_id: str, change: HoldsChange, rows: pa.Table) -> pa.Table:
+    """Rows of a file with other holds of one snapshot; the same object if nothing changes."""
+    before, names = _holds_of(rows), rows.column("snapshot_id").to_pylist()
+    holds = [
+        change(held) if name == snapshot_id else held
+        for name, held in zip(names, before, strict=True)
+    ]
+    if holds == before:
+        return rows
+    column = pa.array(holds, SNAPSHOT_SCHEMA.field(HOLDS).type)
+    others = rows.drop_columns([HOLDS]) if HOLDS in rows.column_names else rows
+    return others.append_column(HOLDS, column)
+
+
+def _holds_of(rows: pa.Table) -> list[list[dict[str, object]]]:
+    """What is said of the holds of each row, be the row believed or not."""
+    said = rows.column(HOLDS).to_pylist() if HOLDS in rows.column_names else [None] * len(rows)
+    return [holds or [] for holds in said]
+
+
+def _refuse_held(job: str, rows: pa.Table) -> None:
+    """Raise if there is a hold on one of some rows.
+
+    Raises:
+        HeldError: There is one.
+    """
+    for name, holds in zip(rows.column("snapshot_id").to_pylist(), _holds_of(rows), strict=True):
+        if holds:
+            raise held_error(job, name, [str(hold["reason"] or "") for hold in holds])
+
+
+def held_error(job: str, snapshot_id: str, reasons: Iterable[str]) -> HeldError:
+    """What to raise where there are holds on a snapshot, for these reasons."""
+    why = "; ".join(filter(None, reasons))
+    return HeldError(
+        f"there is a hold on snapshot {snapshot_id!r} of job {job!r}"
+        + (f" ({why})" if why else ""),
+        remedy="nothing was changed; `statelake release` ends the hold",
+    )
