@@ -12,6 +12,7 @@ import pytest
 from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
+from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
@@ -300,12 +301,12 @@ def test_what_stands_against_it_is_said_before_anything_is_written(lake: Lake) -
 
 def test_a_hold_stands_against_it_until_it_ends(small: Lake) -> None:
     """Nothing is written while somebody holds a snapshot that has her rows, and all of it after."""
-    small.hold("orders", "day-0", "case 4711")
+    hold_snapshot(small, "orders", "day-0", "case 4711")
     held = files_of(Path(small.directory.root))
     with pytest.raises(HeldError, match=r"'day-0'.*case 4711"):
         run(small, SMALL)
     assert files_of(Path(small.directory.root)) == held
-    small.release("orders", "day-0")
+    release_snapshot(small, "orders", "day-0")
     run(small, SMALL)
     assert files_with(Path(small.directory.root), ALICE) == []
 
