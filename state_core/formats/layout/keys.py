@@ -44,6 +44,7 @@ __all__ = [
 
 TIMESTAMP_BYTES = 8
 COMPARED_BYTES = 32  # of a key, at once for all entries; then all of it where these are equal
+COMPARED_KEYS = 8  # by which those bytes are chosen
 FEW_ROWS = 64  # that are compared as a whole at once
 SHOWN = 200
 
@@ -121,8 +122,7 @@ def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.N
         rows = np.flatnonzero(sizes >= wanted.size)
     else:
         rows = np.flatnonzero(sizes == wanted.size + layout.namespace.wire_length)
-    # some bytes of each key, spread over it from its end: keys may share their begin or their end
-    for offset in np.linspace(wanted.size - 1, 0, min(wanted.size, COMPARED_BYTES), dtype=np.intp):
+    for offset in _telling_bytes(entries.data, starts[rows], wanted):
         if rows.size <= FEW_ROWS:
             break
         rows = rows[entries.data[starts[rows] + offset] == wanted[offset]]
@@ -133,6 +133,20 @@ def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.N
     ]
     chosen: npt.NDArray[np.intp] = rows[np.array(equal, bool)]
     return chosen
+
+
+def _telling_bytes(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], wanted: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.intp]:
+    """Places in a key by which it is told from others: keys may share their begin and their end.
+
+    Those where some keys differ from it, and behind them some that are spread over it.
+    """
+    some = starts[:: max(len(starts) // COMPARED_KEYS, 1)][:COMPARED_KEYS]
+    keys = data[some[:, None] + np.arange(wanted.size)]
+    differing = np.flatnonzero((keys != wanted).any(axis=0))[-COMPARED_BYTES:]
+    spread = np.linspace(wanted.size - 1, 0, min(wanted.size, COMPARED_BYTES), dtype=np.intp)
+    return np.concatenate((differing[::-1], spread))
 
 
 def keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
