@@ -81,7 +81,11 @@ def _bars(sizes: Sequence[int], title: str, unit: str, *, width: float) -> str:
     figure = Figure(figsize=(9, 2.6), dpi=110, layout="constrained")
     axes = figure.add_subplot()
     kilobytes = [size / 1024 for size in sizes]
-    axes.bar(range(len(kilobytes)), kilobytes, width=width, color=BAR_COLOR)
+    # one outline of all bars: a rectangle for each takes thirty times as long
+    heights = [height for size in kilobytes for height in (size, 0.0)][:-1]
+    edges = [place + side for place in range(len(kilobytes)) for side in (-width / 2, width / 2)]
+    if kilobytes:
+        axes.stairs(heights, edges, fill=True, color=BAR_COLOR)
     mean = sum(kilobytes) / max(1, len(kilobytes))
     axes.axhline(mean, color=MEAN_COLOR, linewidth=1, label=f"mean {mean:.1f} KiB")
     axes.set(xlabel=unit, ylabel="KiB of state")

@@ -38,6 +38,9 @@ def demo(directory: Path) -> None:
     home = Path(os.environ.get("DAGSTER_HOME") or directory / "dagster")
     logging.getLogger("dagster").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message="Specifying a partitions_def on an AssetCheckSpec")
-    from pipelines.cli.demo.run import run_demo  # noqa: PLC0415 - Dagster and Spark only when wanted
+    from pipelines.cli.demo.spark_step import SparkStep  # noqa: PLC0415 - only when wanted
 
-    run_demo(directory, home)
+    with SparkStep() as spark:  # before Dagster is imported, whose modules take seconds
+        from pipelines.cli.demo.run import run_demo  # noqa: PLC0415 - the same
+
+        run_demo(directory, home, spark)

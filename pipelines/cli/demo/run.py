@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
@@ -22,6 +18,7 @@ from pipelines.cli.commands.export import export
 from pipelines.cli.commands.inspect import inspect
 from pipelines.cli.commands.lake import snapshots
 from pipelines.cli.commands.queries.sql import sql
+from pipelines.cli.demo.spark_step import SparkStep
 from pipelines.cli.demo.steps import Steps
 from pipelines.orchestration.definitions import definitions
 
@@ -47,12 +44,13 @@ SHOWN_METADATA = {
 DAGSTER_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 
 
-def run_demo(directory: Path, home: Path) -> None:
+def run_demo(directory: Path, home: Path, spark: SparkStep) -> None:
     """Run the demo.
 
     Args:
         directory: Where its savepoints, its lake and its exports are to be; replaced if there.
         home: Dagster's directory, whose UI then shows the runs.
+        spark: The process of the step on Spark, which has begun.
     """
     started = time.monotonic()
     for name in ("savepoints", "lake", "exports"):
@@ -68,37 +66,20 @@ def run_demo(directory: Path, home: Path) -> None:
     )
     out = Console(highlight=False)
     show = Steps(out)
-    on_spark = ("--engine", "spark", "--lake", lake, "--job", JOB, "--as-of", "tuesday", TOTALS)
-    with _beside("pipelines.cli.demo.spark_step", on_spark) as spark:
-        show.command("What is in a savepoint that real Flink wrote?", inspect,
-                     str(directory / "savepoints" / "monday"), "--parallelism", "5")  # fmt: skip
-        show.title("Dagster archives two of them: tables, checks, plan, export")
-        _archive(out, home, ["monday", "tuesday"])
-        if spark.stdin:
-            print("the lake is there", file=spark.stdin, flush=True)
-        _ask(show, lake)
-        show.title("Spark reads the same tables: it started beside all this")
-        show.line(sql, on_spark)
-        out.file.write(spark.communicate()[0])
-    if spark.returncode:
-        raise subprocess.CalledProcessError(spark.returncode, spark.args)
+    show.command("What is in a savepoint that real Flink wrote?", inspect,
+                 str(directory / "savepoints" / "monday"), "--parallelism", "5")  # fmt: skip
+    show.title("Dagster archives two of them: tables, checks, plan, export")
+    _archive(out, home, "monday")
+    on_spark = ("--engine", "spark", "--lake", lake, "--job", JOB, "--as-of", "monday", TOTALS)
+    spark.ask(on_spark)
+    _archive(out, home, "tuesday")
+    _ask(show, lake)
+    show.title("Spark reads the same tables: it started beside all this")
+    show.line(sql, on_spark)
+    out.file.write(spark.answer())
     _erase(show, lake, str(directory / "exports" / "tuesday-erased"))
     out.print(Rule(style="dim"))
     out.print(f"done in {time.monotonic() - started:.0f} s ({show.times()})")
-
-
-@contextmanager
-def _beside(module: str, arguments: Iterable[str]) -> Iterator[subprocess.Popen[str]]:
-    """A Python process that runs a module; it ends with the demo, whatever happens in that."""
-    command = [sys.executable, "-m", module, *arguments]
-    process = subprocess.Popen(  # noqa: S603 - ours
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _ask(show: Steps, lake: str) -> None:
@@ -123,8 +104,8 @@ def _erase(show: Steps, lake: str, to: str) -> None:
                  "--max-parallelism", "256")  # fmt: skip
 
 
-def _archive(out: Console, home: Path, names: list[str]) -> None:
-    """Materialize the assets of each savepoint in Dagster, as its UI would."""
+def _archive(out: Console, home: Path, name: str) -> None:
+    """Materialize the assets of a savepoint in Dagster, as its UI would."""
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
@@ -136,11 +117,10 @@ def _archive(out: Console, home: Path, names: list[str]) -> None:
         "loggers": {"console": {"config": {"log_level": "ERROR"}}},
     }
     with dg.DagsterInstance.get() as instance:
-        instance.add_dynamic_partitions("snapshots", names)
-        for name in names:
-            began = time.monotonic()
-            done = job.execute_in_process(instance=instance, partition_key=name, run_config=config)
-            _report(out, name, done, time.monotonic() - began)
+        instance.add_dynamic_partitions("snapshots", [name])
+        began = time.monotonic()
+        done = job.execute_in_process(instance=instance, partition_key=name, run_config=config)
+        _report(out, name, done, time.monotonic() - began)
 
 
 def _report(out: Console, name: str, done: dg.ExecuteInProcessResult, seconds: float) -> None:

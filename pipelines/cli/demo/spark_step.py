@@ -1,23 +1,71 @@
-"""The demo's one step on Spark, in a process that starts its JVM while other steps run.
+"""The demo's step on Spark, in a process that starts its JVM while other steps run.
 
-Run as `python -m pipelines.cli.demo.spark_step ARGUMENTS...`: it opens a session, waits for a line
-on standard input, which says that the lake is there, and calls `statelake sql` with the arguments.
+That process is this module: it opens a session, waits for a line of words on standard input, and
+calls `statelake sql` with them.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+from collections.abc import Sequence
+from types import TracebackType
 
-from pipelines.cli.commands.queries.sql import sql
-from pipelines.spark.session import open_session
+from typing_extensions import Self
+
+__all__ = ["SparkStep"]
+
+
+class SparkStep:
+    """A query on Spark, in a process of its own; use it in `with`, by which the process ends."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "pipelines.cli.demo.spark_step"]
+        self._process = subprocess.Popen(  # noqa: S603 - ours
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def ask(self, words: Sequence[str]) -> None:
+        """Call `statelake sql` with these words once Spark has started."""
+        if self._process.stdin is not None:
+            self._process.stdin.write(json.dumps(words) + "\n")
+            self._process.stdin.flush()
+
+    def answer(self) -> str:
+        """Wait for what it prints.
+
+        Raises:
+            CalledProcessError: It failed; why is on standard error.
+        """
+        printed, _ = self._process.communicate()
+        if self._process.returncode:
+            raise subprocess.CalledProcessError(self._process.returncode, self._process.args)
+        return printed
 
 
 def main() -> None:
     """Start Spark, and run the query once it is asked for: not if the input ends before that."""
+    from pipelines.cli.commands.queries.sql import sql  # noqa: PLC0415 - not who starts this process
+    from pipelines.spark.session import open_session  # noqa: PLC0415
+
     session = open_session()
     session.range(1).count()
-    if sys.stdin.readline():
-        sql.main(sys.argv[1:])
+    asked = sys.stdin.readline()
+    if asked:
+        sql.main(json.loads(asked))
 
 
 if __name__ == "__main__":
