@@ -16,7 +16,7 @@ export DAGSTER_HOME    ?= $(CURDIR)/.dagster
 help:  ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## Make .venv with everything pinned, and fetch the JARs of Delta
+setup: $(READY)  ## Make .venv with everything pinned, fetch the JARs of Delta, have Spark start sooner
 
 demo: $(READY)  ## The whole way on bundled real savepoints, restored by real Flink at the end
 	@$(BIN)/statelake demo --dir demo
@@ -71,6 +71,6 @@ $(READY): pyproject.toml constraints.txt | java
 	  { echo "statelake needs Python 3.10 or later; set PYTHON=... to one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/python -c 'from pipelines.spark.jars import delta_jars; delta_jars()'
+	$(BIN)/python -m pipelines.spark.class_archive
 	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@touch $@

@@ -193,6 +193,7 @@ PATHS_BY_HAND = {
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.rescale_steps": ({"Directory"}, USERS_OWN),
     "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),
+    "pipelines.spark.class_archive": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.spark.frames": ({"Directory"}, USERS_OWN),
     "pipelines.spark.jars": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
     "pipelines.spark.session": ({"pathlib", ".mkdir"}, USERS_OWN),

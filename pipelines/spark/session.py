@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from pipelines.engine import cluster_configured, spark_master
+from pipelines.spark.class_archive import sharing_options
 from pipelines.spark.jars import cache_directory, delta_jars
 
 __all__ = ["open_session"]
@@ -29,12 +30,15 @@ EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
-def open_session(application: str = "statelake", *, ui: bool = False) -> SparkSession:
+def open_session(
+    application: str = "statelake", *, ui: bool = False, java_options: Sequence[str] | None = None
+) -> SparkSession:
     """The active session, or a new one.
 
     Args:
         application: Its name.
         ui: Whether Spark's own web interface is started; on a cluster it always is.
+        java_options: More options of the JVM; by default those by which it starts sooner.
 
     Raises:
         JavaError: There is no Java 17.
@@ -63,7 +67,8 @@ def open_session(application: str = "statelake", *, ui: bool = False) -> SparkSe
             settings["spark.driver.host"] = "127.0.0.1"
             settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.jars"] = ",".join(delta_jars())
-        settings["spark.driver.extraJavaOptions"] = " ".join(JAVA_OPTIONS)
+        more = sharing_options() if java_options is None else java_options
+        settings["spark.driver.extraJavaOptions"] = " ".join((*JAVA_OPTIONS, *more))
         # or Spark makes an empty `spark-warehouse` wherever it is started
         warehouse = cache_directory().resolve() / "warehouse"
         settings["spark.sql.warehouse.dir"] = warehouse.as_uri()

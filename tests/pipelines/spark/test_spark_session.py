@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.engine import choose_engine
-from pipelines.spark import jars
+from pipelines.spark import class_archive, jars
 from pipelines.spark.session import open_session
 from pipelines.spark.worker_daemon import preload
 from state_core.errors import StateError
@@ -28,6 +28,30 @@ def fake_java(folder: Path, script: str) -> Path:
     command.write_text(f"#!/bin/sh\n{script}\n")
     command.chmod(0o755)
     return folder
+
+
+class TestClassArchive:
+    """Classes that are kept parsed, and what a JVM does about them."""
+
+    def test_it_is_named_only_if_it_is_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A JVM is not told of a file that nobody made."""
+        monkeypatch.setattr(class_archive, "cache_directory", lambda: tmp_path)
+        assert class_archive.sharing_options() == ()
+        class_archive.class_archive().touch()
+        assert class_archive.sharing_options()[0].endswith(".jsa")
+
+    def test_a_file_that_is_damaged_is_no_matter(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The JVM starts without it, and says nothing."""
+        monkeypatch.setattr(class_archive, "cache_directory", lambda: tmp_path)
+        class_archive.class_archive().write_bytes(b"no classes")
+        command = [jars.java_command(), *class_archive.sharing_options(), "-version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "openjdk" in done.stderr.lower() or "java" in done.stderr.lower()
+        assert "archive" not in done.stdout + done.stderr
 
 
 class TestSession:
