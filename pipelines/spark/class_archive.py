@@ -9,6 +9,7 @@ Source: "Class Data Sharing" in the JDK's guide, `-XX:ArchiveClassesAtExit`.
 from __future__ import annotations
 
 import hashlib
+import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -62,7 +63,11 @@ def make_class_archive() -> None:
         session.stop()
         jvm.shutdown()
         jvm.proc.stdin.close()  # by which it knows that it is to end
-        jvm.proc.wait(SECONDS)
+        try:
+            jvm.proc.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            jvm.proc.kill()
+            return
         with suppress(FileNotFoundError):  # the JVM had a reason, which is none to fail for
             part.replace(archive)
 

@@ -129,7 +129,7 @@ def edit_snapshot(
     chosen = choose_engine(engine)
     paths = [table.path for operator in record.operators for table in operator.tables]
     for other, one in edit.merge:
-        paths += merged_tables(job, lake.snapshot(other, one))
+        paths += merged_tables(job, lake.snapshot(other, one), paths)
     lake.check_tables(paths)
     near = [one for other, one in edit.merge if other == job]
     with ExitStack() as stack:
@@ -189,6 +189,7 @@ class _Edit:
         return found
 
     def _merge(self) -> None:
+        taken = [table.path for operator in self.operators for table in operator.tables]
         for job, snapshot_id in self.edit.merge:
             lake, token = self.rewriter.lake, self.rewriter.token
             other = lake.snapshot(job, snapshot_id)
@@ -197,7 +198,8 @@ class _Edit:
                 (self.metadata.operators, {operator.operator_id for operator in self.operators}),
                 (theirs, {operator.operator_id for operator in other.operators}),
             )
-            operators, copied = merge_operators(lake, self.record.job, other, token)
+            operators, copied = merge_operators(lake, self.record.job, other, token, taken)
+            taken += merged_tables(self.record.job, other, taken)
             self.copied += copied
             self.operators += operators
             known = {one.blob for one in self.carried}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -19,23 +20,34 @@ COPIERS = 8
 
 
 def merge_operators(
-    lake: Lake, job: str, other: SnapshotRecord, token: str
+    lake: Lake, job: str, other: SnapshotRecord, token: str, taken: Collection[str]
 ) -> tuple[list[OperatorRecord], int]:
     """The operators of another snapshot, as a snapshot of `job` has them.
 
     Within one job the tables are shared. Between jobs every file is copied, since each job keeps
-    and drops its own.
+    and drops its own; and so is a table of an operator that was renamed, whose place is taken.
+
+    Args:
+        lake: The lake.
+        job: The job of the snapshot that is made.
+        other: The other snapshot.
+        token: The attempt's.
+        taken: The paths of tables that the snapshot has, or may have, of its own.
 
     Returns:
         The operators, and the bytes that were written.
     """
-    if other.job == job:
-        return list(other.operators), 0
     made, written = [], 0
     for operator in other.operators:
-        tables = [_copy_table(lake, job, other.job, table, token) for table in operator.tables]
+        tables = []
+        for table in operator.tables:
+            if other.job == job and table.path not in taken:
+                tables.append(table)
+                continue
+            copied = _copy_table(lake, job, other.job, table, token, taken)
+            written += sum(unit.size for unit in copied.units)
+            tables.append(copied)
         paths = {old.path: new.path for old, new in zip(operator.tables, tables, strict=True)}
-        written += sum(unit.size for table in tables for unit in table.units)
         made.append(
             replace(
                 operator,
@@ -80,13 +92,14 @@ def _has_state(operator: OperatorState, with_tables: set[str]) -> bool:
     return operator.operator_id in with_tables or carried or operator.coordinator is not None
 
 
-def merged_tables(job: str, other: SnapshotRecord) -> list[str]:
-    """The tables that a merge of another job's snapshot may write to."""
-    if other.job == job:
-        return []
+def merged_tables(job: str, other: SnapshotRecord, taken: Collection[str]) -> list[str]:
+    """The tables that a merge of another snapshot shares, or may write to beside those taken."""
     tables = [table for operator in other.operators for table in operator.tables]
-    paths = [_path_in(job, other.job, table.path) for table in tables]
-    return paths + [_beside(path, one) for path, one in zip(paths, tables, strict=True)]
+    places = [_free(_path_in(job, other.job, table.path), table, taken) for table in tables]
+    return places + [
+        _free(_beside(place, table), table, taken)
+        for place, table in zip(places, tables, strict=True)
+    ]
 
 
 def _beside(path: str, table: TableRecord) -> str:
@@ -94,14 +107,23 @@ def _beside(path: str, table: TableRecord) -> str:
     return f"{path}~{table.partition_by or 'whole'}"
 
 
-def _copy_table(lake: Lake, job: str, other: str, table: TableRecord, token: str) -> TableRecord:
+def _free(path: str, table: TableRecord, taken: Collection[str]) -> str:
+    """The path, or one beside it, that no other table of the snapshot has."""
+    while path in taken:
+        path = _beside(path, table)
+    return path
+
+
+def _copy_table(
+    lake: Lake, job: str, other: str, table: TableRecord, token: str, taken: Collection[str]
+) -> TableRecord:
     """A version of a table as the next version of the table that stands for it in `job`."""
-    path = _path_in(job, other, table.path)
+    path = _free(_path_in(job, other, table.path), table, taken)
     source, target = lake.table(table.path), lake.table(path)
     present = target.open()
     columns = [table.partition_by] if table.partition_by else []
     if present is not None and present.metadata().partition_columns != columns:
-        path = _beside(path, table)
+        path = _free(_beside(path, table), table, taken)
         target = lake.table(path)
     with ThreadPoolExecutor(COPIERS) as pool:
         units = list(pool.map(lambda unit: _copy_unit(source, target, unit, token), table.units))

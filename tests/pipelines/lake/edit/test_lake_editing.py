@@ -182,6 +182,27 @@ def test_an_operator_of_both(lake: Lake) -> None:
     assert files_of(Path(lake.location)) == before
 
 
+@pytest.mark.parametrize("other", ["returns", "orders"])
+def test_an_operator_that_was_renamed_beside_one_of_its_old_name(
+    other: str, lake: Lake, tmp_path: Path
+) -> None:
+    """Each has a table of its own, be they of two jobs or of one; both are what they were."""
+    import_golden(lake, ("s", WORDS))
+    import_as(lake, WORDS, "other", other)
+    rename = SnapshotEdit(rename={"counter": "returned"})
+    edit_snapshot(lake, other, "other", "renamed", rename, engine=LOCAL)
+    done = edited(lake, merge=[(other, "renamed")])
+    paths = [table.path for operator in done.record.operators for table in operator.tables]
+    assert len(set(paths)) == len(paths)
+    assert_whole(lake)
+    exported(lake, "edited", tmp_path / "out")
+    merged = open_snapshot(tmp_path / "out")
+    counts = [merged.operator(uid).state("count").to_arrow() for uid in ("counter", "returned")]
+    assert counts == [open_snapshot(WORDS).operator("counter").state("count").to_arrow()] * 2
+    drop_snapshots(lake, "orders", snapshot_ids=["s"])
+    assert exported(lake, "edited", tmp_path / "again") == entries(tmp_path / "out")
+
+
 def test_split_and_merged_again(lake: Lake, tmp_path: Path) -> None:
     """Two halves of a snapshot make the whole again, without a copy."""
     import_golden(lake, ("s", WINDOWS))
