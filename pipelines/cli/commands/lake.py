@@ -263,16 +263,23 @@ def _summary(record: SnapshotRecord) -> dict[str, Any]:
 
 def _print_snapshots(records: list[SnapshotRecord]) -> None:
     columns = [
-        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note", "<held"
+        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note"
     ]  # fmt: skip
     rows = [
         [record.job, record.snapshot_id,
          f"{record.origin} of {record.parent}" if record.parent else record.format,
          f"{record.taken_at:%Y-%m-%d %H:%M}", f"{record.entries:,}", bytes_text(record.state_bytes),
-         bytes_text(record.written_bytes), record.note,
-         "; ".join(hold.reason or "held" for hold in record.holds)]
+         bytes_text(record.written_bytes), record.note]
         for record in records
     ]  # fmt: skip
-    if not any(record.holds for record in records):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    for column, texts in (
+        (
+            "<held",
+            ["; ".join(hold.reason or "held" for hold in record.holds) for record in records],
+        ),
+        ("<erased by", [", ".join(record.erased) for record in records]),
+    ):
+        if any(texts):
+            columns.append(column)
+            rows = [[*row, text] for row, text in zip(rows, texts, strict=True)]
     print_table(f"{len(records)} snapshots", columns, rows)

@@ -47,7 +47,7 @@ def _snapshots(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
             "imported_at": record.imported_at, "source": record.source, "note": record.note,
             "entries": record.entries, "state_bytes": record.state_bytes,
             "written_bytes": record.written_bytes,
-            "holds": [vars(hold) for hold in record.holds],
+            "holds": [vars(hold) for hold in record.holds], "erased": record.erased,
         }  # fmt: skip
 
 
@@ -122,6 +122,7 @@ CATALOG_TABLES: dict[
             "format": TEXT, "checkpoint_id": NUMBER, "taken_at": TIME, "imported_at": TIME,
             **_SIZES, "written_bytes": NUMBER, "note": TEXT, "source": TEXT,
             "holds": pa.list_(pa.struct({"reason": TEXT, "since": TIME})),
+            "erased": pa.list_(TEXT),
         },
         _snapshots,
     ),

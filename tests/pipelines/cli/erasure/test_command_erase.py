@@ -61,6 +61,11 @@ def test_what_is_erased_is_proved_gone(lake: str, tmp_path: Path) -> None:
     assert len(ran.json["asked"]) == 64
     assert ALICE not in ran.out
     assert files_with(Path(lake), ALICE) == []
+    listed = run("snapshots", "--lake", lake).out
+    assert "erased by" in listed.splitlines()[1]
+    assert listed.count("gdpr-4711") == 1
+    of_sql = run("sql", "--lake", lake, "--json", "SELECT job, erased FROM statelake.snapshots")
+    assert '"erased": ["gdpr-4711"]' in of_sql.out
     audited = run("audit", "erase", *asked)
     assert (audited.code, audited.out.count("nothing is left")) == (0, 1)
     exports = tmp_path / "people"
