@@ -30,7 +30,8 @@ def test_memory_is_limited_where_it_is_used(runner: Runner, tmp_path: Path) -> N
     """Whoever has more than the limit is killed, and what it had is told."""
     ended = runner.run((2 * GIB,), tmp_path, entry=f"{PROBES}:allocate")
     assert ended.stopped == "memory"
-    assert MEMORY < ended.peak_bytes < 2 * GIB
+    # two counters of the kernel's, which are some pages apart
+    assert MEMORY - (1 << 20) < ended.peak_bytes < 2 * GIB
     assert "stopped for memory" in str(ended)
 
 

@@ -50,8 +50,9 @@ def test_all_commands_are_there() -> None:
     """Those that were promised, in the order of a day's work."""
     assert list(COMMANDS) == [
         "inspect", "dump", "get", "history", "top", "report", "import", "commit", "snapshots",
-        "hold", "release", "retain", "drop", "sql", "shell", "diff", "check", "migrate", "edit",
-        "rescale", "compress", "export", "run", "checkpoints", "flink", "bootstrap", "demo",
+        "hold", "release", "retain", "drop", "erase", "audit", "sql", "shell", "diff", "check",
+        "migrate", "edit", "rescale", "compress", "export", "run", "checkpoints", "flink",
+        "bootstrap", "demo",
     ]  # fmt: skip
     listed = run("--help").out.partition("Commands:")[2]
     assert [line.split()[0] for line in listed.strip().splitlines()] == list(COMMANDS)
@@ -71,9 +72,13 @@ def test_help(words: tuple[str, ...], command: click.Command) -> None:
 
 
 @every_command
-def test_examples_can_be_run(words: tuple[str, ...], command: click.Command) -> None:
+def test_examples_can_be_run(
+    words: tuple[str, ...], command: click.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every option and argument in the examples is one that its command takes."""
     assert command.help is not None
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.txt").touch()
     found = examples(command.help)
     assert any(tuple(one[: len(words)]) == words for one in found)
     for one in found:

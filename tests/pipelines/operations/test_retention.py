@@ -65,7 +65,7 @@ def test_what_was_made_of_others_stays() -> None:
 )
 def test_a_policy_in_tiers(hours: list[int], days: int, years: int) -> None:
     """All of some days, one a day of some years, one a month: held against these words."""
-    history = [summary(hour, number) for number, hour in enumerate(sorted(hours))]
+    history = [summary(hour, 100 + number) for number, hour in enumerate(sorted(hours))]
     at = START + timedelta(days=900)
     policy = Policy.parse(f"{days}d all, {years}y daily, forever monthly")
     expected = {history[-1].snapshot_id} if history else set()

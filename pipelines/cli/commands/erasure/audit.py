@@ -110,7 +110,7 @@ def records(lake: str, as_json_: bool) -> None:
     \b
     Examples:
       statelake audit records --lake lake
-      statelake audit records --lake lake --json > erasures.json
+      statelake audit records --lake lake --json | jq .records
     """
     found = audit_records(Lake(lake))
     broken = broken_record(found)

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import click
 
+from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -50,7 +51,7 @@ def asked_options(command: Command) -> Command:
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)
-    return command
+    return plugins_option(command)
 
 
 @click.command("erase")
