@@ -30,6 +30,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 # of these, which go through many snapshots or attacks, each test takes every so many in every run;
 # of the others each second one is among the longest tests, and all are in those of the night
 THINNED = {
+    "test_arrow_api.py": 6,
     "test_backend_contract.py": 2,
     "test_backend_savepoints.py": 2,
     "test_bootstrap.py": 2,
@@ -47,6 +48,7 @@ THINNED = {
     "test_command_top.py": 3,
     "test_dagster_jobs.py": 2,
     "test_every_type.py": 2,
+    "test_erasing.py": 3,
     "test_exact_entries.py": 3,
     "test_generated.py": 6,
     "test_golden_restores.py": 6,
