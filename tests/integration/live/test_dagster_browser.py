@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,6 +117,14 @@ class Ui:
 
         over = self.api.await_runs(lambda runs: bool(matching(runs)), WAIT / 1000)
         return matching(over)[0]
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + WAIT / 1000
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def import_customers(lake: Lake, job: str, name: str) -> None:
@@ -234,8 +242,7 @@ def test_a_backfill_that_was_killed_is_launched_again(ui: Ui) -> None:
         config = {"state": "customers/customer", "to": "customers.yaml"}
         ops = {f"{job}__migrated_tables": {"config": config}}
         launched = ui.api.backfill(f"{job}_migrate_snapshots", names, {"ops": ops})
-        while len(migrated()) < 2:
-            time.sleep(0.1)
+        await_true(lambda: len(migrated()) >= 2)
         if not killed:
             for run in ui.api.runs():
                 process = ui.api.process_of(run.id)
@@ -302,7 +309,7 @@ def counting(ui: Ui, live_flink: LiveFlink) -> Iterator[FlinkCluster]:
 def test_a_job_is_rescaled_from_the_launchpad(ui: Ui, counting: FlinkCluster) -> None:
     """By its config, on a real cluster; it runs at the new numbers then."""
     ui.job("counting_rescale_job", "/playground")
-    ui.page.get_by_text("take_over").first.wait_for()
+    ui.page.get_by_text("No errors").wait_for()
     ui.type_config(RESCALE)
     launch = ui.page.get_by_role("button", name="Launch Run")
     expect(launch).to_be_enabled()
@@ -317,8 +324,7 @@ def test_a_rescale_that_was_killed_is_launched_again(ui: Ui, counting: FlinkClus
     """The job is stopped, and nobody is left to run it; the next run of the same config does."""
     config = {"ops": {"rescale": {"config": {"parallelism": 1, "max_parallelism": 256}}}}
     first = ui.api.launch("counting_rescale_job", config)
-    while not any("stop: kept" in said for said in ui.api.messages(first)):
-        time.sleep(0.1)
+    await_true(lambda: any("stop: kept" in said for said in ui.api.messages(first)))
     process = ui.api.process_of(first)
     assert process is not None
     os.kill(process, signal.SIGKILL)
