@@ -6,6 +6,7 @@ set to the directory that they go to.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -243,12 +244,13 @@ def test_a_backfill_that_was_killed_is_launched_again(ui: Ui) -> None:
         ops = {f"{job}__migrated_tables": {"config": config}}
         launched = ui.api.backfill(f"{job}_migrate_snapshots", names, {"ops": ops})
         await_true(lambda: len(migrated()) >= 2)
-        if not killed:
-            for run in ui.api.runs():
-                process = ui.api.process_of(run.id)
-                if run.tags.get("dagster/backfill") == launched and process is not None:
-                    os.kill(process, signal.SIGKILL)
-                    killed.append(run.id)
+        if not killed:  # the one at work: the other one waits for its turn, in a process already
+            working = [run for run in ui.api.runs() if run.tags.get("dagster/backfill") == launched]
+            first = min(working, key=lambda run: run.began or math.inf)
+            process = ui.api.process_of(first.id)
+            assert process is not None
+            os.kill(process, signal.SIGKILL)
+            killed.append(first.id)
 
         def of_it(over: list[DagsterRun]) -> list[DagsterRun]:
             return [run for run in over if run.tags.get("dagster/backfill") == launched]
