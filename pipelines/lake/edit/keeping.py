@@ -28,16 +28,16 @@ from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.key_groups import key_groups_of_hashes
 from state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["KeptKeys", "read_kept_keys", "refuse_no_match"]
+__all__ = ["KeptKeys", "ListedKeys", "key_groups_of_keys", "read_kept_keys", "refuse_no_match"]
 
 
 @dataclass(frozen=True)
-class KeptKeys(Transform):
-    """Drop the rows of all keys but some.
+class ListedKeys(Transform):
+    """What becomes of rows by whether their key is listed.
 
     Attributes:
-        keys: The bytes of the keys that stay.
-        key_groups: The key groups of these keys; None if their hash can't be derived.
+        keys: The bytes of the keys.
+        key_groups: Their key groups; None if their hash can't be derived.
         max_parallelism: The operator's.
     """
 
@@ -47,11 +47,20 @@ class KeptKeys(Transform):
     key_groups: frozenset[int] | None
     max_parallelism: int
 
+    def none_in(self, unit: Unit) -> bool:
+        """Whether none of the keys can be in a unit."""
+        if self.key_groups is None:
+            return False
+        return self.key_groups.isdisjoint(range(unit.first, unit.last + 1))
+
+
+@dataclass(frozen=True)
+class KeptKeys(ListedKeys):
+    """Drop the rows of all keys but those that are listed."""
+
     def foresee(self, unit: Unit) -> bool | None:
         """No row stays where none of the keys can be."""
-        if self.key_groups is None:
-            return None
-        return False if self.key_groups.isdisjoint(range(unit.first, unit.last + 1)) else None
+        return False if self.none_in(unit) else None
 
     def apply(self, rows: Rows) -> Rows:
         """Keep the rows of the keys; operator state has no keys, and stays."""
@@ -85,12 +94,19 @@ def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
     listed = [(place, key_from_text(line, key, place)) for place, line in _lines(path)]
     column = pa.array([value for _, value in listed], key.arrow_type)
     keys = _encode(key, column, [place for place, _ in listed])
+    groups = key_groups_of_keys(key, column, operator.max_parallelism)
+    return KeptKeys(keys, groups, operator.max_parallelism)
+
+
+def key_groups_of_keys(
+    key: TypeSerializer, column: pa.Array, max_parallelism: int
+) -> frozenset[int] | None:
+    """The key groups that some keys are in; None if their hash can't be derived."""
     try:
         codes = np.array(key.hash_codes(column), np.int32)
     except UnknownHashError:
-        return KeptKeys(keys, None, operator.max_parallelism)
-    groups = key_groups_of_hashes(codes, operator.max_parallelism)
-    return KeptKeys(keys, frozenset(groups.tolist()), operator.max_parallelism)
+        return None
+    return frozenset(key_groups_of_hashes(codes, max_parallelism).tolist())
 
 
 def refuse_no_match(operator: OperatorRecord, path: str) -> None:

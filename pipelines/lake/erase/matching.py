@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.keys import key_from_text
+from pipelines.lake.edit.keeping import ListedKeys, key_groups_of_keys
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import Transform, kept_rows
 from pipelines.lake.edit.sql_editing import ChangedRows, queues_in
@@ -26,7 +26,6 @@ from state_core.formats.layout.keys import encode_keys, key_serializer_of
 from state_core.formats.rewriting.key_bytes import key_bytes
 from state_core.formats.writing.rehash import check_key_groups
 from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.key_groups import key_groups_of_hashes
 from state_core.model.snapshot import StateKind
 
 __all__ = ["ErasedElements", "ErasedKeys", "erased_keys", "rows_met", "rows_where"]
@@ -35,26 +34,12 @@ _ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class ErasedKeys(Transform):
-    """Drop the rows of some keys, in keyed state and timers; operator state has no keys.
-
-    Attributes:
-        keys: Their bytes.
-        key_groups: Their key groups; None if their hash can't be derived.
-        max_parallelism: The operator's.
-    """
-
-    keeps_unchanged = True
-
-    keys: pa.LargeBinaryArray
-    key_groups: frozenset[int] | None
-    max_parallelism: int
+class ErasedKeys(ListedKeys):
+    """Drop the rows of the keys, in keyed state and timers; operator state has no keys."""
 
     def foresee(self, unit: Unit) -> bool | None:
         """All rows stay where none of the keys can be."""
-        if self.key_groups is None:
-            return None
-        return True if self.key_groups.isdisjoint(range(unit.first, unit.last + 1)) else None
+        return True if self.none_in(unit) else None
 
     def apply(self, rows: Rows) -> Rows:
         """Leave out the rows of the keys."""
@@ -117,12 +102,7 @@ def erased_keys(operator: OperatorRecord, texts: Sequence[str]) -> tuple[ErasedK
     column = pa.array(values, key.arrow_type)
     keys = encode_keys(key, column) if values else pa.array([], pa.large_binary())
     most = operator.max_parallelism
-    try:
-        codes = np.array(key.hash_codes(column), np.int32)
-    except UnknownHashError:
-        return ErasedKeys(keys, None, most), fitting
-    groups = key_groups_of_hashes(codes, most)
-    return ErasedKeys(keys, frozenset(groups.tolist()), most), fitting
+    return ErasedKeys(keys, key_groups_of_keys(key, column, most), most), fitting
 
 
 def rows_where(
