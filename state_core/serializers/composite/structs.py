@@ -7,7 +7,7 @@ Source: `org.apache.flink.api.java.typeutils.runtime` (`TupleSerializer`, `Tuple
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class StructSerializer(TypeSerializer):
         self.fields = fields
         self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in fields])
 
-    @property
+    @cached_property  # a schema that uses each record twice has 2^depth fields below it
     def min_length(self) -> int:
         """The sum of the fields' minimum lengths."""
         return sum(one.min_length for _, one in self.fields if one.self_delimiting)
