@@ -42,7 +42,7 @@ def refuse_held(lake: Lake, snapshots: Iterable[tuple[str, str]]) -> None:
         HeldError: There is a hold on one.
     """
     wanted = sorted(snapshots)
-    holds = {job: held_snapshots(lake, job) for job, _ in wanted}
+    holds = {job: held_snapshots(lake, job) for job in {job for job, _ in wanted}}
     for job, snapshot_id in wanted:
         if snapshot_id in holds[job]:
             reasons = [hold.reason for hold in holds[job][snapshot_id]]

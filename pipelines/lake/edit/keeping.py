@@ -7,12 +7,14 @@ of the keys can be derived, the files of key groups that hold none of them are n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import Self
 
 from pipelines.keys import key_from_text
 from pipelines.lake.edit.pieces import Rows
@@ -31,30 +33,40 @@ from state_core.serializers.framework.base import TypeSerializer
 __all__ = ["KeptKeys", "ListedKeys", "key_groups_of_keys", "read_kept_keys", "refuse_no_match"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ListedKeys(Transform):
     """What becomes of rows by whether their key is listed.
 
     Attributes:
         keys: The bytes of the keys.
-        key_groups: Their key groups; None if their hash can't be derived.
+        key_groups: The key group of each; None if their hash can't be derived.
         max_parallelism: The operator's.
     """
 
     keeps_unchanged = True
 
     keys: pa.LargeBinaryArray
-    key_groups: frozenset[int] | None
+    key_groups: npt.NDArray[np.int32] | None
     max_parallelism: int
 
     def none_in(self, unit: Unit) -> bool:
         """Whether none of the keys can be in a unit."""
+        return self.key_groups is not None and not self._in(unit, self.key_groups).any()
+
+    def of_unit(self, unit: Unit) -> Self:
+        """The same, of the keys alone that can be in a unit."""
         if self.key_groups is None:
-            return False
-        return self.key_groups.isdisjoint(range(unit.first, unit.last + 1))
+            return self
+        there = self._in(unit, self.key_groups)
+        keys = self.keys.filter(pa.array(there))
+        return replace(self, keys=keys, key_groups=self.key_groups[there])
+
+    @staticmethod
+    def _in(unit: Unit, key_groups: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        return (unit.first <= key_groups) & (key_groups <= unit.last)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeptKeys(ListedKeys):
     """Drop the rows of all keys but those that are listed."""
 
@@ -100,13 +112,13 @@ def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
 
 def key_groups_of_keys(
     key: TypeSerializer, column: pa.Array, max_parallelism: int
-) -> frozenset[int] | None:
-    """The key groups that some keys are in; None if their hash can't be derived."""
+) -> npt.NDArray[np.int32] | None:
+    """The key group of each of some keys; None if their hash can't be derived."""
     try:
         codes = np.array(key.hash_codes(column), np.int32)
     except UnknownHashError:
         return None
-    return frozenset(key_groups_of_hashes(codes, max_parallelism).tolist())
+    return key_groups_of_hashes(codes, max_parallelism)
 
 
 def refuse_no_match(operator: OperatorRecord, path: str) -> None:

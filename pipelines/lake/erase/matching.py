@@ -33,7 +33,7 @@ __all__ = ["ErasedElements", "ErasedKeys", "erased_keys", "rows_met", "rows_wher
 _ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ErasedKeys(ListedKeys):
     """Drop the rows of the keys, in keyed state and timers; operator state has no keys."""
 

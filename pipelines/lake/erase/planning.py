@@ -237,8 +237,9 @@ class Planner:
             if name not in self._keys:
                 self._keys[name], fitting = erased_keys(operator, self.asked.keys)
                 self._fitting |= fitting
+            unit = Unit(file.unit.partition, file.unit.first, file.unit.last)
             if len(self._keys[name].keys):
-                transforms.append(self._keys[name])
+                transforms.append(self._keys[name].of_unit(unit))
         for wanted, predicate in self.asked.where.items():
             with suppress(NotFoundError):
                 owner, state = find_state([operator], wanted, file.record.snapshot_id)

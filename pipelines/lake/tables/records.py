@@ -8,7 +8,7 @@ for each of its tables the Delta version and the files that hold it. Everything 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
@@ -305,7 +305,7 @@ class SnapshotRecord:
 
     def to_row(self) -> dict[str, Any]:
         """The row of the `snapshots` table."""
-        return asdict(self)
+        return _to_dict(self)
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> SnapshotRecord:
@@ -359,6 +359,16 @@ def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
     items = {name: get_args(hint)[0] if get_origin(hint) is list else None
              for name, hint in hints.items()}  # fmt: skip
     return [(one.name, hints[one.name], items[one.name]) for one in fields(cls)]
+
+
+def _to_dict(record: Any) -> dict[str, Any]:
+    """The fields, those of records within too: `asdict` takes five times as long."""
+    row = dict(vars(record))
+    kind: Any = type(record)
+    for name, _, item in _fields(kind):
+        if item is not None and item not in _SCALARS:
+            row[name] = [_to_dict(inner) for inner in row[name]]
+    return row
 
 
 def _from_dict(cls: Any, row: Any, where: str = "") -> Any:
