@@ -3,8 +3,8 @@
 A state of `Long` by `String` in a lake of many snapshots, each of which changes one key group, and
 shares all other files with the one before. Erasing is held against what it takes to write the files
 that hold the keys once: reading them, leaving the rows out, and encoding, hashing and writing the
-rest. The audit is held against 500 MB a second, of a warm cache: the files' bytes and what they unpack to,
-all of which is searched.
+rest. The audit is held against 500 MB a second, of a warm cache: the bytes of the files and what
+they unpack to, all of which is searched.
 """
 
 from __future__ import annotations

@@ -155,7 +155,8 @@ def audit_erasure(
             remedy="give the keys, predicates and the secret of the erasure",
         )
     engine = engine or LocalEngine()
-    jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in lake.jobs()]
+    there = set(lake.jobs())
+    jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]
     records = records_of(lake, jobs)
     needles, left_out = needles_of(asked, [one for of_job in records.values() for one in of_job])
     if not needles:
