@@ -69,10 +69,12 @@ def run_demo(directory: Path, home: Path, spark: SparkStep) -> None:
     show.command("What is in a savepoint that real Flink wrote?", inspect,
                  str(directory / "savepoints" / "monday"), "--parallelism", "5")  # fmt: skip
     show.title("Dagster archives two of them: tables, checks, plan, export")
-    _archive(out, home, "monday")
     on_spark = ("--engine", "spark", "--lake", lake, "--job", JOB, "--as-of", "monday", TOTALS)
-    spark.ask(on_spark)
-    _archive(out, home, "tuesday")
+    _write_settings(home)
+    with dg.DagsterInstance.get() as instance:
+        _archive(out, instance, "monday")
+        spark.ask(on_spark)
+        _archive(out, instance, "tuesday")
     _ask(show, lake)
     show.title("Spark reads the same tables: it started beside all this")
     show.line(sql, on_spark)
@@ -104,23 +106,26 @@ def _erase(show: Steps, lake: str, to: str) -> None:
                  "--max-parallelism", "256")  # fmt: skip
 
 
-def _archive(out: Console, home: Path, name: str) -> None:
-    """Materialize the assets of a savepoint in Dagster, as its UI would."""
+def _write_settings(home: Path) -> None:
+    """Make Dagster's directory, if there is none."""
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
         settings.write_text(DAGSTER_SETTINGS, "utf-8")
+
+
+def _archive(out: Console, instance: dg.DagsterInstance, name: str) -> None:
+    """Materialize the assets of a savepoint in Dagster, as its UI would."""
     job = definitions.resolve_job_def("archive_and_export")
     rescaled = {"config": {"parallelism": 5}}
     config = {
         "ops": {"restore_plan": rescaled, "exported_savepoint": rescaled},
         "loggers": {"console": {"config": {"log_level": "ERROR"}}},
     }
-    with dg.DagsterInstance.get() as instance:
-        instance.add_dynamic_partitions("snapshots", [name])
-        began = time.monotonic()
-        done = job.execute_in_process(instance=instance, partition_key=name, run_config=config)
-        _report(out, name, done, time.monotonic() - began)
+    instance.add_dynamic_partitions("snapshots", [name])
+    began = time.monotonic()
+    done = job.execute_in_process(instance=instance, partition_key=name, run_config=config)
+    _report(out, name, done, time.monotonic() - began)
 
 
 def _report(out: Console, name: str, done: dg.ExecuteInProcessResult, seconds: float) -> None:
