@@ -24,6 +24,8 @@ from state_core.extras import has_extra
 
 __all__ = [
     "MASTER",
+    "SPARK_CONF",
+    "SPARK_PACK",
     "Engine",
     "LocalEngine",
     "Progress",
@@ -37,6 +39,8 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 MASTER = "STATELAKE_MASTER"  # where Spark is to run: what `--master` sets
+SPARK_CONF = "STATELAKE_SPARK_CONF"  # settings of Spark's, KEY=VALUE, a line each
+SPARK_PACK = "STATELAKE_SPARK_PACK"  # the archive that executors are sent
 _LOCAL = re.compile(r"local(\[.*\])?")
 _SETTING = re.compile(r"\s*spark\.master[\s=:]+(\S+)\s*")
 

@@ -11,6 +11,7 @@ __all__ = ["has_extra", "require_extra"]
 # by the names in pyproject.toml: what is imported of it, and what people call that
 _PACKAGES = {
     "spark": {"pyspark": "PySpark", "pandas": "pandas", "filelock": "filelock"},
+    "connect": {"grpc_status": "grpcio-status", "zstandard": "zstandard"},
     "dagster": {"dagster": "Dagster", "matplotlib": "Matplotlib"},
     "kafka": {"confluent_kafka": "confluent-kafka"},
     "flink": {"requests": "Requests"},

@@ -46,7 +46,7 @@ COMMANDS = {
     "sql": ("queries.sql:sql", "Run SQL, with tables by the name"),
     "shell": ("queries.shell:shell", "Ask SQL at a prompt"),
     "diff": ("compare:diff", "Show what changed from one snapshot to another"),
-    "check": ("check:check", "Ask before the deploy what would go wrong after it"),
+    "check": ("checks.group:check", "Ask before the deploy what would go wrong after it"),
     "migrate": ("migrate:migrate", "Give one state's values a new type"),
     "edit": ("edit:edit", "Change a snapshot as a whole"),
     "rescale": ("compare:rescale", "Show how a snapshot's key groups would be spread"),
@@ -55,6 +55,7 @@ COMMANDS = {
     "run": ("run:run", "Run a job of process functions"),
     "checkpoints": ("checkpoints:checkpoints", "See to the checkpoints of a running job"),
     "flink": ("flink.group:flink", "Work on a live Flink cluster"),
+    "spark": ("spark:spark", "Run statelake on a cluster of Spark's"),
     "bootstrap": ("bootstrap:bootstrap_command", "Write a savepoint of nothing but tables"),
     "demo": ("demo:demo", "Run the whole way on bundled savepoints"),
 }

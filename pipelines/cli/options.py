@@ -21,7 +21,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from pipelines.cli.settings import ENGINES, FILE, configured
-from pipelines.engine import MASTER
+from pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
 from state_core.errors import StateError
 from state_core.extras import require_extra
 from state_core.printable import printable
@@ -308,29 +308,56 @@ def share_options(command: Command) -> Command:
 
 
 def engine_option(command: Command) -> Command:
-    """`--engine`, and `--master`, which is passed on to Spark and not to the command."""
+    """`--engine`, and the options of `cluster_options`."""
     choice = click.option(
         "--engine", cls=_Configured, type=click.Choice(ENGINES), default="auto", show_default=True,
         help="Where to run; auto is here, or Spark where that is told to run on a cluster.",
     )  # fmt: skip
-    master = click.option(
-        "--master", envvar=MASTER, show_envvar=True, metavar="URL", expose_value=False,
-        callback=_use_master, help="The cluster that Spark is to run on: spark://HOST:PORT, yarn.",
-    )  # fmt: skip
-    return choice(master(command))
+    return choice(cluster_options(command))
 
 
-def _use_master(context: click.Context, _: click.Parameter, master: str | None) -> None:
-    """Tell the engine, as long as the command runs."""
-    if not master or context.resilient_parsing:
+def cluster_options(command: Command) -> Command:
+    """`--master`, `--spark-pack` and `--spark-conf`: passed on to Spark and not to the command."""
+    for option in (
+        click.option(
+            "--spark-conf", multiple=True, metavar="KEY=VALUE", expose_value=False,
+            callback=_use_settings, help="A setting of Spark's; may be repeated.",
+        ),
+        click.option(
+            "--spark-pack", envvar=SPARK_PACK, show_envvar=True, metavar="FILE", expose_value=False,
+            callback=partial(_use_setting, SPARK_PACK),
+            help="What `statelake spark pack` wrote, for executors without statelake.",
+        ),
+        click.option(
+            "--master", envvar=MASTER, show_envvar=True, metavar="URL", expose_value=False,
+            callback=partial(_use_setting, MASTER),
+            help="The cluster that Spark is to run on: spark://HOST:PORT, yarn, sc://HOST:PORT.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _use_settings(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> None:
+    """Tell the session, as long as the command runs."""
+    for setting in given:
+        key, sign, _ = setting.partition("=")
+        if not (key and sign) or "\n" in setting:
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", context, option)
+    _use_setting(SPARK_CONF, context, option, "\n".join(given))
+
+
+def _use_setting(name: str, context: click.Context, _: click.Parameter, value: str | None) -> None:
+    """Put a value where the session looks for it, as long as the command runs."""
+    if not value or context.resilient_parsing:
         return
     require_extra("spark")
-    before = os.environ.get(MASTER)
-    os.environ[MASTER] = master
+    before = os.environ.get(name)
+    os.environ[name] = value
 
     def restore() -> None:
-        os.environ.pop(MASTER)
+        os.environ.pop(name)
         if before is not None:
-            os.environ[MASTER] = before
+            os.environ[name] = before
 
     context.call_on_close(restore)

@@ -4,6 +4,7 @@
 `session`          the session, and its settings; `jars` fetches Delta's
 `class_archive`    Spark's classes in a file, with which it starts sooner
 `engine`           slices of work as Spark's tasks; `worker_daemon` starts workers warm
+`packing`          statelake as an archive, for executors that have none
 `frames`           tables of a lake as data frames
 `sql`              SQL over a lake's tables
 `expressions`      SQL expressions of migrations

@@ -1,18 +1,24 @@
 """Slices as Spark tasks: one task a slice, and their results back on the driver.
 
-Code of users (serializers, decoders) that the driver loaded goes along with the function, and each
+Tasks are rows of a DataFrame, so that a session of Spark Connect runs them as any other does. Code
+of users (serializers, decoders) that the driver loaded goes along with the function, and each
 Python worker loads it before its first task.
 """
 
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipelines.engine import Progress
@@ -26,6 +32,26 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 POLL_SECONDS = 0.2
+NUMBER, TASK, OUTCOME = "number", "task", "outcome"
+OUTCOMES = f"{NUMBER} bigint, {OUTCOME} binary"
+# what Spark says of executors that can't run a task of ours, and what to do
+_NOT_READY = (
+    (
+        re.compile(r"PYTHON_VERSION_MISMATCH|different version in worker|is of Python \d"),
+        "the executors have another version of Python than this process",
+        "run it with the version that the executors have, or install this one on them",
+    ),
+    (
+        re.compile(r"No module named '?\w+'?|this needs \w+, which is not installed"),
+        "the executors lack a module of Python's that statelake needs",
+        "install statelake on them, or send it along: `statelake spark pack`, then --spark-pack",
+    ),
+    (
+        re.compile(r'Cannot run program "([^"]+)"'),
+        "the executors can't start Python",
+        "say where it is with --spark-conf spark.pyspark.python=...",
+    ),
+)
 
 
 class SparkEngine:
@@ -33,22 +59,12 @@ class SparkEngine:
 
     Args:
         session: The session; the active one, or a new one, by default.
-
-    Raises:
-        StateError: The session is one of Spark Connect.
     """
 
     name = "spark"
 
     def __init__(self, session: SparkSession | None = None) -> None:
         self.session = session or open_session()
-        if not hasattr(self.session, "sparkContext"):
-            raise StateError(
-                "slices run as tasks of a SparkContext, and a session of Spark Connect"
-                " (SPARK_REMOTE) has none",
-                remedy="run it here with --engine local, or on the cluster with --master or"
-                " spark-submit",
-            )
 
     def map(
         self,
@@ -59,45 +75,82 @@ class SparkEngine:
         """The function of every task, in order.
 
         Raises:
-            StateError: What a task raised, as it raised it.
+            StateError: What a task raised, as it raised it; or executors can't run ours.
         """
         if not tasks:
             return []
-        context = self.session.sparkContext
         # as bytes: what a task holds may be of a module that the worker has yet to load
-        packed = [
-            (index, cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
-            for index, task in enumerate(tasks)
-        ]
-        slices = context.parallelize(packed, len(tasks))
-        done = threading.Event()
-        if progress is not None:
-            threading.Thread(
-                target=self._report, args=(len(tasks), progress, done), daemon=True
-            ).start()
-        try:
-            outcomes = slices.mapPartitions(_Guarded(function, loaded_plugins())).collect()
-        finally:
-            done.set()
-        found: dict[int, Result] = {}
-        for index, outcome in outcomes:
+        packed = [cloudpickle.dumps(task) for task in tasks]  # type: ignore[no-untyped-call]
+        rows = pa.table({NUMBER: range(len(tasks)), TASK: pa.array(packed, pa.binary())})
+        frame = self.session.createDataFrame(rows).repartitionByRange(len(tasks), NUMBER)
+        guarded = _Guarded(function, loaded_plugins())
+        with ExitStack() as stack:
+            if progress is not None:
+                stack.enter_context(self._reported(len(tasks), progress))
+            try:
+                outcomes = frame.mapInArrow(guarded, OUTCOMES).collect()
+            except (PySparkException, Py4JError) as error:
+                raise _not_ready(error) or error from error
+        results: dict[int, Result] = {}
+        for number, packed_outcome in outcomes:
+            outcome = pickle.loads(packed_outcome)  # noqa: S301 - of our own executors
             if isinstance(outcome, StateError):
                 raise outcome
-            found[index] = outcome
+            results[number] = outcome
         if progress is not None:
             progress(len(tasks), len(tasks))
-        return [found[index] for index in range(len(tasks))]
+        return [results[number] for number in range(len(tasks))]
 
-    def _report(self, total: int, progress: Progress, done: threading.Event) -> None:
+    @contextmanager
+    def _reported(self, total: int, progress: Progress) -> Iterator[None]:
+        """Call `progress` as tasks end."""
+        if not hasattr(self.session, "sparkContext"):
+            with self._reported_by_connect(total, progress):
+                yield
+            return
+        ended = threading.Event()
+        arguments = (total, progress, ended)
+        threading.Thread(target=self._report, args=arguments, daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    @contextmanager
+    def _reported_by_connect(self, total: int, progress: Progress) -> Iterator[None]:
+        def handle(stages: Any, **_: Any) -> None:
+            ended = sum(stage.num_completed_tasks for stage in stages or ())
+            progress(min(ended, total), total)
+
+        session: Any = self.session  # of Connect's class
+        session.registerProgressHandler(handle)
+        try:
+            yield
+        finally:
+            session.removeProgressHandler(handle)
+
+    def _report(self, total: int, progress: Progress, ended: threading.Event) -> None:
         tracker = self.session.sparkContext.statusTracker()
-        while not done.wait(POLL_SECONDS):
+        while not ended.wait(POLL_SECONDS):
             finished = 0
             for job in tracker.getActiveJobsIds():
                 info = tracker.getJobInfo(job)
                 for stage in info.stageIds if info else ():
                     stage_info = tracker.getStageInfo(stage)
-                    finished += stage_info.numCompletedTasks if stage_info else 0
+                    # the first stage only hands the tasks out
+                    if stage_info and stage_info.numTasks == total:
+                        finished = max(finished, stage_info.numCompletedTasks)
             progress(min(finished, total), total)
+
+
+def _not_ready(error: Exception) -> StateError | None:
+    """What is wrong with executors that can't run a task of ours; None if it is something else."""
+    said = str(error)
+    for pattern, problem, remedy in _NOT_READY:
+        match = pattern.search(said)
+        if match:
+            return StateError(f"{problem} ({match[0]})", remedy=remedy)
+    return None
 
 
 class _Guarded(Generic[Task, Result]):
@@ -106,16 +159,27 @@ class _Guarded(Generic[Task, Result]):
     def __init__(self, function: Callable[[Task], Result], plugins: tuple[Plugin, ...]) -> None:
         self.function = function
         self.plugins = plugins
-        # a module of the directory that a command was called in is found there by workers too
-        self.path = tuple(sys.path)
+        # a module of the directory that a command was called in is found there by workers too;
+        # what is installed here is none of theirs, which may have it in another version
+        here = (sys.prefix, sys.base_prefix)
+        self.path = tuple(one for one in sys.path if not one.startswith(here))
 
-    def __call__(
-        self, tasks: Iterable[tuple[int, bytes]]
-    ) -> Iterator[tuple[int, Result | StateError]]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sys.path += [one for one in self.path if one not in sys.path]
-        for index, task in tasks:
-            try:
-                restore_plugins(self.plugins)
-                yield index, self.function(pickle.loads(task))  # noqa: S301 - the driver's own
-            except StateError as error:  # noqa: PERF203 - each task has its own outcome
-                yield index, error
+        for batch in batches:
+            numbers, tasks = batch.column(NUMBER), batch.column(TASK)
+            for number, task in zip(numbers.to_pylist(), tasks.to_pylist(), strict=True):
+                outcome = cloudpickle.dumps(self._outcome(task))  # type: ignore[no-untyped-call]
+                yield pa.record_batch(
+                    {
+                        NUMBER: pa.array([number], pa.int64()),
+                        OUTCOME: pa.array([outcome], pa.binary()),
+                    }
+                )
+
+    def _outcome(self, task: bytes) -> Result | StateError:
+        try:
+            restore_plugins(self.plugins)
+            return self.function(pickle.loads(task))  # noqa: S301 - the driver's own
+        except StateError as error:
+            return error

@@ -60,7 +60,10 @@ def register(session: SparkSession) -> None:
     that statelake is installed in. Registered, it runs in this process's Python anyway, unless
     PYSPARK_PYTHON names another; on a cluster that is for the cluster to say.
     """
-    context = session.sparkContext
+    context = getattr(session, "sparkContext", None)
+    if context is None:  # of Spark Connect, which takes the Python of its server
+        session.dataSource.register(FlinkSavepointDataSource)
+        return
     before = context.pythonExec
     if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
         context.pythonExec = sys.executable

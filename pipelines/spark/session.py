@@ -11,16 +11,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipelines.engine import cluster_configured, spark_master
+from pipelines.engine import SPARK_CONF, SPARK_PACK, cluster_configured, spark_master
 from pipelines.spark.class_archive import sharing_options
 from pipelines.spark.jars import cache_directory, delta_jars
+from state_core.errors import MissingFileError, StateError
+from state_core.extras import require_extra
 
 __all__ = ["open_session"]
 
 GIVEN_BY_OTHERS = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
+CONNECT = "sc://"
+UNPACKED = "statelake"  # the directory of what executors are sent, below their own
+PYTHON = f"./{UNPACKED}/bin/python"
 JAVA_OPTIONS = (
     "-XX:+UseParallelGC",
     "-XX:TieredStopAtLevel=1",
@@ -42,10 +49,14 @@ def open_session(
 
     Raises:
         JavaError: There is no Java 17.
+        StateError: A server of Spark Connect can't be reached, or an archive is not there.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    remote = os.environ.get("SPARK_REMOTE", "") or spark_master()
+    if remote.startswith(CONNECT):
+        return _connected(remote, application)
     cores = os.cpu_count() or 1
     settings = {
         "spark.sql.extensions": EXTENSIONS,
@@ -61,21 +72,84 @@ def open_session(
     }
     builder = SparkSession.builder.appName(application)
     if not any(name in os.environ for name in GIVEN_BY_OTHERS):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings["spark.master"] = spark_master() or f"local[{cores}]"
-        if not cluster_configured():  # a cluster's executors look for the driver by its own address
-            settings["spark.driver.host"] = "127.0.0.1"
-            settings["spark.driver.bindAddress"] = "127.0.0.1"
-        settings["spark.jars"] = ",".join(delta_jars())
-        more = sharing_options() if java_options is None else java_options
-        settings["spark.driver.extraJavaOptions"] = " ".join((*JAVA_OPTIONS, *more))
-        # or Spark makes an empty `spark-warehouse` wherever it is started
-        warehouse = cache_directory().resolve() / "warehouse"
-        settings["spark.sql.warehouse.dir"] = warehouse.as_uri()
-    for key, value in settings.items():
+        settings |= _own_settings(sharing_options() if java_options is None else java_options)
+    for key, value in (settings | _given_settings()).items():
         builder = builder.config(key, value)
     with _errors_to_log():
         return builder.getOrCreate()
+
+
+def _own_settings(java_options: Sequence[str]) -> dict[str, str]:
+    """Settings of a JVM that this process starts: its master, JARs, memory, and workers' Python."""
+    settings = {
+        "spark.master": spark_master() or f"local[{os.cpu_count() or 1}]",
+        "spark.jars": ",".join(delta_jars()),
+        "spark.driver.extraJavaOptions": " ".join((*JAVA_OPTIONS, *java_options)),
+        # or Spark makes an empty `spark-warehouse` wherever it is started
+        "spark.sql.warehouse.dir": (cache_directory().resolve() / "warehouse").as_uri(),
+    }
+    if not cluster_configured():  # a cluster's executors look for the driver by its own address
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+    packed, python = _packed(), _given_settings().get("spark.pyspark.python", "")
+    if packed:
+        settings["spark.archives"] = f"{packed}#{UNPACKED}"
+        python = python or PYTHON
+    if python:
+        os.environ["PYSPARK_PYTHON"] = python  # which PySpark takes before the setting
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return settings
+
+
+def _connected(remote: str, application: str) -> SparkSession:
+    """A session of Spark Connect: its server has Delta and settings of its own.
+
+    Raises:
+        MissingExtraError: What Spark Connect needs is not installed.
+        StateError: The server can't be reached.
+    """
+    require_extra("connect")
+    builder = SparkSession.builder.appName(application).remote(remote)
+    for key, value in _given_settings().items():
+        builder = builder.config(key, value)
+    try:
+        session: Any = builder.getOrCreate()
+        packed = _packed()
+        if packed:
+            session.addArtifacts(f"{packed}#{UNPACKED}", archive=True)
+            session.conf.set("spark.sql.execution.pyspark.python", PYTHON)
+    except PySparkException as error:
+        raise StateError(
+            f"no session of Spark Connect ({' '.join(str(error).split())[:300]})",
+            place=remote,
+            remedy="look whether the server runs there: sc://HOST:15002",
+        ) from error
+    connected: SparkSession = session
+    return connected
+
+
+def _packed() -> str:
+    """The archive that executors are sent; empty if there is none.
+
+    Raises:
+        MissingFileError: It is not there.
+    """
+    given = os.environ.get(SPARK_PACK, "")
+    if given and "://" not in given:
+        if not Path(given).is_file():
+            raise MissingFileError(
+                "there is no such archive", place=given,
+                remedy="make it: `statelake spark pack --to FILE.tar.gz`",
+            )  # fmt: skip
+        return str(Path(given).resolve())
+    return given
+
+
+def _given_settings() -> dict[str, str]:
+    """What `--spark-conf` says: it wins over all else."""
+    lines = os.environ.get(SPARK_CONF, "").splitlines()
+    pairs = [line.partition("=") for line in lines if line.strip()]
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 @contextmanager

@@ -4,7 +4,7 @@
 `inspect`, `dump`    what a snapshot holds
 `keys/`              one key (`get`, `history`), and the heavy ones (`top`)
 `report`             a snapshot as a page of HTML
-`check`              `check compatibility`; `check_integrity`, `check_legality`
+`checks/`            `check compatibility`, `check integrity`, `check legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `retention`          `hold`, `release`, `retain`
 `erasure/`           `erase`, `audit`: what goes out of every snapshot and file, and proof
@@ -17,6 +17,7 @@
 `run`                jobs of process functions
 `checkpoints`        checkpoints of tasks: list, verify, drop, migrate
 `flink/`             live clusters: jobs, savepoints, runs
+`spark`              what a cluster of Spark's needs of statelake
 `demo`               the guided tour
 `terminal`           what they print with; `plugins`, the option that several share; `times`
 ===================  ================================================================

@@ -52,7 +52,7 @@ def test_all_commands_are_there() -> None:
         "inspect", "dump", "get", "history", "top", "report", "import", "commit", "snapshots",
         "hold", "release", "retain", "drop", "erase", "audit", "sql", "shell", "diff", "check",
         "migrate", "edit", "rescale", "compress", "export", "run", "checkpoints", "flink",
-        "bootstrap", "demo",
+        "spark", "bootstrap", "demo",
     ]  # fmt: skip
     listed = run("--help").out.partition("Commands:")[2]
     assert [line.split()[0] for line in listed.strip().splitlines()] == list(COMMANDS)

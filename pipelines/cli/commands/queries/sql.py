@@ -20,7 +20,13 @@ from pipelines.cli.commands.queries.query_output import (
     write_file,
 )
 from pipelines.cli.commands.terminal import as_json, json_option, progress_bar
-from pipelines.cli.options import configured_option, lake_option, snapshot_named, snapshot_option
+from pipelines.cli.options import (
+    cluster_options,
+    configured_option,
+    lake_option,
+    snapshot_named,
+    snapshot_option,
+)
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.query.table_names import TableNames
 from state_core.errors import StateError
@@ -49,6 +55,7 @@ ROWS = 100
     "--engine", "query_engine", type=click.Choice(["duckdb", "spark"]), default="duckdb",
     show_default=True, help="What runs it: Spark SQL, or DuckDB within this process.",
 )  # fmt: skip
+@cluster_options
 @click.option(
     "--limit", type=click.IntRange(min=1), help=f"At most so many rows: {ROWS}, but all with --to."
 )

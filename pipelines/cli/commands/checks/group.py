@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.check_integrity import integrity
-from pipelines.cli.commands.check_legality import legality
+from pipelines.cli.commands.checks.integrity import integrity
+from pipelines.cli.commands.checks.legality import legality
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table
 from pipelines.cli.options import (

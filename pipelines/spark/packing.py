@@ -1,0 +1,141 @@
+"""Statelake and what it needs as one archive, for executors that have Python and nothing else.
+
+::
+
+    bin/python   starts the node's own Python, of the version that made the archive
+    site/        the packages: all that `pip install statelake` brings, and compiled kernels
+
+Spark unpacks it on each node, and starts that Python, as `pipelines.spark.session` tells it.
+PySpark itself is not in it: nodes have that with Spark.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import re
+import sys
+import tarfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pipelines
+import state_core
+from pipelines.spark.worker_daemon import preload
+from state_core.errors import StateError
+
+__all__ = ["described", "pack"]
+
+_OURS = (state_core, pipelines)
+_OF_SPARK = {"pyspark", "py4j", "delta-spark"}  # and the JARs that these bring
+_KERNELS = (".nbi", ".nbc")  # machine code as Numba keeps it
+_SCRIPT = """\
+#!/bin/sh
+# The node's Python {version}, with the packages beside it.
+here=$(cd "$(dirname "$0")/.." && pwd)
+PYTHONPATH="$here/site${{PYTHONPATH:+:$PYTHONPATH}}"
+export PYTHONPATH
+for python in "$STATELAKE_PYTHON" python{version} python3 python; do
+  if [ -n "$python" ] && [ "$("$python" -c "$check" 2>/dev/null)" = {version} ]; then
+    exec "$python" "$@"
+  fi
+done
+echo "what statelake sent is of Python {version}, and this node has none:" \\
+  "install it, or set STATELAKE_PYTHON to where it is" >&2
+exit 1
+"""
+_CHECK = "check='import sys; print(\"%d.%d\" % sys.version_info[:2])'\n"
+
+
+def pack(to: Path) -> int:
+    """Write the archive, with the kernels compiled: how many bytes it has.
+
+    Args:
+        to: The file, a `.tar.gz`; the nodes must run the same system and processor as this machine.
+
+    Raises:
+        StateError: It can't be written, or would not be an archive to Spark.
+    """
+    if not to.name.endswith((".tar.gz", ".tgz")):
+        raise StateError(
+            "Spark takes an archive for what its name says",
+            place=str(to),
+            remedy="let it end in .tar.gz",
+        )
+    preload()
+    part = to.with_name(f".{to.name}.part")
+    try:
+        with tarfile.open(part, "w:gz", compresslevel=1) as archive:
+            _add_script(archive)
+            for path, name in _files():
+                archive.add(path, f"site/{name}", recursive=False)
+        size = part.stat().st_size
+        part.replace(to)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise StateError(
+            f"the archive can't be written ({error.strerror})",
+            place=str(to),
+            remedy="name a file in a directory that can be written to",
+        ) from error
+    return size
+
+
+def _add_script(archive: tarfile.TarFile) -> None:
+    version = "{}.{}".format(*sys.version_info[:2])
+    first, rest = _SCRIPT.format(version=version).split("\n", 1)
+    script = f"{first}\n{_CHECK}{rest}".encode()
+    entry = tarfile.TarInfo("bin/python")
+    entry.mode, entry.size = 0o755, len(script)
+    archive.addfile(entry, io.BytesIO(script))
+
+
+def _files() -> Iterator[tuple[Path, str]]:
+    """Each file of each package, and where it goes."""
+    for package in _OURS:
+        (home,) = package.__path__
+        yield from _own_files(Path(home))
+    for name in sorted(_required("statelake", "spark") - {"statelake"}):
+        for file in metadata.files(name) or ():
+            place = Path(str(file.locate()))
+            if not {"..", "__pycache__"} & set(file.parts) and place.is_file():
+                yield place, str(file)
+
+
+def _own_files(home: Path) -> Iterator[tuple[Path, str]]:
+    for folder, _, names in os.walk(home):
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path.parent.name != "__pycache__" or path.suffix in _KERNELS:
+                yield path, str(path.relative_to(home.parent))
+
+
+def _required(name: str, extra: str) -> set[str]:
+    """A distribution and all that it needs, with an extra, as far as it is installed here."""
+    known = set(_OF_SPARK)
+    left = [name]
+    while left:
+        distribution = re.split(r"[^\w.-]", left.pop(), maxsplit=1)[0].lower().replace("_", "-")
+        if distribution in known:
+            continue
+        try:
+            wanted = metadata.requires(distribution) or []
+        except metadata.PackageNotFoundError:
+            continue  # for another system or version of Python
+        known.add(distribution)
+        left += [one for one in wanted if _extra_of(one) in {"", extra * (distribution == name)}]
+    return known - _OF_SPARK
+
+
+def _extra_of(requirement: str) -> str:
+    """The extra that a requirement is of; empty if it is of none."""
+    match = re.search(r"extra\s*==\s*['\"]([\w-]+)", requirement)
+    return match[1] if match else ""
+
+
+def described() -> str:
+    """What nodes must be to use an archive of this machine."""
+    version = "{}.{}".format(*sys.version_info[:2])
+    return f"Python {version} on {platform.system()} {platform.machine()}"
