@@ -11,6 +11,7 @@
 `checks`              checks of assets
 `ops`, `jobs`         work that is no asset
 `flink_ops`           work on the cluster that a job runs on; `live_job` asks that
+`erasure/`            what people ask to be erased: planned, approved, audited
 `schedules`           when; `sensors` on what
 `metadata`            what the UI shows; `pictures` draws
 `history`             a snapshot beside those before it

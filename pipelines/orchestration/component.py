@@ -26,12 +26,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from pipelines.orchestration.assets import job_assets
 from pipelines.orchestration.checks import job_checks
+from pipelines.orchestration.erasure.erasure_definitions import erasure_definitions
+from pipelines.orchestration.erasure.lake_erasure import LakeErasure
 from pipelines.orchestration.jobs import state_jobs
 from pipelines.orchestration.known_tables import find_tables
 from pipelines.orchestration.resources import Locations
 from pipelines.orchestration.schedules import job_schedules
 from pipelines.orchestration.sensors import job_sensors
-from pipelines.orchestration.settings import FlinkSettings, JobSettings
+from pipelines.orchestration.settings import ErasureSettings, FlinkSettings, JobSettings
 from pipelines.orchestration.state_job import StateJob
 
 __all__ = ["StateLake", "StateLakeScaffolder"]
@@ -82,6 +84,7 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
             (`STATELAKE_LAKE`, `STATELAKE_JOB`, ...) when they are needed.
         exports: Where exported savepoints go.
         jobs: The jobs, each with a name of its own.
+        erasure: Where requests for erasure come in; nowhere, by default.
         defs_state: Where what was found of the tables is kept: in the code server, by default,
             which looks anew whenever it is loaded.
     """
@@ -91,6 +94,7 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
     lake: str = ""
     exports: str = "exports"
     jobs: list[JobSettings] = Field(min_length=1)
+    erasure: ErasureSettings | None = None
     defs_state: ResolvedDefsStateConfig = DefsStateConfigArgs.legacy_code_server_snapshots()
 
     @field_validator("lake", "exports")
@@ -109,6 +113,9 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
                 _refuse_credentials(location)
             if self.lake and not settings.name:
                 raise ValueError("a job has a name and a directory of savepoints")
+        if self.erasure is not None:
+            for location in (self.erasure.requests, *self.erasure.also):
+                _refuse_credentials(location)
         prefixes = [job.prefix for job in self._state_jobs({})]
         if len(set(prefixes)) < len(prefixes):
             raise ValueError(
@@ -143,7 +150,12 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
     ) -> dg.Definitions:
         """All definitions of all jobs."""
         tables = {} if state_path is None else json.loads(state_path.read_text("utf-8"))
-        return dg.Definitions.merge(*map(_job_definitions, self._state_jobs(tables)))
+        jobs = self._state_jobs(tables)
+        of_jobs = dg.Definitions.merge(*map(_job_definitions, jobs))
+        if self.erasure is None:
+            return of_jobs
+        erasure = LakeErasure(self.erasure, jobs[0].locations, tuple(job.pool for job in jobs))
+        return dg.Definitions.merge(of_jobs, erasure_definitions(erasure))
 
     def _state_jobs(self, tables: dict[str, dict[str, str]]) -> list[StateJob]:
         return [

@@ -1,4 +1,4 @@
-"""What `defs.yaml` says of each job, with what holds where it says nothing."""
+"""What `defs.yaml` says of each job and of erasures, with what holds where it says nothing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pipelines.operations.retention import Policy
 __all__ = [
     "CanarySettings",
     "CheckSettings",
+    "ErasureSettings",
     "FlinkSettings",
     "GrowthSettings",
     "JobSettings",
@@ -214,6 +215,26 @@ class FlinkSettings(dg.Resolvable, dg.Model):
         if self.jar and self.jar_id:
             raise ValueError("a program has a `jar` or a `jar_id`, not both")
         return self
+
+
+class ErasureSettings(dg.Resolvable, dg.Model):
+    """Erasures from the lake, as people ask for them.
+
+    Attributes:
+        requests: A directory of requests, each a JSON file that is called by its id.
+        promised_days: How long an erasure may take where its request does not say it.
+        also: Other directories or URIs that its audit searches, such as exports.
+        prefix: What its names in Dagster begin with, where a project has several lakes.
+        sensor_seconds: How often the directory of requests is looked at, at least.
+        schedule: When it is checked that no promise was broken.
+    """
+
+    requests: str = Field(min_length=1)
+    promised_days: float = Field(default=30, gt=0, le=3650)
+    also: list[str] = Field(default_factory=list)
+    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_]*$")
+    sensor_seconds: int = Field(default=30, ge=1)
+    schedule: str = "0 6 * * *"
 
 
 class JobSettings(dg.Resolvable, dg.Model):

@@ -1,0 +1,103 @@
+"""What the UI shows of a plan and of an audit: nothing of what is to be erased."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from pipelines.lake.erase.auditing import AuditResult
+from pipelines.lake.erase.planning import ErasurePlan
+from pipelines.orchestration.erasure.redaction import Redaction
+from pipelines.orchestration.erasure.request_files import RequestFile
+from pipelines.orchestration.metadata import faults_list, markdown_table
+from state_core.printable import printable
+
+__all__ = ["audit_metadata", "plan_metadata"]
+
+SHOWN = 20
+
+
+def plan_metadata(
+    plan: ErasurePlan, request: RequestFile, against: str, secret: bytes
+) -> dict[str, Any]:
+    """Of a plan.
+
+    Args:
+        plan: The plan.
+        request: What it is of.
+        against: What stands against doing it; empty if nothing does.
+        secret: By which hashes are made.
+    """
+    hidden = Redaction(request.asked).text
+    columns = ("job", "operator", "state", "rows", "files", "snapshots")
+    rows = [
+        (one.job, one.operator, one.state, f"{one.rows:,}", one.files, one.snapshots)
+        for one in plan.states
+    ]
+    questions = [f"the predicate is true of every row of {state}: say all" for state in plan.whole
+                 if not request.whole]  # fmt: skip
+    if plan.opaque and not request.asked.carried:
+        questions.append(
+            "raw, channel, coordinator or master state, which only the job can search, in"
+            f" {len(plan.opaque)} of {plan.snapshots} snapshots: say what is carried"
+        )
+    return {
+        "rows": plan.rows,
+        "files": plan.files,
+        "file bytes": plan.file_bytes,
+        "snapshots": f"{len(plan.snapshots_found)} of {plan.snapshots}",
+        "states": dg.MetadataValue.md(markdown_table(columns, rows)),
+        "not erased from here": faults_list(map(hidden, plan.elsewhere)),
+        "stands against it": faults_list([*filter(None, [against]), *questions]),
+        "asked": dg.MetadataValue.timestamp(request.asked_at),
+        "promised": dg.MetadataValue.timestamp(request.promised),
+        "requested by": printable(request.requested_by) or "not said",
+        "digest of the request": request.digest(secret),
+        "planned": dg.MetadataValue.json(
+            {
+                "states": [[one.job, one.operator, one.state] for one in plan.states],
+                "opaque": bool(plan.opaque),
+            }
+        ),
+    }
+
+
+def audit_metadata(
+    result: AuditResult, erased: Mapping[str, Any], redaction: Redaction
+) -> dict[str, Any]:
+    """Of an audit.
+
+    Args:
+        result: The audit.
+        erased: What the record of the erasure says.
+        redaction: Takes out of names of files what was erased.
+    """
+    hidden = redaction.text
+    places = [
+        (hidden(printable(place)), f"{of_place['files']:,}", f"{of_place['bytes']:,}")
+        for place, of_place in result.places.items()
+    ]
+    hits = [(hidden(printable(hit.file)), hit.where, hit.form, hit.at) for hit in result.hits]
+    return {
+        "clean": result.clean,
+        "rows erased": erased["rows"],
+        "files written again": erased["files"],
+        "snapshots erased from": len(erased["snapshots_erased_from"]),
+        "files searched": result.files,
+        "bytes searched": result.file_bytes,
+        "bytes unpacked": result.unpacked_bytes,
+        "places": dg.MetadataValue.md(markdown_table(("place", "files", "bytes"), places)),
+        "hits": len(result.hits),
+        "found": dg.MetadataValue.md(
+            markdown_table(("file", "where", "form", "byte"), hits[:SHOWN]) if hits else "nothing"
+        ),
+        "rows left": result.rows,
+        "not unpacked": faults_list(map(hidden, result.not_unpacked[:SHOWN])),
+        "not looked through": hidden(result.unread) or "nothing",
+        "too short to be searched for": ", ".join(result.forms_left_out) or "nothing",
+        "not erased from here": faults_list(map(hidden, erased["elsewhere"])),
+        "record": result.record.number,
+        "digest of the record": result.record.digest,
+    }

@@ -1,0 +1,240 @@
+"""Ops: a request is planned; what was planned is erased, as somebody wants it; and audited."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.holds import refuse_held
+from pipelines.lake.erase.audit_records import add_record, audit_records
+from pipelines.lake.erase.auditing import audit_erasure
+from pipelines.lake.erase.erasing import erase, plan_erasure
+from pipelines.lake.erase.erasure_note import ErasureNote
+from pipelines.lake.erase.planning import ErasurePlan
+from pipelines.orchestration.erasure.erasure_metadata import audit_metadata, plan_metadata
+from pipelines.orchestration.erasure.lake_erasure import LakeErasure
+from pipelines.orchestration.erasure.redaction import Redaction
+from pipelines.orchestration.erasure.request_files import RequestFile
+from pipelines.orchestration.progress import LoggedProgress
+from state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    EncodeError,
+    HeldError,
+    NoMatchError,
+    NotFoundError,
+)
+
+__all__ = ["ERASURE", "PLAN", "RequestConfig", "audit_op", "erase_op", "plan_op", "turn_op"]
+
+PLAN = "erasure_plan"  # assets, with a partition for each request
+ERASURE = "erasure"
+
+
+class RequestConfig(dg.Config):
+    """Which request.
+
+    Attributes:
+        request: Its id.
+    """
+
+    request: str
+
+
+def plan_op(erasure: LakeErasure) -> dg.OpDefinition:
+    """The op that plans: it erases nothing."""
+
+    @dg.op(name=erasure.named("plan_erasure_step"))
+    def plan_request(context: dg.OpExecutionContext, config: RequestConfig) -> None:
+        """Say what is found where, and what stands against erasing it; nothing is written."""
+        request = erasure.requests.read(config.request)
+        redaction = Redaction(request.asked)
+
+        def metadata() -> dict[str, Any]:
+            secret, lake = erasure.secret(), erasure.open_lake()
+            plan = _plan(lake, request, context)
+            against = ""
+            try:
+                refuse_held(lake, plan.changed(request.asked))
+            except HeldError as error:
+                against = redaction.text(str(error))
+            return plan_metadata(plan, request, against, secret)
+
+        told = redaction.run(metadata)
+        # one that somebody plans by hand may be unknown to the sensor
+        context.instance.add_dynamic_partitions(str(erasure.partitions.name), [config.request])
+        context.log_event(erasure.materialized(PLAN, config.request, told))
+
+    return plan_request
+
+
+def turn_op(erasure: LakeErasure, pool: str) -> dg.OpDefinition:
+    """The op by which a run waits for its turn in a pool, and keeps others out until it ends."""
+
+    @dg.op(
+        name=erasure.named(f"turn_in_{pool}"), pool=pool, out=dg.Out(dg.Nothing),
+        description="Nothing: the run has its pool, so that no other writes these tables.",
+    )  # fmt: skip
+    def turn() -> None:
+        """Nothing."""
+
+    return turn
+
+
+def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
+    """The op that erases what was planned."""
+
+    @dg.op(name=erasure.named("erase_step"), ins={"turns": dg.In(dg.Nothing)})
+    def erase_request(context: dg.OpExecutionContext, config: RequestConfig) -> str:
+        """Erase it, or go on where a run before ended: the request's id."""
+        request = erasure.requests.read(config.request)
+
+        def work() -> None:
+            secret, lake = erasure.secret(), erasure.open_lake()
+            planned = _planned(erasure, context.instance, config.request)
+            _refuse_unplanned(request, planned, secret)
+            before = None
+            if ErasureNote.read(lake, config.request) is None:  # else it goes on, and was approved
+                before = _plan(lake, request, context)
+                _refuse_more(before, request, planned)
+            requested_by = f"{request.requested_by or 'not said'}, Dagster run {context.run_id}"
+            try:
+                erase(
+                    lake, request.asked, request.jobs, whole=request.whole, secret=secret,
+                    requested_by=requested_by,
+                    progress=LoggedProgress(context.log, f"erasing {config.request}"),
+                )  # fmt: skip
+            except NoMatchError:
+                if before is None or _recorded(lake, config.request) is not None:
+                    context.log.info("nothing of it is left")
+                    return
+                # that nothing of it is here is what was asked to be seen to
+                said = before.said(request.asked, secret)
+                add_record(lake, "erase", config.request, requested_by, said)
+
+        Redaction(request.asked).run(work)
+        return config.request
+
+    return erase_request
+
+
+def audit_op(erasure: LakeErasure) -> dg.OpDefinition:
+    """The op that proves it."""
+
+    @dg.op(name=erasure.named("audit_erasure_step"), ins={"request": dg.In(str)})
+    def audit_request(context: dg.OpExecutionContext, request: str) -> None:
+        """Search every byte for what was erased; fail if anything is left."""
+        told = _audited(erasure, erasure.requests.read(request), context)
+        if not told["clean"]:
+            raise dg.Failure(
+                f"{request} was erased, and its audit is not clean: see what it found",
+                metadata=told,
+                allow_retries=False,
+            )
+        context.log_event(erasure.materialized(ERASURE, request, told))
+
+    return audit_request
+
+
+def _audited(
+    erasure: LakeErasure, request: RequestFile, context: dg.OpExecutionContext
+) -> dict[str, Any]:
+    """What an audit says, as metadata."""
+    redaction = Redaction(request.asked)
+
+    def work() -> dict[str, Any]:
+        lake = erasure.open_lake()
+        erased = _recorded(lake, request.asked.request) or {}
+        try:
+            result = audit_erasure(
+                lake, request.asked, erasure.settings.also, secret=erasure.secret(),
+                progress=LoggedProgress(context.log, f"searching for {request.asked.request}"),
+            )  # fmt: skip
+        except EncodeError as error:  # it has no bytes by which it could be told from others
+            left = _plan(lake, request, context)
+            return {
+                "clean": left.empty,
+                "rows erased": erased["rows"],
+                "rows left": left.rows,
+                "searched": f"rows of snapshots alone: {redaction.text(str(error))}",
+            }
+        return audit_metadata(result, erased, redaction)
+
+    return redaction.run(work)
+
+
+def _plan(lake: Lake, request: RequestFile, context: dg.OpExecutionContext) -> ErasurePlan:
+    progress = LoggedProgress(context.log, f"looking for {request.asked.request}")
+    return plan_erasure(lake, request.asked, request.jobs, progress=progress)
+
+
+def _recorded(lake: Lake, request: str) -> Mapping[str, Any] | None:
+    """What the newest record of a request's erasure says; None if there is none."""
+    said = [
+        record.to_json()["said"]
+        for record in audit_records(lake)
+        if (record.kind, record.request) == ("erase", request)
+    ]
+    return said[-1] if said else None
+
+
+def _planned(
+    erasure: LakeErasure, instance: dg.DagsterInstance, request: str
+) -> dict[str, dg.MetadataValue[Any]]:
+    """What the newest plan of a request says.
+
+    Raises:
+        NotFoundError: It was never planned.
+    """
+    wanted = dg.AssetRecordsFilter(asset_key=erasure.key(PLAN), asset_partitions=[request])
+    for record in instance.fetch_materializations(wanted, limit=1).records:
+        if record.asset_materialization is not None:
+            return dict(record.asset_materialization.metadata)
+    raise NotFoundError(
+        f"request {request!r} was never planned",
+        remedy=f"launch {erasure.named('plan_erasure')} for it, and look at what it finds",
+    )
+
+
+def _refuse_unplanned(
+    request: RequestFile, planned: Mapping[str, dg.MetadataValue[Any]], secret: bytes
+) -> None:
+    """Refuse a request that is not as it was when it was planned.
+
+    Raises:
+        ConflictError: It is not.
+        DamagedLakeError: Its plan is none of ours.
+    """
+    if not planned.keys() >= {"planned", "digest of the request"}:
+        raise DamagedLakeError(
+            f"the newest plan of {request.asked.request!r} is none",
+            remedy="plan it again, and see who else reports materializations",
+        )
+    if planned["digest of the request"].value != request.digest(secret):
+        raise ConflictError(
+            f"request {request.asked.request!r} was changed since it was planned, or the secret",
+            remedy="plan it again, and look at what it finds",
+        )
+
+
+def _refuse_more(
+    plan: ErasurePlan, request: RequestFile, planned: Mapping[str, dg.MetadataValue[Any]]
+) -> None:
+    """Refuse to erase from what no plan has named. New snapshots of the same states are no such.
+
+    Raises:
+        ConflictError: There is more.
+    """
+    before = planned["planned"].value
+    named = {tuple(names) for names in before["states"]}
+    more = [f"{one.operator}/{one.state} of job {one.job!r}" for one in plan.states
+            if (one.job, one.operator, one.state) not in named]  # fmt: skip
+    if request.asked.carried == "drop" and plan.opaque and not before["opaque"]:
+        more.append("state that has no table")
+    if more:
+        raise ConflictError(
+            f"the plan of {request.asked.request!r} is stale: it would now be erased from"
+            f" {more[0]} as well, and from {len(more) - 1} others",
+            remedy="plan it again, and look at what it finds",
+        )

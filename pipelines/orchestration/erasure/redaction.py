@@ -1,0 +1,84 @@
+"""What Dagster may keep: it never forgets, so that no log of it names what is to be erased."""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from collections.abc import Callable
+from itertools import takewhile
+from typing import TypeVar
+
+import dagster as dg
+
+from pipelines.lake.erase.requests import REDACTED, ErasureRequest
+from pipelines.lake.query.session import QueryError
+from pipelines.orchestration.erasure.request_files import telling_words
+from state_core.errors import StateError
+from state_core.printable import printable
+
+__all__ = ["Redaction"]
+
+Result = TypeVar("Result")
+CUT = 24  # characters: of longer words messages may show no more than the beginning
+SHOWN_CALLS = 8
+
+
+class Redaction:
+    """Texts without the words of a request.
+
+    Args:
+        asked: The request.
+    """
+
+    def __init__(self, asked: ErasureRequest) -> None:
+        forms = {form for word in telling_words(asked) for form in _forms(word) if form.strip()}
+        self._forms = sorted(forms, key=len, reverse=True)
+
+    def text(self, said: str) -> str:
+        """A text in which words of the request, and beginnings of long ones, are replaced."""
+        for form in self._forms:
+            if len(form) <= CUT and form in said:
+                said = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", REDACTED, said)
+            while len(form) > CUT and form[:CUT] in said:
+                at = said.index(form[:CUT])
+                alike = takewhile(
+                    lambda pair: pair[0] == pair[1], zip(said[at:], form, strict=False)
+                )
+                said = said[:at] + REDACTED + said[at + sum(1 for _ in alike) :]
+        return said
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """The result of some work.
+
+        Raises:
+            Failure: It failed. Our own errors say why; the words of others, and of DuckDB, which
+                repeat what they were given, are left out.
+        """
+        try:
+            return work()
+        except dg.Failure:
+            raise
+        except Exception as error:  # noqa: BLE001 - Dagster would keep it whole
+            failure = self._failure(error)
+        raise failure  # not where it is handled: Dagster keeps the error behind an error, too
+
+    def _failure(self, error: Exception) -> dg.Failure:
+        name = type(error).__name__
+        if isinstance(error, StateError) and not isinstance(error, QueryError):
+            return dg.Failure(self.text(str(error)), metadata={"error": name}, allow_retries=False)
+        calls = [
+            f"{frame.name}, line {frame.lineno} of {frame.filename}"
+            for frame in traceback.extract_tb(error.__traceback__)[-SHOWN_CALLS:]
+        ]
+        return dg.Failure(
+            f"{name}, whose words may name what is to be erased: `statelake erase` without --yes,"
+            " given the same, shows them",
+            metadata={"error": name, "where": "\n".join(calls)},
+            allow_retries=False,
+        )
+
+
+def _forms(word: str) -> set[str]:
+    """A word as messages may have it."""
+    return {word, printable(word), repr(word)[1:-1], json.dumps(word)[1:-1]}
