@@ -46,6 +46,7 @@ THINNED = {
     "test_command_migrate.py": 2,
     "test_command_sql.py": 2,
     "test_command_top.py": 3,
+    "test_dagster_erasure.py": 3,
     "test_dagster_jobs.py": 2,
     "test_every_type.py": 2,
     "test_erasing.py": 3,

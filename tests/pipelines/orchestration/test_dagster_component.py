@@ -492,8 +492,11 @@ def test_dg_finds_scaffolds_and_checks(tmp_path: Path) -> None:
     name = f"{StateLake.__module__}.{StateLake.__name__}"
     assert f'"{name}"' in dg_command("list", "components", "--json")
     dg_command("scaffold", "defs", name, "more", "--job", "clicks", "--savepoints", "sp/clicks")
-    written = yaml.safe_load((project / "state_of_flink/defs/more/defs.yaml").read_text("utf-8"))
+    more = project / "state_of_flink/defs/more/defs.yaml"
+    written = yaml.safe_load(more.read_text("utf-8"))
     assert written["attributes"]["jobs"][0]["name"] == "clicks"
+    written["attributes"]["erasure"] = {"requests": "requests", "promised_days": 14}
+    more.write_text(yaml.safe_dump(written), "utf-8")
     assert "All definitions loaded successfully" in dg_command("check", "defs")
 
 

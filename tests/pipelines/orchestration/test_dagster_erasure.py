@@ -24,6 +24,7 @@ from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.erase.audit_records import audit_records
 from pipelines.lake.erase.erasing import Erasure
 from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.orchestration.component import StateLake
 from pipelines.orchestration.erasure import erasure_ops
 from pipelines.orchestration.erasure.redaction import Redaction
@@ -31,7 +32,7 @@ from pipelines.orchestration.erasure.request_files import RequestDirectory
 from pipelines.orchestration.settings import ErasureSettings, JobSettings
 from state_core import NewKeyedState, NewOperator, write_snapshot
 from state_core.errors import DeclarationError
-from tests.support.lakes import files_of, import_as
+from tests.support.lakes import DEMO, files_of, import_as
 from tests.support.people import ALICE, files_with, people_savepoint
 from tests.support.steps import do_at, stop
 
@@ -45,6 +46,7 @@ WHERE = {
     "places/rules": f"key = '{ALICE}'",
 }
 ID = "gdpr-7"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "dagster.md"
 
 
 class Desk:
@@ -304,6 +306,24 @@ def test_what_has_no_bytes_of_its_own_is_looked_for_by_rows(desk: Desk) -> None:
     assert proof["searched"].startswith("rows of snapshots alone")
 
 
+@pytest.mark.full
+def test_the_page_shows_what_is_told(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Its request, planned and erased over the snapshots of the page on erasure."""
+    desk = Desk(tmp_path / "base", instance)
+    for name in ("monday", "tuesday"):
+        import_snapshot(desk.lake, DEMO / name, "orders", snapshot_id=name)
+    page = PAGE.read_text("utf-8").partition("## Requests for erasure")[2].partition("\n## ")[0]
+    (written,) = (block for block in page.split("```")[1::2] if block.startswith("json"))
+    desk.requests.mkdir()
+    (desk.requests / "gdpr-4711.json").write_text(written.removeprefix("json"))
+    plan = metadata(desk.plan("gdpr-4711"))
+    proof = metadata(desk.erase("gdpr-4711"))
+    table = page.partition("| `erasure_plan` |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(table) == 5
+    for planned, shown, proved, result in (line.strip("| ").split(" | ") for line in table):
+        assert (shown, result) == (str(plan[planned]), str(proof[proved]).lower())
+
+
 class TestCheck:
     """`no_expired_requests`."""
 
@@ -467,12 +487,11 @@ class TestDefinitions:
         """So that no import or pruning of the lake runs beside it."""
         dg.Definitions.validate_loadable(desk.definitions)
         erase = desk.definitions.resolve_job_def("erase")
-        pools = [
-            node.definition.pool for node in erase.nodes
-            if isinstance(node.definition, dg.OpDefinition) and node.definition.pool
-        ]  # fmt: skip
-        assert pools == ["orders_lake", "audit_lake"]
-        assert set(erase.graph.dependency_structure.input_to_upstream_outputs_for_node("erase"))
+        run = desk.instance.create_run_for_job(
+            erase, run_config={"ops": {"erase": {"config": {"request": ID}}}}
+        )
+        assert run.run_op_concurrency is not None
+        assert run.run_op_concurrency.all_pools == {"orders_lake", "audit_lake"}
         form = erase.get_node_named("erase").definition.config_field
         assert form is not None
         assert set(form.config_type.fields) == {"request"}
