@@ -12,6 +12,7 @@ from pipelines.lake.erase.auditing import audit_erasure
 from pipelines.lake.erase.erasing import erase, plan_erasure
 from pipelines.lake.erase.erasure_note import ErasureNote
 from pipelines.lake.erase.planning import ErasurePlan
+from pipelines.lake.erase.requests import keyed_digest
 from pipelines.orchestration.erasure.erasure_metadata import audit_metadata, plan_metadata
 from pipelines.orchestration.erasure.lake_erasure import LakeErasure
 from pipelines.orchestration.erasure.redaction import Redaction
@@ -106,7 +107,7 @@ def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
                     progress=LoggedProgress(context.log, f"erasing {config.request}"),
                 )  # fmt: skip
             except NoMatchError:
-                if before is None or _recorded(lake, config.request) is not None:
+                if before is None or _recorded(lake, request, secret) is not None:
                     context.log.info("nothing of it is left")
                     return
                 # that nothing of it is here is what was asked to be seen to
@@ -144,11 +145,11 @@ def _audited(
     redaction = Redaction(request.asked)
 
     def work() -> dict[str, Any]:
-        lake = erasure.open_lake()
-        erased = _recorded(lake, request.asked.request) or {}
+        secret, lake = erasure.secret(), erasure.open_lake()
+        erased = _recorded(lake, request, secret) or {}
         try:
             result = audit_erasure(
-                lake, request.asked, erasure.settings.also, secret=erasure.secret(),
+                lake, request.asked, erasure.settings.also, secret=secret,
                 progress=LoggedProgress(context.log, f"searching for {request.asked.request}"),
             )  # fmt: skip
         except EncodeError as error:  # it has no bytes by which it could be told from others
@@ -169,14 +170,15 @@ def _plan(lake: Lake, request: RequestFile, context: dg.OpExecutionContext) -> E
     return plan_erasure(lake, request.asked, request.jobs, progress=progress)
 
 
-def _recorded(lake: Lake, request: str) -> Mapping[str, Any] | None:
-    """What the newest record of a request's erasure says; None if there is none."""
+def _recorded(lake: Lake, request: RequestFile, secret: bytes) -> Mapping[str, Any] | None:
+    """What the newest record of an erasure of all that is asked says; None if there is none."""
+    asked = keyed_digest(request.asked, secret)
     said = [
         record.to_json()["said"]
         for record in audit_records(lake)
-        if (record.kind, record.request) == ("erase", request)
+        if (record.kind, record.request) == ("erase", request.asked.request)
     ]
-    return said[-1] if said else None
+    return next((one for one in reversed(said) if one["asked"] in ("", asked)), None)
 
 
 def _planned(
@@ -233,8 +235,9 @@ def _refuse_more(
     if request.asked.carried == "drop" and plan.opaque and not before["opaque"]:
         more.append("state that has no table")
     if more:
+        others = f" and {len(more) - 1} others" if len(more) > 1 else ""
         raise ConflictError(
-            f"the plan of {request.asked.request!r} is stale: it would now be erased from"
-            f" {more[0]} as well, and from {len(more) - 1} others",
+            f"the plan of {request.asked.request!r} is stale: it does not name {more[0]}{others},"
+            " of which there are rows now",
             remedy="plan it again, and look at what it finds",
         )

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 import dagster as dg
 
 from pipelines.lake.erase.audit_records import AuditRecord, audit_records, broken_record
+from pipelines.lake.erase.requests import keyed_digest
 from pipelines.orchestration.erasure.lake_erasure import LakeErasure
 from pipelines.orchestration.metadata import faults_list
 from state_core.errors import StateError
@@ -13,7 +14,8 @@ from state_core.errors import StateError
 __all__ = ["REQUESTS", "expired_requests_check", "states_of_requests"]
 
 REQUESTS = "erasure_requests"
-AUDITED, ERASED, LEFT = "erased, and audited", "erased", "erased, and something is left"
+OPEN, ERASED = "not erased", "erased"
+AUDITED, LEFT = "erased, and audited", "erased, and something is left"
 
 
 def expired_requests_check(erasure: LakeErasure) -> dg.AssetChecksDefinition:
@@ -28,23 +30,27 @@ def expired_requests_check(erasure: LakeErasure) -> dg.AssetChecksDefinition:
         lake = erasure.open_lake()
         records = audit_records(lake)
         broken = broken_record(records)
-        states = states_of_requests(records)
+        states = states_of_requests(records) if broken is None else {}
         ids, faults = erasure.requests.ids()
         unread = [str(fault) for fault in faults]
         late: list[str] = []
+        unaudited: list[str] = []
         promises: list[datetime] = []
         for request in ids:
-            if states.get(request) in (AUDITED, ERASED):
-                continue
             try:
-                promised = erasure.requests.read(request).promised
+                file = erasure.requests.read(request)
             except StateError as error:  # who knows what was promised?
                 unread.append(str(error))
                 continue
-            promises.append(promised)
-            if promised < datetime.now(timezone.utc):
-                state = states.get(request, "not erased")
-                late.append(f"{request}: promised for {promised.isoformat()}, {state}")
+            asked = keyed_digest(file.asked, erasure.secret())
+            # what was erased by the command, without a secret, goes by its id alone
+            state = states.get((request, asked)) or states.get((request, ""), OPEN)
+            if state == ERASED:
+                unaudited.append(request)
+            if state in (OPEN, LEFT):
+                promises.append(file.promised)
+                if file.promised < datetime.now(timezone.utc):
+                    late.append(f"{request}: promised for {file.promised.isoformat()}, {state}")
         return dg.AssetCheckResult(
             passed=not (late or unread or broken),
             metadata={
@@ -52,7 +58,7 @@ def expired_requests_check(erasure: LakeErasure) -> dg.AssetChecksDefinition:
                 "open": len(promises),
                 "next promise": dg.MetadataValue.timestamp(min(promises)) if promises else "none",
                 "no requests": faults_list(unread),
-                "erased, not audited": faults_list(one for one in ids if states.get(one) == ERASED),
+                "erased, not audited": faults_list(unaudited),
                 "records": "as they were written" if broken is None else
                 f"record {broken.number} is not as it was written, or one before it is gone",
             },
@@ -61,14 +67,16 @@ def expired_requests_check(erasure: LakeErasure) -> dg.AssetChecksDefinition:
     return no_expired_requests
 
 
-def states_of_requests(records: Iterable[AuditRecord]) -> dict[str, str]:
-    """What became of each request whose erasure is recorded, by its id."""
-    states: dict[str, str] = {}
+def states_of_requests(records: Iterable[AuditRecord]) -> dict[tuple[str, str], str]:
+    """What became of all erasures that are recorded, by their ids and what was asked, as a hash."""
+    states: dict[tuple[str, str], str] = {}
+    names: dict[str, tuple[str, str]] = {}
     for record in records:
+        said = record.to_json()["said"]
         if record.kind == "erase":
-            states[record.request] = ERASED
-        elif record.request in states:
-            said = record.to_json()["said"]
+            names[record.digest] = record.request, said["asked"]
+            states[names[record.digest]] = ERASED
+        elif said["erasure"] in names:
             left = said["hit_count"] or said["rows"] or said["not_unpacked"] or said["unread"]
-            states[record.request] = LEFT if left else AUDITED
+            states[names[said["erasure"]]] = LEFT if left else AUDITED
     return states

@@ -344,6 +344,9 @@ class TestCheck:
         assert desk.erase().success
         told = desk.check()
         assert (told.passed, told.metadata["expired"].value) == (True, "none")
+        desk.put(keys=[ALICE, "bob"])
+        told = desk.check()
+        assert not told.passed, "more is asked for than was erased"
 
     def test_a_file_that_is_no_request_may_hide_a_promise(self, desk: Desk) -> None:
         """It fails, and names the file."""
@@ -357,7 +360,7 @@ class TestCheck:
         desk.put(keys=["somebody-else-9"], where={})
         assert desk.plan().success
         assert desk.erase().success
-        forged = [replace(one, request="other") for one in audit_records(desk.lake)]
+        forged = [replace(one, said="{}") for one in audit_records(desk.lake)]
         monkeypatch.setattr(
             "pipelines.orchestration.erasure.expired_requests.audit_records", lambda _: forged
         )
