@@ -14,9 +14,11 @@ from pipelines.orchestration.erasure.erasure_ops import (
 from pipelines.orchestration.erasure.expired_requests import REQUESTS, expired_requests_check
 from pipelines.orchestration.erasure.lake_erasure import LakeErasure
 from pipelines.orchestration.resources import public_location
+from state_core.errors import StateError
 
 __all__ = ["erasure_definitions"]
 
+SHOWN_FAULTS = 5
 MOST_AT_ONCE = 100  # runs of one look; the others follow at the next
 REQUEST_TAG = "statelake/request"
 
@@ -97,15 +99,23 @@ def _sensor(erasure: LakeErasure, plan: dg.JobDefinition) -> dg.SensorDefinition
         minimum_interval_seconds=erasure.settings.sensor_seconds,
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Has every request planned that has not been seen; it looks at names of files alone."""
+        """Has every request planned that has not been, as soon as its file can be read."""
         ids, faults = erasure.requests.ids()
-        for fault in faults:
-            context.log.warning("%s", fault)
         known = set(context.instance.get_dynamic_partitions(str(erasure.partitions.name)))
-        new = [request for request in ids if request not in known][:MOST_AT_ONCE]
+        new: list[str] = []
+        for request in ids:
+            if request not in known and len(new) < MOST_AT_ONCE:
+                try:  # who knows whether its name is what is to be erased?
+                    erasure.requests.read(request)
+                    new.append(request)
+                except StateError as error:
+                    faults.append(error)
+        for fault in faults:
+            context.log.error("%s", fault)
         if not new:
             place = public_location(erasure.requests.location)
-            return dg.SkipReason("; ".join([f"no new request in {place}", *map(str, faults[:5])]))
+            told = map(str, faults[:SHOWN_FAULTS])
+            return dg.SkipReason("; ".join([f"no new request in {place}", *told]))
         return dg.SensorResult(
             run_requests=[
                 dg.RunRequest(

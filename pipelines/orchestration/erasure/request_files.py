@@ -114,9 +114,16 @@ class RequestDirectory:
         if directory.size(name) > MOST_BYTES:
             raise DeclarationError(f"no request is longer than {MOST_BYTES >> 20} MiB", place=place)
         try:
-            return _parsed(request, directory.read(name), self.promised_days)
+            parsed = _parsed(request, directory.read(name), self.promised_days)
         except DeclarationError as error:
             raise error.within(place) from None
+        if any(_is_named(word, request) for word in telling_words(parsed.asked)):
+            raise DeclarationError(
+                "a file there is called by what is to be erased, which would be recorded",
+                place=directory.uri,
+                remedy="call it by the number of a ticket",
+            )
+        return parsed
 
 
 def telling_words(asked: ErasureRequest) -> set[str]:
@@ -188,12 +195,11 @@ def _parsed(request: str, data: bytes, promised_days: float) -> RequestFile:
     promised = asked_at + timedelta(days=promised_days)
     asked = ErasureRequest(request, tuple(dict.fromkeys(keys)), where, values.get("carried", ""))
     requested_by = values.get("requested_by", "")
-    for called, text in (("the request's id", request), ("`requested_by`", requested_by)):
-        if any(_is_named(word, text) for word in telling_words(asked)):
-            raise DeclarationError(
-                f"{called} names what is to be erased, and would be recorded",
-                remedy="give the number of a ticket, or a department",
-            )
+    if any(_is_named(word, requested_by) for word in telling_words(asked)):
+        raise DeclarationError(
+            "`requested_by` names what is to be erased, and would be recorded",
+            remedy="give the number of a ticket, or a department",
+        )
     return RequestFile(
         asked,
         tuple(dict.fromkeys(values.get("jobs", []))),

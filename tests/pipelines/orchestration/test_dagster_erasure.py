@@ -407,15 +407,15 @@ def test_a_bad_file_is_named_and_nothing_in_it(tmp_path: Path, case: str) -> Non
 
 
 def test_a_bad_file_stops_no_other(desk: Desk) -> None:
-    """Its run fails, and names it; the other one is planned."""
+    """It is told, and named; the other one is planned, and so is this one when it is mended."""
     path = desk.put("bad", carried="perhaps")
     desk.put()
-    assert [asked.run_key for asked in desk.look().run_requests] == ["bad", ID]
-    said = desk.error(desk.plan("bad"))
-    assert f"{path}: `carried` is not drop or keep" in said
-    assert desk.plan().success
+    assert [asked.run_key for asked in desk.look().run_requests] == [ID]
+    problem = f"{path}: `carried` is not drop or keep"
+    assert problem in str(desk.look().skip_message)
+    assert problem in desk.error(desk.plan("bad"))
     desk.put("bad")
-    assert desk.plan("bad").success
+    assert [asked.run_key for asked in desk.look().run_requests] == ["bad"]
 
 
 def test_files_that_are_called_like_no_request(desk: Desk) -> None:
@@ -434,9 +434,13 @@ def test_files_that_are_called_like_no_request(desk: Desk) -> None:
 
 def test_an_id_that_names_what_is_to_be_erased_is_refused(desk: Desk) -> None:
     """It would stand in names and tags, and in the records that no erasure touches."""
+    desk.put(ALICE)
+    said = str(desk.look().skip_message)
+    assert f"{desk.requests}: a file there is called by what is to be erased" in said
+    assert ALICE not in said
     desk.put("gdpr-4711", keys=["4711"])
-    said = desk.error(desk.plan("gdpr-4711"))
-    assert "the request's id names what is to be erased" in said
+    with pytest.raises(DeclarationError, match="called by what is to be erased"):
+        RequestDirectory(str(desk.requests), 30).read("gdpr-4711")
 
 
 def test_a_link_is_no_request(desk: Desk, tmp_path: Path) -> None:
