@@ -83,6 +83,7 @@ class AuditResult:
         not_unpacked: Files of which not all that is compressed could be unpacked.
         unread: Why rows of snapshots could not be looked through; empty if they could.
         record: The record of this audit.
+        only: The snapshots that were erased from alone; empty if it was all.
     """
 
     request: str
@@ -97,6 +98,7 @@ class AuditResult:
     not_unpacked: list[str]
     unread: str
     record: AuditRecord
+    only: list[str] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -189,6 +191,7 @@ def audit_erasure(
         "rows": rows,
         "not_unpacked": left,
         "unread": unread,
+        "only": erasure.to_json()["said"].get("only", []),
     }
     record = add_record(lake, "audit", asked.request, requester_here(), said)
     shown: dict[str, Any] = {

@@ -95,6 +95,8 @@ def _print(result: AuditResult) -> None:
     if result.hits:
         rows = [(hit.file, hit.where, hit.form, str(hit.at)) for hit in result.hits[:SHOWN]]
         print_table(f"{len(result.hits)} hits", ("<file", "<where", "<form", ">byte"), rows)
+    if result.only:
+        tell(f"only these snapshots were erased from: {', '.join(result.only)}")
     if result.rows:
         tell(f"{result.rows:,} rows of snapshots have it")
     if result.clean:
