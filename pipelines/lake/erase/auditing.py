@@ -28,6 +28,7 @@ from pipelines.lake.erase.parquet_pages import pages_of
 from pipelines.lake.erase.planning import Planner, records_of
 from pipelines.lake.erase.requests import ErasureRequest, keyed_digest
 from pipelines.lake.erase.searching import Searcher, unpacked
+from pipelines.lake.erase.task_state import task_jobs
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import (
     ConflictError,
@@ -157,7 +158,7 @@ def audit_erasure(
             remedy="give the keys, predicates and the secret of the erasure",
         )
     engine = engine or LocalEngine()
-    there = set(lake.jobs())
+    there = {*lake.jobs(), *task_jobs(lake)}
     jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]
     records = records_of(lake, jobs)
     needles, left_out = needles_of(asked, [one for of_job in records.values() for one in of_job])

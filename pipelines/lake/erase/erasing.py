@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from pipelines.engine import Engine, LocalEngine, Progress
@@ -235,7 +236,12 @@ class Erasure:
         Raises:
             DamagedLakeError: It names neither these nor the old ones.
         """
-        named = self._named(self.asked)
+        named = _named(
+            record
+            for records in records_of(self.lake, self.note.jobs).values()
+            for record in records
+            if self.asked.of_snapshot(record.snapshot_id)
+        )
         new = {
             (table, unit.path)
             for table, files in self.note.replaced.items()
@@ -263,17 +269,6 @@ class Erasure:
                 for record in records
             )
         )
-
-    def _named(self, asked: ErasureRequest | None = None) -> set[tuple[str, str]]:
-        """Table and path of every file that a snapshot has: of the jobs, or of those asked for."""
-        return {
-            (table.path, unit.path)
-            for records in records_of(self.lake, self.note.jobs).values()
-            for table in _tables(
-                [r for r in records if not asked or asked.of_snapshot(r.snapshot_id)]
-            )
-            for unit in table.units
-        }
 
     def take(self) -> None:
         """Say what is going on, and see that nobody else writes.
@@ -407,7 +402,9 @@ class Erasure:
     def rewrite_logs(self) -> None:
         """Let every version of each table name the new files; it may be done once more."""
         self.records = records_of(self.lake, self.note.jobs)
-        kept = self._named()  # some, if a snapshot that was not asked for has them
+        kept = _named(
+            chain.from_iterable(self.records.values())
+        )  # some, if a snapshot that was not asked for has them
         for _, path in self._table_paths():
             table, files = self.lake.table(path), self.note.replaced.get(path, {})
             if table.open() is not None:
@@ -455,10 +452,15 @@ class Erasure:
         self.lake.directory.delete(note_path(self.asked.request))
 
 
-def _tables(records: Sequence[SnapshotRecord]) -> Iterator[TableRecord]:
+def _tables(records: Iterable[SnapshotRecord]) -> Iterator[TableRecord]:
     for record in records:
         for operator in record.operators:
             yield from operator.tables
+
+
+def _named(records: Iterable[SnapshotRecord]) -> set[tuple[str, str]]:
+    """Table and path of every file that snapshots have."""
+    return {(table.path, unit.path) for table in _tables(records) for unit in table.units}
 
 
 def _is_engines(name: str) -> bool:
