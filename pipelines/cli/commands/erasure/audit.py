@@ -57,8 +57,8 @@ def erase(
     """Read every byte below a lake, and search for what was erased in all its forms.
 
     Give the keys and predicates of the erasure: the lake does not know them any more. Pages of
-    Parquet and blocks of Snappy, gzip and zstd are unpacked. Exit code 1 if anything is found, or
-    could not be looked at.
+    Parquet, tables of RocksDB, and blocks of Snappy, gzip and zstd are unpacked. Exit code 1 if
+    anything is found, or could not be looked at.
 
     \b
     Examples:
