@@ -201,6 +201,26 @@ def test_a_key_in_a_table_of_rocksdbs(lake: Lake, tmp_path: Path, compression: s
         assert all(hit.file.endswith(".sst") for hit in result.hits)
 
 
+def test_large_files_are_searched_piece_by_piece(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for Parquet and tables of RocksDB, which are unpacked as a whole."""
+    monkeypatch.setattr("pipelines.lake.erase.auditing.PIECE_BYTES", 1000)
+    assert audit_erasure(lake, TEXT).clean
+    folder = tmp_path / "large"
+    steps = [("put", 0, ALICE.encode(), b"z" * 20_000), ("put", 0, b"bob", b"y" * 20_000)]
+    rocksdb_write(folder, Settings(), steps)
+    pq.write_table(
+        pa.table({"name": ["z" * 2000, ALICE]}), folder / "a.parquet", compression="zstd"
+    )
+    (folder / "plain").write_bytes(b"-" * 990 + ALICE.encode() + b"-" * 5000)
+    result = audit_erasure(lake, TEXT, [str(folder)])
+    found = {(hit.file.rpartition(":")[2].rpartition(".")[2], hit.where) for hit in result.hits}
+    assert ("plain", "bytes") in found
+    assert ("parquet", "row group 0, name, dictionary") in found
+    assert any(kind == "sst" and where.startswith("block at") for kind, where in found)
+
+
 def test_rows_that_come_back_are_found_by_their_structure(lake: Lake) -> None:
     """An import of the job that still has her: rows are counted, whatever stands in bytes."""
     import_as(lake, DEMO / "tuesday", "tuesday", "numbers")

@@ -18,8 +18,9 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.commits.changelog import DeltaChangelogs
 from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.commits.run_log import RunLog
+from pipelines.lake.erase.audit_records import audit_records
 from pipelines.lake.erase.auditing import audit_erasure
-from pipelines.lake.erase.erasing import Erasure, erase, plan_erasure
+from pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
 from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.runtime import RunOptions, run_job
 from state_core.commit import FileChangelogs, SystemStreamPartition
@@ -159,6 +160,22 @@ def test_values_of_other_keys_need_a_word(root: Path) -> None:
     erase(lake, asked(root, "drop", "more"), whole=True)
     assert files_with(root / "lake", ALICE) == []
     assert audit_erasure(lake, asked(root)).clean
+
+
+@pytest.mark.parametrize("step", STEPS[3:-1])
+def test_what_only_tasks_keep_is_erased_and_recorded(root: Path, step: str) -> None:
+    """No snapshot has it, and none says that it was erased from; a crash is gone on from."""
+    lake, request = Lake(root / "lake"), ErasureRequest("r", [BOB.decode()])
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, step, "after", 1), die)
+        with pytest.raises(DiesError):
+            erase(lake, request)
+    assert erase(lake, request).resumed
+    assert files_with(root / "lake", BOB.decode()) == []
+    assert audit_records(lake)[-1].request == "r"
+    assert lake.snapshot("orders", "day").erased == []
+    assert stored(root) == {KEY: b"2"}
+    assert audit_erasure(lake, request).clean
 
 
 @pytest.mark.full
