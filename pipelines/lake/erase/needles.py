@@ -7,6 +7,7 @@ key is looked for by structure alone.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -76,14 +77,15 @@ def needles_of(
 
 
 def whole_forms(asked: ErasureRequest, records: Iterable[SnapshotRecord]) -> set[bytes]:
-    """What a key may be as a whole where bytes are keys, however short: text, or serialized.
+    """What a key may be as a whole where bytes are keys, however short: text, JSON, or serialized.
 
     Args:
         asked: What is to be erased.
         records: Snapshots, whose operators say how keys are written.
     """
     snapshots = {op.key_serializer for one in records for op in one.operators if op.states}
-    forms = {word.encode() for word in words_of(ErasureRequest("", asked.keys))}
+    words = words_of(ErasureRequest("", asked.keys))
+    forms = {form.encode() for word in words for form in (word, json.dumps(word))}
     for word in asked.keys:
         for snapshot in snapshots:
             forms.update(data for _, data in _written(key_serializer_of(snapshot), word))

@@ -1,8 +1,8 @@
 """Tables of keys and values as bytes, which tasks commit to: rows go out of every version.
 
 A store's table has the pairs of its tasks, a changelog's the changes of them. What the bytes mean,
-only the task knows: a row goes if its key is one of the keys, or has one in it. A row whose value
-alone has one may be somebody else's; what becomes of it is to be said.
+only the task knows: a row goes if its key is one of the keys. A row that only has one somewhere, be
+it in a longer key or in its value, may be somebody else's; what becomes of it is to be said.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HeldKeys:
     Args:
         asked: The keys; predicates are of states that have columns.
         records: Snapshots, whose operators say how keys are written.
-        everything: Whether what has one in its value alone goes, too.
+        everything: Whether pairs go that only have one somewhere.
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class HeldKeys:
     ) -> None:
         listed = list(records)
         keys = ErasureRequest(asked.request, asked.keys)
-        needles, _ = needles_of(keys, listed)
+        needles, left_out = needles_of(keys, listed)
+        self.too_short = bool(left_out)
         self.everything = everything
         self._whole = frozenset(whole_forms(asked, listed))
         self._whole_column = pa.array(sorted(self._whole), pa.large_binary())
@@ -61,19 +62,24 @@ class HeldKeys:
         """Whether a key is somewhere in bytes."""
         return next(self._within.find(data), None) is not None
 
-    def is_key(self, data: bytes) -> bool:
-        """Whether a key of bytes is one of the keys, or has one in it."""
-        return data in self._whole or self.has(data)
+    def mentions(self, key: bytes, value: bytes | None) -> bool:
+        """Whether a pair has a key somewhere."""
+        return self.has(key) or self.has(value or b"")
 
     def goes(self, key: bytes, value: bytes | None) -> bool:
         """Whether a pair goes."""
-        return self.is_key(key) or (self.everything and value is not None and self.has(value))
+        return key in self._whole or (self.everything and self.mentions(key, value))
 
-    def keys_of(self, column: pa.Array) -> pa.BooleanArray:
-        """Which of some keys are, or have, one of the keys."""
-        return pc.or_(pc.is_in(column, self._whole_column), self.within(column))
+    def going(self, batch: pa.RecordBatch) -> tuple[pa.BooleanArray, pa.BooleanArray]:
+        """Which of some pairs go, and which stay that have a key somewhere."""
+        key, value = (batch.column(name).cast(pa.large_binary()) for name in ("key", "value"))
+        equal = pc.is_in(key, self._whole_column)
+        mentioning = pc.or_(self._within_each(key), self._within_each(value))
+        if self.everything:
+            return pc.or_(equal, mentioning), pa.repeat(False, len(batch))
+        return equal, pc.and_(mentioning, pc.invert(equal))
 
-    def within(self, column: pa.Array) -> pa.BooleanArray:
+    def _within_each(self, column: pa.Array) -> pa.BooleanArray:
         """Which of some bytes have a key in them."""
         data = column.buffers()[2] if len(column) else None
         if data is None or next(self._somewhere.find(data), None) is None:
@@ -103,7 +109,7 @@ class RowsGoing:
     Attributes:
         rows: How many rows.
         files: The files that have some, with their bytes.
-        mentions: How many rows stay that have a key in their value alone.
+        mentions: How many rows stay that have a key somewhere.
         unread: Files that no version has and that nobody can read: of a write that was cut off.
     """
 
@@ -155,13 +161,12 @@ class PairTable:
         return RowsGoing(rows, tuple(files), mentions, tuple(unread))
 
     def _counts(self, path: str, held: HeldKeys) -> tuple[int, int]:
-        """How many rows of a file go, and how many stay that have a key in their value alone."""
+        """How many rows of a file go, and how many stay that have a key somewhere."""
         going = mentions = 0
-        for batch, goes in self._batches(path, held):
-            going += pc.sum(goes).as_py() or 0
-            if not held.everything:
-                mentioning = pc.and_(held.within(_bytes(batch, "value")), pc.invert(goes))
-                mentions += pc.sum(mentioning).as_py() or 0
+        for batch in self._batches(path):
+            for_good, mentioning = held.going(batch)
+            going += pc.sum(for_good).as_py() or 0
+            mentions += pc.sum(mentioning).as_py() or 0
         return going, mentions
 
     def erase(self, held: HeldKeys, request: str) -> None:
@@ -188,20 +193,17 @@ class PairTable:
             if path.endswith(".parquet") and not path.startswith(f"{LOG_DIRECTORY}/"):
                 yield path, size
 
-    def _batches(
-        self, path: str, held: HeldKeys
-    ) -> Iterator[tuple[pa.RecordBatch, pa.BooleanArray]]:
-        """The rows of a file, and which of them go."""
+    def _batches(self, path: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a file."""
         try:
             with self.table.directory.open_input(path) as file:
-                for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS):
-                    goes = held.keys_of(_bytes(batch, "key"))
-                    if held.everything:
-                        goes = pc.or_(goes, held.within(_bytes(batch, "value")))
-                    yield batch, goes
+                rows = pq.ParquetFile(file)
+                if not {"key", "value"} <= set(rows.schema_arrow.names):
+                    raise pa.ArrowInvalid("no columns key and value")
+                yield from rows.iter_batches(BATCH_ROWS)
         except StateError:
             raise
-        except (pa.ArrowException, KeyError, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise DamagedLakeError(
                 f"no file of keys and values ({error})", place=self.table.directory.full(path)
             ) from error
@@ -221,14 +223,10 @@ class PairTable:
             with pq.ParquetWriter(
                 target, schema, compression="zstd", write_page_checksum=True
             ) as writer:
-                for batch, goes in self._batches(path, held):
-                    kept = batch.filter(pc.invert(goes))
+                for batch in self._batches(path):
+                    kept = batch.filter(pc.invert(held.going(batch)[0]))
                     rows += len(kept)
                     if len(kept):
                         writer.write_batch(kept)
             size = target.tell()
         return UnitRecord(new, -1, 0, 0, rows, size, b"")
-
-
-def _bytes(batch: pa.RecordBatch, name: str) -> pa.Array:
-    return batch.column(name).cast(pa.large_binary())

@@ -84,7 +84,7 @@ class ErasurePlan:
         elsewhere: What may hold it too, and can't be changed from here.
         kept_for: Snapshots that were not named, and have files that rows would go from, which stay
             for them; as job and id.
-        mentions: Stores and changelogs with rows that have a key in their value alone.
+        mentions: Stores and changelogs with rows that only have a key somewhere.
         left: What runs left, and goes as a whole.
         holding: Whether a key is in what runs left.
     """

@@ -45,7 +45,7 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
         )
     if plan.mentions and not asked.carried:
         raise EncodeError(
-            "rows of other keys have it in their values, which only the task can read, in"
+            "rows that only have it in a longer key, or in their value, and may be others', in"
             f" {plan.mentions[0]}",
             remedy="say --carried drop to leave these rows out, or --carried keep if they stay",
         )

@@ -50,7 +50,7 @@ class FoundRows:
         rows: The rows that go.
         files: The files that they are in.
         file_bytes: Their bytes.
-        mentions: Rows that have a key in their value alone, and stay.
+        mentions: Rows that only have a key somewhere, and stay.
     """
 
     job: str
@@ -140,11 +140,14 @@ class TaskState:
         """
         found = FoundTaskState()
         for job, log in self.runs.items():
+            ids = {record.snapshot_id for record in self.records[job]}
             for run in self._runs_going(job):
                 for attempt in log.attempts(run):
                     directory = log.run_directory(run).child(attempt)
                     found.left.append(directory.full())
-                    found.holding |= self._in_any(directory)
+                    found.holding |= self._in_any(directory) or (
+                        self.held.too_short and f"run-{run:08d}" not in ids
+                    )
         if self.asked.snapshots:
             found.elsewhere += [
                 f"stores and changelogs of job {job!r}, which are no snapshot's"
@@ -216,7 +219,7 @@ class TaskState:
             for change in changelog.read():
                 going = self.held.goes(change.key, change.value)
                 rows += going
-                mentions += not going and self.held.has(change.value or b"")
+                mentions += not going and self.held.mentions(change.key, change.value)
             changelog.close()
             if rows or mentions:
                 yield FoundRows(place, CHANGELOGS, str(partition), rows, 0, 0, mentions)

@@ -203,7 +203,7 @@ def _show(plan: ErasurePlan, asked: ErasureRequest, *, json: bool) -> None:
         tell(f"the predicate is true of every row of {state}: if that is meant, say --all")
     for place in plan.mentions:
         tell(
-            f"rows of other keys have it in their values, which only the task can read, in {place}:"
+            f"rows that only have it in a longer key, or in their value, in {place}:"
             " say --carried drop or --carried keep"
         )
     for place in plan.left:

@@ -60,7 +60,7 @@ def die() -> None:
 
 def put(log: Changelog) -> None:
     """Three flushes, of which the last change is hers."""
-    for changes in ([(KEY, b"1"), (BOB, b"1")], [(BOB, b"2"), (b"x" + KEY, None)], [(KEY, b"3")]):
+    for changes in ([(KEY, b"1"), (BOB, b"1")], [(BOB, b"2"), (KEY, None)], [(KEY, b"3")]):
         for key, value in changes:
             log.append(key, value)
         log.flush()
@@ -145,10 +145,13 @@ def test_what_blobs_of_tasks_hold_is_named(root: Path) -> None:
         plan_erasure(Lake(root / "lake"), nothing)
 
 
-def test_values_of_other_keys_need_a_word(root: Path) -> None:
-    """Whether rows go that have her in their value alone is to be said."""
+@pytest.mark.parametrize(
+    ("key", "value"), [(BOB, b"friend of " + KEY), (KEY + b"-smith", None), (b"1700:" + KEY, b"1")]
+)
+def test_rows_that_may_be_others_need_a_word(root: Path, key: bytes, value: bytes | None) -> None:
+    """Whether rows go that have her in a longer key, or in their value, is to be said."""
     log = next(changelogs(root))
-    log.append(BOB, b"friend of " + KEY)
+    log.append(key, value)
     log.flush()
     log.close()
     lake = Lake(root / "lake")
