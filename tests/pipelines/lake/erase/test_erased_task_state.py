@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -23,9 +24,22 @@ from pipelines.lake.erase.auditing import audit_erasure
 from pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
 from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.runtime import RunOptions, run_job
-from state_core.commit import FileChangelogs, SystemStreamPartition
+from pipelines.runtime.backups import checkpoint_manager
+from state_core.commit import (
+    CheckpointId,
+    CheckpointV2,
+    FileChangelogs,
+    SystemStreamPartition,
+)
 from state_core.commit.backends.changelog import Change, Changelog
-from state_core.errors import ConflictError, EncodeError, NoMatchError, NotFoundError
+from state_core.commit.records.records import BLOB_STORE_FACTORY
+from state_core.errors import (
+    ConflictError,
+    EncodeError,
+    NoMatchError,
+    NotFoundError,
+    UnsafePathError,
+)
 from state_core.files.confinement import ConfinedTree
 from state_core.files.filesystem import Directory
 from tests.support.jobs.alert_orders import alerts_module, state_rows
@@ -291,6 +305,22 @@ def test_an_attempt_whose_snapshot_has_nothing_of_it_is_found(tmp_path: Path) ->
     assert holding(tmp_path / "lake") == []
     with pytest.raises(NoMatchError):
         erase(lake, erased(tmp_path, "again"))
+
+
+@pytest.mark.parametrize("folder", ["job=other-1/task=x", "job=alerts-1/../job=other-1/task=x"])
+def test_forged_records_name_no_blobs_of_others(folder: str, tmp_path: Path) -> None:
+    """Only blobs of the jobs that are erased from go, and none by a path that leads elsewhere."""
+    run(tmp_path, 0)
+    victim = tmp_path / "blobs/blobs/job=other-1/task=x/store=state/1-1/0123456789abcdef-file"
+    victim.parent.mkdir(parents=True)
+    victim.write_bytes(b"of somebody else")
+    marker = f"{folder}/store=state/1-1/0123456789abcdef-file"
+    checkpoint = CheckpointV2(CheckpointId(1, 1), {}, {BLOB_STORE_FACTORY: {"state": marker}})
+    runs = Directory(tmp_path / "lake" / "alerts" / "_runs")
+    checkpoint_manager(runs).write("alert-0", checkpoint)
+    with contextlib.suppress(UnsafePathError):
+        erase(Lake(tmp_path / "lake"), erased(tmp_path))
+    assert victim.read_bytes() == b"of somebody else"
 
 
 def test_a_run_in_progress_is_refused(tmp_path: Path) -> None:
