@@ -7,7 +7,6 @@
 `sinks`         what was given, committed to Delta tables once
 `attempt`       an attempt at a run: operator after operator
 `backups`       a subtask's state in a blob store too, in two phases
-`run_log`       what was planned and prepared, so that a run goes on where it was cut off
 `running`       `run_job`: all of it, from offsets to the next snapshot in the lake
 ==============  ====================================================================
 """

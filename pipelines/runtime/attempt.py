@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.engine import Engine, Progress
+from pipelines.lake.commits.run_log import SAVEPOINT, Plan, Prepared, output_directory
 from pipelines.runtime.backups import BackupSettings, task_name
 from pipelines.runtime.exchange import Channel, Exchanged, ExchangeTask, exchange
-from pipelines.runtime.run_log import SAVEPOINT, Plan, Prepared
-from pipelines.runtime.sinks import output_directory
 from pipelines.runtime.sources import Split
 from pipelines.runtime.subtasks import (
     OutputFile,

@@ -20,10 +20,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import is_alive
+from pipelines.lake.catalog.attempts import is_alive, refuse_during_erasure
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from pipelines.lake.commits.commit_measures import CommitReports
+from pipelines.lake.commits.run_log import Plan, Prepared, RunLog
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.verify.legality import check_declared, held_of_record
@@ -40,7 +41,6 @@ from pipelines.runtime.backups import (
     restore_task,
     task_name,
 )
-from pipelines.runtime.run_log import Plan, Prepared, RunLog
 from pipelines.runtime.sinks import commit_output, discard_attempts
 from pipelines.runtime.sources import is_absent, latest_offset, splits_between
 from state_core.checks.legality import listed
@@ -145,6 +145,7 @@ def run_job(job: Job, lake: Lake, options: RunOptions | None = None) -> RunResul
     job.build()
     log = RunLog(lake.directory, job.name)
     with _alone(log):
+        refuse_during_erasure(lake, job.name)  # an erasure writes its note first, then looks here
         done = _Run(job, lake, log, given).go()
     absent = {name: one.path for name, one in job.sources.items() if is_absent(one)}
     return replace(done, absent=absent)

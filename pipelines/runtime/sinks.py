@@ -15,20 +15,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 
+from pipelines.lake.commits.run_log import OUTPUT_DIRECTORY, output_directory
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.tables import open_table
 from state_core.errors import IncompatibleError
 from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
 
-__all__ = ["commit_output", "discard_attempts", "output_directory"]
-
-OUTPUT_DIRECTORY = "_data"
-
-
-def output_directory(job: str, run: int, attempt: str) -> str:
-    """Where an attempt's files lie below a sink's table."""
-    return f"{OUTPUT_DIRECTORY}/{job}-{run:08d}-{attempt}"
+__all__ = ["commit_output", "discard_attempts"]
 
 
 def commit_output(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -10,25 +13,24 @@ from pipelines.cli.commands.compress import conf_option, parse_conf
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
 from pipelines.cli.options import (
+    Source,
     engine_option,
-    job_option,
-    lake_option,
     share_options,
-    snapshot_named,
-    snapshot_option,
+    source_options,
 )
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.share.sharing import Sharing
 from state_core.files.compression import configured_compression
 
 __all__ = ["export"]
 
+SAVEPOINT = "savepoint"  # what a savepoint is called in a lake of its own, as job and as snapshot
+
 
 @click.command()
-@lake_option
-@job_option
-@snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
+@source_options
 @click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
 @click.option(
@@ -54,9 +56,7 @@ __all__ = ["export"]
 @plugins_option
 @json_option
 def export(
-    lake: str,
-    job: str,
-    snapshot_id: str,
+    source: Source,
     to: str,
     parallelism: int | None,
     max_parallelism: int | None,
@@ -69,6 +69,9 @@ def export(
     as_json_: bool,
 ) -> None:
     """Write a snapshot as a canonical savepoint, at any parallelism and max parallelism.
+
+    The snapshot is one of a lake, or a SAVEPOINT or checkpoint of Flink's, which is read into a
+    temporary directory of this machine first; that is removed in the end.
 
     --sample takes a share of the keys, each with all its states and timers; operators with keys of
     one type agree on each. --mask FILE says in YAML what becomes of keys and values (see
@@ -87,12 +90,14 @@ def export(
       statelake export --lake lake --job orders --snapshot latest --to /tmp/small --sample 1%
       statelake export --lake lake --job orders --snapshot latest --to /tmp/for-a-laptop \\
           --sample 1% --seed 7 --mask mask.yaml
+      statelake export /savepoints/sp-1 --to /tmp/for-a-laptop --sample 1% --mask mask.yaml
     """
-    opened = Lake(lake)
-    snapshot_id = snapshot_named(opened, job, snapshot_id)
-    with progress_bar("exporting", quiet=as_json_) as progress:
+    with (
+        _opened(source) as (lake, job, snapshot_id),
+        progress_bar("exporting", quiet=as_json_) as progress,
+    ):
         done = export_snapshot(
-            opened,
+            lake,
             job,
             snapshot_id,
             to,
@@ -102,17 +107,34 @@ def export(
             metadata_version=metadata_version,
             operator_state_version=operator_state_version,
             sharing=sharing,
-            engine=engine,
+            engine=engine if source.in_lake else "local",
             progress=progress,
         )
     if as_json_:
         as_json(asdict(done))
         return
+    name = snapshot_id if source.in_lake else source.savepoint
     tell(
-        f"exported {snapshot_id} to {done.path}: {done.files} files,"
+        f"exported {name} to {done.path}: {done.files} files,"
         f" {bytes_text(done.size)}, _metadata version {done.metadata_version}",
         marked=done.path,
     )
     for what in done.left_out:
         tell(f"left out: {what}")
     tell(f"restore it with: flink run -s {done.path} ...")
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[tuple[Lake, str, str]]:
+    """The lake, the job and the id of a snapshot; a savepoint's lake is gone afterwards."""
+    if source.in_lake:
+        lake, record = source.recorded()
+        yield lake, source.job, record.snapshot_id
+        return
+    with TemporaryDirectory(prefix="statelake-export-") as directory:
+        lake = Lake(directory)
+        import_snapshot(
+            lake, source.savepoint, SAVEPOINT, snapshot_id=SAVEPOINT, engine="local",
+            allow_external=source.allow_external, uids=source.uids,
+        )  # fmt: skip
+        yield lake, SAVEPOINT, SAVEPOINT

@@ -82,8 +82,9 @@ class Lake:
     """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
-        self.location = os.fspath(location)
-        self.directory = Directory(self.location).confined()
+        self.directory = Directory(location).confined()
+        # absolute, since tasks on other machines have it too
+        self.location = self.directory.location
         self._catalog = StateTable(self.directory, SNAPSHOTS)
 
     def table(self, path: str) -> StateTable:

@@ -9,6 +9,7 @@
 `checkpoint_dropping`     old checkpoints go
 `checkpoint_migrating`    from one log to another
 `commit_measures`         what commits cost
+`run_log`                 runs of process functions: what was planned and prepared
 ========================  ===========================================================
 
 Another backend of the commit protocol goes into `state_core/commit/backends`.

@@ -1,7 +1,8 @@
 """Every byte below a lake, searched for what was erased: the proof of an erasure.
 
-Each file is searched as it is, and what is compressed in it unpacked: pages of Parquet, and blocks
-of Snappy, gzip and zstd. Besides, the rows of all snapshots are looked through by their structure.
+Each file is searched as it is, and what is compressed in it unpacked: pages of Parquet, tables of
+RocksDB's, and blocks of Snappy, gzip and zstd. Besides, the rows of all snapshots are looked
+through by their structure.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from pipelines.lake.erase.needles import LEAST_BYTES, needles_of
 from pipelines.lake.erase.parquet_pages import pages_of
 from pipelines.lake.erase.planning import Planner, records_of
 from pipelines.lake.erase.requests import ErasureRequest, keyed_digest
-from pipelines.lake.erase.searching import Searcher, unpacked
+from pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
+from pipelines.lake.erase.task_state import task_jobs
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import (
     ConflictError,
@@ -83,6 +85,7 @@ class AuditResult:
         not_unpacked: Files of which not all that is compressed could be unpacked.
         unread: Why rows of snapshots could not be looked through; empty if they could.
         record: The record of this audit.
+        only: The snapshots that were erased from alone; empty if it was all.
     """
 
     request: str
@@ -97,6 +100,7 @@ class AuditResult:
     not_unpacked: list[str]
     unread: str
     record: AuditRecord
+    only: list[str] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -155,7 +159,7 @@ def audit_erasure(
             remedy="give the keys, predicates and the secret of the erasure",
         )
     engine = engine or LocalEngine()
-    there = set(lake.jobs())
+    there = {*lake.jobs(), *task_jobs(lake)}
     jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]
     records = records_of(lake, jobs)
     needles, left_out = needles_of(asked, [one for of_job in records.values() for one in of_job])
@@ -189,6 +193,7 @@ def audit_erasure(
         "rows": rows,
         "not_unpacked": left,
         "unread": unread,
+        "only": erasure.to_json()["said"].get("only", []),
     }
     record = add_record(lake, "audit", asked.request, requester_here(), said)
     shown: dict[str, Any] = {
@@ -246,7 +251,11 @@ def _search_file(task: _Task) -> _Searched:
     """Search a file, and what it unpacks to; a large one piece by piece."""
     result = _Searched()
     with task.directory.open_input(task.path) as file:
+        if task.size > 8 and file.read_at(8, task.size - 8) == ROCKSDB:
+            _search_table(task, result)
+        of_table = result.unpacked
         if task.size <= PIECE_BYTES or _is_parquet(file, task.size):
+            file.seek(0)
             data = file.read_buffer() if task.size else pa.py_buffer(b"")
             _search(task, result, "bytes", data)
             _search_unpacked(task, result, data)
@@ -257,12 +266,25 @@ def _search_file(task: _Task) -> _Searched:
             _search(task, result, "bytes", data, start)
             _search_unpacked(task, result, data)
         # what is compressed may reach from one piece into the next
-        result.not_unpacked |= bool(result.unpacked)
+        result.not_unpacked |= result.unpacked > of_table
     return result
 
 
 def _is_parquet(file: pa.NativeFile, size: int) -> bool:
     return size > 8 and file.read_at(4, 0) == PARQUET and file.read_at(4, size - 4) == PARQUET
+
+
+def _search_table(task: _Task, result: _Searched) -> None:
+    """Search what a table of RocksDB's holds."""
+    try:
+        for what, content in unpacked_table(task.directory.source(task.path)):
+            _search(task, result, what, content)
+            result.unpacked += len(content)
+            if result.unpacked > MOST_UNPACKED * task.size + UNPACKED_ROOM:
+                result.not_unpacked = True
+                return
+    except StateError:
+        result.not_unpacked = True
 
 
 def _search_unpacked(task: _Task, result: _Searched, data: pa.Buffer) -> None:
@@ -274,7 +296,6 @@ def _search_unpacked(task: _Task, result: _Searched, data: pa.Buffer) -> None:
         except StateError:
             result.not_unpacked = True
         return
-    result.not_unpacked |= data.size > 8 and data[data.size - 8 :].to_pybytes() == ROCKSDB
     limit = MOST_UNPACKED * data.size + UNPACKED_ROOM
     for what, content in unpacked(data, limit):
         _search(task, result, what, content)

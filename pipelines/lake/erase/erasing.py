@@ -9,8 +9,9 @@ A note in the lake says what is going on. The steps, in their order:
 5. `switch`: the rows of all snapshots in the catalog name the new files, in one commit.
 6. `rewrite_logs`: every version of each Delta table names them, too.
 7. `delete_old`: what no snapshot names any more is deleted, old rows of the catalog as well.
-8. `record`: what was done is added to the records.
-9. `close`: the note goes.
+8. `erase_task_state`: what runs and tasks keep of it goes.
+9. `record`: what was done is added to the records.
+10. `close`: the note goes.
 
 What ends before the fifth has changed no snapshot; what ends behind it is gone on with by the same
 request.
@@ -20,9 +21,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from pipelines.engine import Engine, LocalEngine, Progress
@@ -41,13 +43,16 @@ from pipelines.lake.erase.audit_records import AuditRecord, add_record, requeste
 from pipelines.lake.erase.erasure_note import ErasureNote, note_path
 from pipelines.lake.erase.log_rewriting import check_log, rewrite_log
 from pipelines.lake.erase.opaque_state import without_opaque_state
+from pipelines.lake.erase.own_versions import give_own_versions
 from pipelines.lake.erase.planning import ErasurePlan, FoundFile, Planner, records_of
+from pipelines.lake.erase.refusals import refuse_other_snapshots, refuse_plan
 from pipelines.lake.erase.requests import (
     ErasureRequest,
     check_request,
     without_words,
     words_of,
 )
+from pipelines.lake.erase.task_state import TaskState, task_jobs
 from pipelines.lake.tables.names import is_edited_file, is_table_of, token_of
 from pipelines.lake.tables.records import (
     OperatorRecord,
@@ -59,16 +64,14 @@ from pipelines.lake.tables.table_log import LOG_DIRECTORY
 from state_core.errors import (
     ConflictError,
     DamagedLakeError,
-    EncodeError,
     LakeError,
-    NoMatchError,
 )
 
 __all__ = ["STEPS", "Erasure", "ErasureResult", "erase", "plan_erasure"]
 
 STEPS = (
     "take", "find", "write_files", "note_files", "switch",
-    "rewrite_logs", "delete_old", "record", "close",
+    "rewrite_logs", "delete_old", "erase_task_state", "record", "close",
 )  # fmt: skip
 SWITCH = STEPS.index("switch")
 # rows that changed, and rows that are hidden, as Delta's engines keep them
@@ -215,11 +218,12 @@ class Erasure:
         start = 0
         if before is not None:
             self.note = before
+            refuse_other_snapshots(before.said, self.asked)
             if before.said and self._is_switched():
                 start = SWITCH + 1
             else:
                 self.note = replace(before, replaced={}, said={})
-        self.note.jobs = self.note.jobs or self.lake.jobs()
+        self.note.jobs = self.note.jobs or sorted({*self.lake.jobs(), *task_jobs(self.lake)})
         for job in self.note.jobs:
             refuse_during_erasure(self.lake, job, self.asked.request)
             if before is None:
@@ -232,7 +236,12 @@ class Erasure:
         Raises:
             DamagedLakeError: It names neither these nor the old ones.
         """
-        named = self._named()
+        named = _named(
+            record
+            for records in records_of(self.lake, self.note.jobs).values()
+            for record in records
+            if self.asked.of_snapshot(record.snapshot_id)
+        )
         new = {
             (table, unit.path)
             for table, files in self.note.replaced.items()
@@ -251,20 +260,15 @@ class Erasure:
                 remedy="statelake did not write that note: remove the file",
             )
         # of an erasure that met notes alone, the snapshots say it
-        return bool(old) or any(
-            self.asked.request in record.erased
-            for records in records_of(self.lake, self.note.jobs).values()
-            for record in records
+        return (
+            bool(old)
+            or self.note.said.get("changed") == 0
+            or any(
+                self.asked.request in record.erased
+                for records in records_of(self.lake, self.note.jobs).values()
+                for record in records
+            )
         )
-
-    def _named(self) -> set[tuple[str, str]]:
-        """Table and path of every file that a snapshot of the jobs has."""
-        return {
-            (table.path, unit.path)
-            for records in records_of(self.lake, self.note.jobs).values()
-            for table in _tables(records)
-            for unit in table.units
-        }
 
     def take(self) -> None:
         """Say what is going on, and see that nobody else writes.
@@ -293,14 +297,15 @@ class Erasure:
             NoMatchError: Nothing is found.
             ConflictError: A table was edited and not committed.
             HeldError: There is a hold on a snapshot that has some.
-        EncodeError: State can't be searched, or a predicate is true of all rows.
+            EncodeError: State can't be searched, or a predicate is true of all rows.
         """
         self.records = records_of(self.lake, self.note.jobs)
         self._delete_unnamed(of_token=True)  # what was written before a crash
         planner = Planner(self.lake, self.asked, self.records, self.options.engine)
         self._stack.callback(planner.close)
+        planner.tasks.refuse_running()
         plan, self.files = planner.find(self.options.progress)
-        _refuse(plan, self.asked, whole=self.options.whole)
+        refuse_plan(plan, self.asked, whole=self.options.whole)
         refuse_held(self.lake, plan.changed(self.asked))
         for job, path in self._table_paths():
             self._check_table(job, path)
@@ -352,7 +357,7 @@ class Erasure:
         for records in self.records.values():
             for record in records:
                 new = self._erased(record, made)
-                if new != record:
+                if new != record and self.asked.of_snapshot(record.snapshot_id):
                     changed.append(replace(new, erased=[*record.erased, self.asked.request]))
         self.lake.replace(changed)
 
@@ -397,10 +402,15 @@ class Erasure:
     def rewrite_logs(self) -> None:
         """Let every version of each table name the new files; it may be done once more."""
         self.records = records_of(self.lake, self.note.jobs)
+        kept = _named(
+            chain.from_iterable(self.records.values())
+        )  # some, if a snapshot that was not asked for has them
         for _, path in self._table_paths():
-            table = self.lake.table(path)
+            table, files = self.lake.table(path), self.note.replaced.get(path, {})
             if table.open() is not None:
-                rewrite_log(table, self.note.replaced.get(path, {}))
+                gone = {old: new for old, new in files.items() if (path, old) not in kept}
+                rewrite_log(table, gone)
+        give_own_versions(self.lake, self.asked, self.records, kept, self.note)
 
     def delete_old(self) -> None:
         """Delete what no snapshot names any more; it may be done once more."""
@@ -421,6 +431,10 @@ class Erasure:
                 if ours and name not in needed and not name.startswith(f"{LOG_DIRECTORY}/"):
                     directory.delete(name)
 
+    def erase_task_state(self) -> None:
+        """Let go what runs and tasks keep of it; it may be done once more."""
+        TaskState(self.lake, self.asked, self.records).erase()
+
     def record(self) -> None:
         """Add what was done to the records."""
         requested_by = self.options.requested_by
@@ -438,33 +452,15 @@ class Erasure:
         self.lake.directory.delete(note_path(self.asked.request))
 
 
-def _refuse(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> None:
-    """Refuse what a plan says, before the first file is written."""
-    if plan.empty and not (asked.carried == "drop" and plan.opaque):
-        raise NoMatchError(
-            f"nothing of it is in {plan.snapshots} snapshots",
-            remedy="keys are written as `statelake dump` prints them",
-        )
-    if plan.whole and not whole:
-        raise EncodeError(
-            f"the predicate is true of every row of {plan.whole[0]}",
-            remedy="if that is meant, say --all",
-        )
-    if plan.opaque and not asked.carried:
-        job, snapshot_id = plan.opaque[0]
-        raise EncodeError(
-            "raw, channel, coordinator or master state, which only the job can search, in"
-            f" {len(plan.opaque)} of {plan.snapshots} snapshots",
-            place=f"job {job!r}, snapshot {snapshot_id!r}",
-            remedy="say --carried drop to leave it out, or --carried keep if nothing of it can be"
-            " there",
-        )
-
-
-def _tables(records: Sequence[SnapshotRecord]) -> Iterator[TableRecord]:
+def _tables(records: Iterable[SnapshotRecord]) -> Iterator[TableRecord]:
     for record in records:
         for operator in record.operators:
             yield from operator.tables
+
+
+def _named(records: Iterable[SnapshotRecord]) -> set[tuple[str, str]]:
+    """Table and path of every file that snapshots have."""
+    return {(table.path, unit.path) for table in _tables(records) for unit in table.units}
 
 
 def _is_engines(name: str) -> bool:

@@ -25,7 +25,7 @@ from pipelines.lake.tables.table_log import LOG_DIRECTORY
 from pipelines.lake.tables.tables import ATTEMPT_KEY, StateTable, TableFile
 from state_core.errors import DamagedLakeError, UnreadableTableError
 
-__all__ = ["check_log", "rewrite_log"]
+__all__ = ["check_log", "named_files", "rewrite_log"]
 
 Action: TypeAlias = "dict[str, Any]"
 Replaced: TypeAlias = "Mapping[str, UnitRecord | None]"
@@ -80,6 +80,12 @@ def rewrite_log(table: StateTable, replaced: Replaced) -> None:
             directory.delete(path)
     for step in (_announced, _exchanged, _forgotten):
         _rewrite_entries(table, replaced, step)
+
+
+def named_files(table: StateTable) -> set[str]:
+    """The files that some version of a table adds or removes."""
+    versions = (_actions(table, version) for version in _versions(table))
+    return {path for actions in versions for action in actions if (path := _named(action))}
 
 
 def _rewrite_entries(
@@ -167,10 +173,10 @@ def _all_named(actions: Iterable[Action]) -> set[str | None]:
     return {_named(action) for action in actions}
 
 
-def _values(unit: UnitRecord, action: Action) -> dict[str, str]:
-    """The value of the partition column, whose name the old file's action says."""
+def _values(action: Action) -> dict[str, str]:
+    """The value of the partition column, which is the old file's."""
     (old,) = (action[kind] for kind in ("add", "remove") if kind in action)
-    return {name: str(unit.partition) for name in old.get("partitionValues") or {}}
+    return dict(old.get("partitionValues") or {})
 
 
 def _addition(unit: UnitRecord, action: Action) -> Action:
@@ -181,7 +187,7 @@ def _addition(unit: UnitRecord, action: Action) -> Action:
         statistics |= {"minValues": {"key_group": least}, "maxValues": {"key_group": most}}
         statistics["nullCount"] = {"key_group": 0}
     changed = {
-        "path": file.path, "size": file.size, "partitionValues": _values(unit, action),
+        "path": file.path, "size": file.size, "partitionValues": _values(action),
         "stats": json.dumps(statistics),
     }  # fmt: skip
     return {"add": {**action["add"], **changed}}
@@ -193,7 +199,7 @@ def _removal(unit: UnitRecord, action: Action) -> Action:
         "remove": {
             "path": unit.path, "dataChange": True, "size": unit.size,
             "deletionTimestamp": old.get("deletionTimestamp") or old.get("modificationTime") or 0,
-            "extendedFileMetadata": True, "partitionValues": _values(unit, action),
+            "extendedFileMetadata": True, "partitionValues": _values(action),
         }
     }  # fmt: skip
 

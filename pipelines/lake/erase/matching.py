@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pipelines.keys import key_from_text
 from pipelines.lake.edit.keeping import ListedKeys, key_groups_of_keys
 from pipelines.lake.edit.pieces import Rows
-from pipelines.lake.edit.rewriting import Transform, kept_rows
+from pipelines.lake.edit.rewriting import Transform, kept_rows, layout_of
 from pipelines.lake.edit.sql_editing import ChangedRows, queues_in
 from pipelines.lake.query.session import Session, quoted
 from pipelines.lake.query.statements import PreparedStatement, parse_statement
@@ -73,11 +73,6 @@ class ErasedElements(ChangedRows):
                     f"a list of state {rows.name!r} with elements that only its exact bytes hold",
                     remedy="erase it as a whole, by its key",
                 )
-        if TTL in after.batch.schema.names:
-            raise EncodeError(
-                f"state {rows.name!r} has a time of last access for each element",
-                remedy="erase lists of it as a whole, by their keys",
-            )
         return kept_rows(after, pc.greater(lengths, 0))
 
 
@@ -125,8 +120,12 @@ def rows_where(
     name = ".".join(map(quoted, (str(session.names.job), operator.label, names[table.path])))
     lists = {state.table for state in operator.states if state.kind == StateKind.LIST.value}
     if table.path in lists and _ELEMENT.search(predicate):
-        kept = f"[element for element in value if NOT coalesce(({predicate}\n), false)]"
-        text = f"UPDATE {name} SET value = {kept} WHERE len({kept}) < len(value)"  # noqa: S608
+        stays = f"[NOT coalesce(({predicate}\n), false) for element in value]"
+        columns = [VALUE]
+        if TTL in layout_of(session.lake, operator, table).schema.names:
+            columns.append(TTL)  # a time of last access for each element
+        kept = ", ".join(f"{column} = list_where({column}, {stays})" for column in columns)
+        text = f"UPDATE {name} SET {kept} WHERE list_contains({stays}, false)"  # noqa: S608
         kind: type[ChangedRows] = ErasedElements
     else:
         text = f"DELETE FROM {name} WHERE ({predicate}\n)"  # noqa: S608 - a user's own SQL

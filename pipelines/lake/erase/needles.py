@@ -7,6 +7,8 @@ key is looked for by structure alone.
 from __future__ import annotations
 
 import base64
+import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from state_core.errors import EncodeError
 from state_core.formats.layout.keys import encode_keys, key_serializer_of
 from state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["LEAST_BYTES", "Needle", "needles_of"]
+__all__ = ["LEAST_BYTES", "Needle", "needles_of", "whole_forms"]
 
 LEAST_BYTES = 5  # that are neither 0x00 nor 0xff, of which numbers have many in front
 
@@ -72,6 +74,26 @@ def needles_of(
                     digits = form == "text" and word.lstrip("-").isdigit()
                     forms[coded] = Needle(number, form, coded, digits)
     return list(forms.values()), list(short)
+
+
+def whole_forms(asked: ErasureRequest, records: Iterable[SnapshotRecord]) -> set[bytes]:
+    """What a key may be as a whole where bytes are keys, however short: text, JSON, or serialized.
+
+    Args:
+        asked: What is to be erased.
+        records: Snapshots, whose operators say how keys are written.
+    """
+    snapshots = {op.key_serializer for one in records for op in one.operators if op.states}
+    words = words_of(ErasureRequest("", asked.keys))
+    forms = {form.encode() for word in words for form in (word, json.dumps(word))}
+    for word in asked.keys:
+        for snapshot in snapshots:
+            forms.update(data for _, data in _written(key_serializer_of(snapshot), word))
+        if re.fullmatch(r"-?\d{1,19}", word, re.ASCII):
+            for size in (4, 8):  # as serdes of any framework write numbers
+                with suppress(OverflowError):
+                    forms.add(int(word).to_bytes(size, "big", signed=True))
+    return forms - {b""}
 
 
 def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:

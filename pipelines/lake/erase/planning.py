@@ -16,9 +16,9 @@ from pipelines.lake.edit.selecting import find_state, tables_of
 from pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met, rows_where
 from pipelines.lake.erase.opaque_state import has_opaque_state
 from pipelines.lake.erase.requests import ErasureRequest, keyed_digest, without_words, words_of
+from pipelines.lake.erase.task_state import TaskState, task_jobs
 from pipelines.lake.query.session import Session
 from pipelines.lake.query.table_names import TableNames
-from pipelines.lake.tables.names import areas_of
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
 from pipelines.lake.tables.units import Unit
 from state_core.errors import EncodeError, NotFoundError, StateError
@@ -82,6 +82,11 @@ class ErasurePlan:
         opaque: Snapshots with state that can't be searched, as job and id.
         whole: States of which a predicate is true of every row.
         elsewhere: What may hold it too, and can't be changed from here.
+        kept_for: Snapshots that were not named, and have files that rows would go from, which stay
+            for them; as job and id.
+        mentions: Stores and changelogs with rows that only have a key somewhere.
+        left: What runs left, and goes as a whole.
+        holding: Whether a key is in what runs left.
     """
 
     jobs: list[str]
@@ -95,6 +100,10 @@ class ErasurePlan:
     opaque: list[tuple[str, str]]
     whole: list[str]
     elsewhere: list[str]
+    kept_for: list[tuple[str, str]]
+    mentions: list[str]
+    left: list[str]
+    holding: bool
 
     def changed(self, asked: ErasureRequest) -> set[tuple[str, str]]:
         """The snapshots that will not be as they were, as job and id."""
@@ -104,7 +113,7 @@ class ErasurePlan:
     @property
     def empty(self) -> bool:
         """Whether nothing was found."""
-        return not self.rows and not self.notes
+        return not (self.rows or self.notes or self.holding)
 
     def said(self, asked: ErasureRequest, secret: bytes) -> dict[str, Any]:
         """What is recorded of it: nothing of what goes but a keyed hash."""
@@ -122,6 +131,11 @@ class ErasurePlan:
             "notes": len(self.notes),
             "carried": asked.carried,
             "elsewhere": self.elsewhere,
+            "changed": len(self.changed(asked)),
+            "only": sorted(asked.snapshots),
+            "kept_for": [list(names) for names in self.kept_for],
+            "mentions": self.mentions,
+            "left": self.left,
         }
 
 
@@ -144,11 +158,12 @@ def records_of(lake: Lake, jobs: Sequence[str]) -> dict[str, list[SnapshotRecord
         DamagedLakeError: A row of one can't be believed: who knows what it holds?
     """
     found: dict[str, list[SnapshotRecord]] = {}
-    for job in jobs or lake.jobs():
+    with_tasks = set(task_jobs(lake))
+    for job in jobs or sorted({*lake.jobs(), *with_tasks}):
         records, bad = lake.records(job)
         if bad:
             raise bad[0].error
-        if not records:
+        if not records and job not in with_tasks:
             lake.snapshot(job, "")  # which says what there is
         found[job] = records
     return found
@@ -173,7 +188,14 @@ class Planner:
     ) -> None:
         self.lake = lake
         self.asked = asked
-        self.records = records
+        self.records = {job: _asked_for(asked, of_job) for job, of_job in records.items()}
+        self.others = [
+            record
+            for of_job in records.values()
+            for record in of_job
+            if not asked.of_snapshot(record.snapshot_id)
+        ]
+        self.tasks = TaskState(lake, asked, self.records)
         self.engine = engine
         self._fitting: set[str] = set()
         self._keys: dict[tuple[bytes, int], ErasedKeys] = {}
@@ -190,9 +212,10 @@ class Planner:
 
         Raises:
             EncodeError: A key can be none of any operator.
-            NotFoundError: No snapshot has a state that a predicate is of.
+            NotFoundError: No snapshot has a state that a predicate is of, or a name that was given.
             QueryError: A predicate can't be understood.
         """
+        self._refuse_unnamed()
         shared = self._shared_files()
         tasks: list[RewriteTask] = []
         looked_at: list[_SharedFile] = []
@@ -298,13 +321,19 @@ class Planner:
             entry.snapshots = len(owners[name])
         words = words_of(self.asked)
         records = list(self._all())
+        of_tasks = self.tasks.find()
+        for of_task in of_tasks.rows:
+            if of_task.rows:
+                name = of_task.job, of_task.area, of_task.name
+                states[name] = FoundState(*name, of_task.rows, of_task.files)
         return ErasurePlan(
             jobs=list(self.records),
             snapshots=len(records),
             states=sorted(states.values(), key=lambda one: (one.job, one.operator, one.state)),
             rows=sum(entry.rows for entry in states.values()),
-            files=len(found),
-            file_bytes=sum(going.unit.size for _, going in found),
+            files=len(found) + sum(of_task.files for of_task in of_tasks.rows),
+            file_bytes=sum(going.unit.size for _, going in found)
+            + sum(of_task.file_bytes for of_task in of_tasks.rows),
             snapshots_found=sorted(everywhere),
             notes=[
                 (record.job, record.snapshot_id)
@@ -313,8 +342,43 @@ class Planner:
             ],
             opaque=[(one.job, one.snapshot_id) for one in records if has_opaque_state(one)],
             whole=self._whole(shared, found),
-            elsewhere=self._elsewhere(),
+            elsewhere=self._elsewhere() + of_tasks.elsewhere,
+            kept_for=self._kept_for({(going.table, going.unit.path) for _, going in found}),
+            mentions=[
+                f"{of_task.area}/{of_task.name} of {of_task.job}"
+                for of_task in of_tasks.rows
+                if of_task.mentions
+            ],
+            left=of_tasks.left,
+            holding=of_tasks.holding,
         )
+
+    def _kept_for(self, going: set[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The other snapshots that have one of some files."""
+        return [
+            (record.job, record.snapshot_id)
+            for record in self.others
+            if any(
+                (table.path, unit.path) in going
+                for operator in record.operators
+                for table in operator.tables
+                for unit in table.units
+            )
+        ]
+
+    def _refuse_unnamed(self) -> None:
+        """Look whether there are all snapshots that were named.
+
+        Raises:
+            NotFoundError: One is not there.
+        """
+        known = {record.snapshot_id for record in self._all()}
+        for snapshot_id in self.asked.snapshots:
+            if snapshot_id not in known:
+                raise NotFoundError(
+                    f"no snapshot {snapshot_id!r} of {', '.join(self.records)}",
+                    remedy="`statelake snapshots` lists them",
+                )
 
     def _whole(
         self, shared: Sequence[_SharedFile], found: Sequence[tuple[_SharedFile, FoundFile]]
@@ -339,14 +403,11 @@ class Planner:
     def _elsewhere(self) -> list[str]:
         """Places that may hold it, by what the lake says. They are named and not looked at."""
         sources = {record.source for record in self._all() if record.source}
-        places = [f"what was imported, if it still exists: {source}" for source in sorted(sources)]
-        for job in self.records:
-            within = areas_of(job)[0].rpartition("/")[0]
-            for area in ("stores", "changelogs", "_checkpoints"):
-                path = f"{within}/{area}"
-                if self.lake.directory.exists(path):
-                    places.append(f"what running tasks of job {job!r} keep in the lake: {path}")
-        return places
+        return [f"what was imported, if it still exists: {source}" for source in sorted(sources)]
+
+
+def _asked_for(asked: ErasureRequest, records: Sequence[SnapshotRecord]) -> list[SnapshotRecord]:
+    return [record for record in records if asked.of_snapshot(record.snapshot_id)]
 
 
 def _rows_going(task: RewriteTask) -> tuple[dict[str, int], int]:

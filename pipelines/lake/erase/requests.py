@@ -30,12 +30,22 @@ class ErasureRequest:
             can be.
         where: By state (`operator/state`), SQL that is true of the rows that go.
         carried: What becomes of state without tables: `drop`, `keep`, or empty to refuse.
+        snapshots: Ids of the only snapshots that are erased from; all if there is none.
+        blobs: Blob stores of runs: directories, or URIs.
+        changelogs: Directories of changelogs.
     """
 
     request: str
     keys: Sequence[str] = ()
     where: Mapping[str, str] = field(default_factory=dict)
     carried: str = ""
+    snapshots: Sequence[str] = ()
+    blobs: Sequence[str] = ()
+    changelogs: Sequence[str] = ()
+
+    def of_snapshot(self, snapshot_id: str) -> bool:
+        """Whether a snapshot is erased from."""
+        return not self.snapshots or snapshot_id in self.snapshots
 
 
 def check_request(request: str) -> None:

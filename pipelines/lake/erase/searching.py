@@ -1,4 +1,4 @@
-"""Bytes searched for needles: as they are, and what compressed blocks in them unpack to."""
+"""Bytes searched for needles: as they are, and what blocks in them unpack to."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.lake.erase.needles import Needle
+from state_core.errors import CorruptSnapshotError
+from state_core.files.filesystem import ByteSource
+from state_core.formats.keyed.sst_file import SstFile
 from state_core.kernels.search import BLOCK_BYTES, SHIFT_BITS, find_any, hashes_of
 
-__all__ = ["Searcher", "unpacked"]
+__all__ = ["Searcher", "unpacked", "unpacked_table"]
 
 AT_ONCE = 1024
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
@@ -95,6 +98,21 @@ def unpacked(data: pa.Buffer, limit: int) -> Iterator[tuple[str, bytes]]:
     whole = _snappy(view, limit)
     if whole:
         yield "Snappy at 0", whole
+
+
+def unpacked_table(source: ByteSource) -> Iterator[tuple[str, bytes]]:
+    """What the data blocks of a table of RocksDB's hold: each key in full, and its value.
+
+    A block stores of a key what the one before has not, so that bytes alone do not show it.
+
+    Raises:
+        CorruptSnapshotError: The table is damaged, or only RocksDB can read it.
+    """
+    table = SstFile.open(source, 0)
+    if table is None:
+        raise CorruptSnapshotError("only RocksDB can read it", place=source.name)
+    for offset, entries in table.entries():
+        yield f"block at {offset}", b"\n".join(part for entry in entries for part in entry)
 
 
 def _joined(pieces: Iterable[bytes], limit: int) -> bytes:

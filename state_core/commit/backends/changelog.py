@@ -185,7 +185,7 @@ class FileChangelogs(EmbeddedChangelogs):
         self._tree = ConfinedTree(os.fspath(root))
         self.segment_bytes = segment_bytes
 
-    def open(self, partition: SystemStreamPartition) -> Changelog:
+    def open(self, partition: SystemStreamPartition) -> _FileChangelog:
         """Open the segments of a partition.
 
         Raises:
@@ -198,6 +198,31 @@ class FileChangelogs(EmbeddedChangelogs):
             inside="the directory of changelogs",
         )
         return _FileChangelog(self._tree, folder, self.segment_bytes)
+
+    def partitions(self) -> list[SystemStreamPartition]:
+        """Return the partitions that have a directory."""
+        found = []
+        for system in self._tree.names():
+            for stream in self._tree.names(system) if system.startswith("system=") else ():
+                for number in self._tree.names(f"{system}/{stream}"):
+                    if stream.startswith("stream=") and number.isdecimal():
+                        names = system.partition("=")[2], stream.partition("=")[2]
+                        found.append(SystemStreamPartition(*names, int(number)))
+        return found
+
+    def erase(self, partition: SystemStreamPartition, goes: Callable[[Change], bool]) -> int:
+        """Remove changes from all segments of a partition that nobody has open; return how many.
+
+        Offsets are not used again: behind a last change that goes there is an empty segment.
+
+        Raises:
+            CheckpointRecordError: A batch is damaged; its segment is as it was.
+        """
+        changelog = self.open(partition)
+        try:
+            return changelog.erase(goes)
+        finally:
+            changelog.close()
 
 
 class _FileChangelog:
@@ -281,6 +306,20 @@ class _FileChangelog:
             self._segments = [one for one in self._segments if one not in sealed[1:]]
         for gone in sealed[1:]:
             self._tree.remove(self._path(gone))
+
+    def erase(self, goes: Callable[[Change], bool]) -> int:
+        """Write segments again without some changes, and return how many went."""
+        erased = 0
+        for segment in self._segments:
+            changes = list(self._from(segment, [], 0))
+            kept = [change for change in changes if not goes(change)]
+            if len(kept) < len(changes):
+                if not erased and _first_offset(self._segments[-1]) < self._next:
+                    os.close(self._tree.create(self._path(f"{self._next:020}{_SUFFIX}")))
+                batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
+                self._tree.write(self._path(segment), batches, for_good=True)
+                erased += len(changes) - len(kept)
+        return erased
 
     def close(self) -> None:
         self._buffer.clear()

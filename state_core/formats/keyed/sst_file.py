@@ -15,6 +15,7 @@ Source: `table/format.cc`, `table/meta_blocks.cc`, `table/block_based/block_base
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,6 +165,18 @@ class SstFile:
             CorruptSnapshotError: One does not hold what it says.
         """
         return _Reader(self.source, self.checksum).unpack(run, blocks, out)
+
+    def entries(self) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
+        """Where each data block lies, and its entries, deletes and old versions among them.
+
+        Keys have behind them the 8 bytes that RocksDB puts there.
+
+        Raises:
+            CorruptSnapshotError: One is damaged.
+        """
+        reader = _Reader(self.source, self.checksum)
+        for offset, size in zip(self.offsets.tolist(), self.block_sizes.tolist(), strict=True):
+            yield offset, reader.pairs(offset, size)
 
     def fault(self, problem: str, offset: int) -> CorruptSnapshotError:
         """What is wrong with the block at an offset."""

@@ -80,7 +80,7 @@ class TestPrecedence:
 
     def test_a_command_says_what_would_stand_for_it(self) -> None:
         """The error of a missing option, and the help, name the environment and the file."""
-        ran = run("export", "--snapshot", "monday", "--to", "out")
+        ran = run("commit", "--snapshot", "monday", "--parent", "sunday")
         assert ran.code == 2
         assert "'--lake' (STATELAKE_LAKE or statelake.toml may have it, too)" in ran.err
         assert "STATELAKE_JOB" in run("export", "--help").out

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.runtime.run_log import Plan, Prepared, RunLog
-from pipelines.runtime.sinks import discard_attempts, output_directory
+from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, output_directory
+from pipelines.runtime.sinks import discard_attempts
 from state_core.errors import StateError, UnsafePathError
 from state_core.files.filesystem import Directory
 

@@ -57,8 +57,8 @@ def erase(
     """Read every byte below a lake, and search for what was erased in all its forms.
 
     Give the keys and predicates of the erasure: the lake does not know them any more. Pages of
-    Parquet and blocks of Snappy, gzip and zstd are unpacked. Exit code 1 if anything is found, or
-    could not be looked at.
+    Parquet, tables of RocksDB, and blocks of Snappy, gzip and zstd are unpacked. Exit code 1 if
+    anything is found, or could not be looked at.
 
     \b
     Examples:
@@ -95,6 +95,8 @@ def _print(result: AuditResult) -> None:
     if result.hits:
         rows = [(hit.file, hit.where, hit.form, str(hit.at)) for hit in result.hits[:SHOWN]]
         print_table(f"{len(result.hits)} hits", ("<file", "<where", "<form", ">byte"), rows)
+    if result.only:
+        tell(f"only these snapshots were erased from: {', '.join(result.only)}")
     if result.rows:
         tell(f"{result.rows:,} rows of snapshots have it")
     if result.clean:

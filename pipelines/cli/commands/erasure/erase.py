@@ -65,6 +65,11 @@ def asked_options(command: Command) -> Command:
     default=None,
     help="What becomes of raw, channel, coordinator and master state, which can't be searched.",
 )
+@click.option(
+    "--snapshot", "snapshots", multiple=True, help="Only this snapshot; by default all of the jobs."
+)
+@click.option("--blobs", multiple=True, help="A blob store of `statelake run`, erased from too.")
+@click.option("--changelogs", multiple=True, help="A directory of changelogs, erased from too.")
 @click.option("--all", "whole", is_flag=True, help="A predicate may be true of every row.")
 @click.option("--by", "requested_by", default="", help="Who asks; by default who runs this.")
 @click.option("--yes", is_flag=True, help="Do it. Without this nothing is written.")
@@ -78,6 +83,9 @@ def erase_command(
     secret_file: BinaryIO | None,
     request: str | None,
     carried: str | None,
+    snapshots: tuple[str, ...],
+    blobs: tuple[str, ...],
+    changelogs: tuple[str, ...],
     whole: bool,
     requested_by: str,
     yes: bool,
@@ -85,7 +93,8 @@ def erase_command(
 ) -> None:
     """Erase keys from every snapshot of a lake, and from every file that held them.
 
-    All keyed states and timers lose the keys; --where says what else goes. Snapshots keep their
+    All keyed states and timers lose the keys; --where says what else goes. So does what runs and
+    tasks keep in the lake, and in places that --blobs and --changelogs name. Snapshots keep their
     ids and all other rows; old files are deleted at once. Without --yes it says what it would do.
     An erasure that ended too soon is gone on with by the same --request. Exit code 1 if nothing is
     found.
@@ -95,13 +104,15 @@ def erase_command(
       statelake erase --lake lake --key alice --request gdpr-4711
       statelake erase --lake lake --key alice --request gdpr-4711 --carried keep --yes
       statelake erase --lake lake --job orders --keys people.txt --request gdpr-4712 --yes
+      statelake erase --lake lake --job orders --key alice --snapshot monday --yes
+      statelake erase --lake lake --key alice --blobs s3://state/blobs --yes
       statelake erase --lake lake --where users/friends "user_key = 'alice'" --yes
       statelake erase --lake lake --where places/members "element = 'alice'" --yes
     """
     opened = Lake(lake)
     request = request or f"erasure-{uuid.uuid4().hex[:8]}"
     keys, predicates = keys_and_predicates(keys, key_file, where)
-    asked = ErasureRequest(request, keys, predicates, carried or "")
+    asked = ErasureRequest(request, keys, predicates, carried or "", snapshots, blobs, changelogs)
     if not yes:
         with progress_bar("looking", quiet=as_json_) as progress:
             plan = plan_erasure(opened, asked, jobs, progress=progress)
@@ -123,6 +134,7 @@ def erase_command(
         f" {said['snapshots']} snapshots",
         marked=request,
     )
+    _tell_kept(said["kept_for"])
     _tell_elsewhere(said["elsewhere"])
     tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")
 
@@ -189,8 +201,21 @@ def _show(plan: ErasurePlan, asked: ErasureRequest, *, json: bool) -> None:
         )
     for state in plan.whole:
         tell(f"the predicate is true of every row of {state}: if that is meant, say --all")
+    for place in plan.mentions:
+        tell(
+            f"rows that only have it in a longer key, or in their value, in {place}:"
+            " say --carried drop or --carried keep"
+        )
+    for place in plan.left:
+        tell(f"goes as a whole, as the snapshots have the same: {place}")
+    _tell_kept(plan.kept_for)
     _tell_elsewhere(plan.elsewhere)
     tell("nothing was written; --yes does it")
+
+
+def _tell_kept(snapshots: Sequence[Sequence[str]]) -> None:
+    for job, snapshot_id in snapshots:
+        tell(f"keeps files that it shares, as it was not named: {snapshot_id} of {job}")
 
 
 def _tell_elsewhere(places: Sequence[str]) -> None:

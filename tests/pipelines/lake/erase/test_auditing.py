@@ -22,6 +22,8 @@ from state_core.errors import ConflictError, DamagedLakeError, EncodeError, NotF
 from state_core.files.compression import compress_snappy
 from tests.support.lakes import DEMO, import_as
 from tests.support.people import ALICE, people_savepoint
+from tests.support.rocksdb_databases import Settings
+from tests.support.rocksdb_databases import write as rocksdb_write
 
 KEY = "-783633772217"
 NUMBER = ErasureRequest("gdpr-1", [KEY], carried="keep")
@@ -177,6 +179,46 @@ def test_other_places_are_searched_where_they_are_named(lake: Lake, tmp_path: Pa
     assert any(hit.where.startswith("Snappy") for hit in result.hits)
     with pytest.raises(NotFoundError):
         audit_erasure(lake, NUMBER, [str(tmp_path / "nowhere")])
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "lz4", "zstd"])
+def test_a_key_in_a_table_of_rocksdbs(lake: Lake, tmp_path: Path, compression: str) -> None:
+    """Of a key that a block shortens by the one before it, and within a value."""
+    others = [("put", 0, f"alice-7f3a9{end}".encode(), b"x" * 300) for end in "abde"]
+    hers = ("put", 0, ALICE.encode(), b"z" * 2000)
+    named = ("put", 0, b"bob", b"y" * 1000 + b"friend of " + ALICE.encode() + b"y" * 1000)
+    settings = Settings(compression=compression)
+    erased = [("flush", 0, b"", b""), ("delete", 0, ALICE.encode(), b"")]
+    for number, more in enumerate(([], [hers], [named], [hers, *erased])):
+        place = tmp_path / f"table-{number}"
+        rocksdb_write(place, settings, [*others, *more])
+        for other in place.iterdir():
+            if other.suffix != ".sst":
+                other.unlink()
+        result = audit_erasure(lake, TEXT, [str(place)])
+        assert result.not_unpacked == []
+        assert bool(result.hits) == bool(more)
+        assert all(hit.file.endswith(".sst") for hit in result.hits)
+
+
+def test_large_files_are_searched_piece_by_piece(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for Parquet and tables of RocksDB, which are unpacked as a whole."""
+    monkeypatch.setattr("pipelines.lake.erase.auditing.PIECE_BYTES", 1000)
+    assert audit_erasure(lake, TEXT).clean
+    folder = tmp_path / "large"
+    steps = [("put", 0, ALICE.encode(), b"z" * 20_000), ("put", 0, b"bob", b"y" * 20_000)]
+    rocksdb_write(folder, Settings(), steps)
+    pq.write_table(
+        pa.table({"name": ["z" * 2000, ALICE]}), folder / "a.parquet", compression="zstd"
+    )
+    (folder / "plain").write_bytes(b"-" * 990 + ALICE.encode() + b"-" * 5000)
+    result = audit_erasure(lake, TEXT, [str(folder)])
+    found = {(hit.file.rpartition(":")[2].rpartition(".")[2], hit.where) for hit in result.hits}
+    assert ("plain", "bytes") in found
+    assert ("parquet", "row group 0, name, dictionary") in found
+    assert any(kind == "sst" and where.startswith("block at") for kind, where in found)
 
 
 def test_rows_that_come_back_are_found_by_their_structure(lake: Lake) -> None:

@@ -11,7 +11,7 @@ import yaml
 from pipelines.lake.catalog.catalog import Lake
 from state_core import open_snapshot
 from tests.support.command import run
-from tests.support.lakes import KINDS, import_golden
+from tests.support.lakes import KINDS, entries, import_golden
 
 ROOT = Path(__file__).parents[4]
 SECRET = "a secret of the tests"  # noqa: S105 - for nobody
@@ -41,6 +41,26 @@ def mask(tmp_path: Path) -> Path:
     path = tmp_path / "mask.yaml"
     path.write_text(MASK.replace("SECRET", str(secret)), "utf-8")
     return path
+
+
+def test_a_savepoint_without_a_lake(
+    place: tuple[object, ...], mask: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same comes of it as of a lake that it is in, and nothing else stays anywhere."""
+    more = ("--sample", "50%", "--seed", "3", "--mask", mask, "--parallelism", "2", "--json")
+    assert run("export", *place, *more).code == 0
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    done = run("export", KINDS, "--to", tmp_path / "straight", *more)
+    assert (done.code, done.err) == (0, "")
+    assert done.json["left_out"] == ["the state kinds/session"]
+    assert entries(tmp_path / "straight") == entries(tmp_path / "out")
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert run("export", KINDS, "--to", tmp_path / "wide", "--max-parallelism", "256").code == 0
+    assert open_snapshot(tmp_path / "wide").operator("kinds").max_parallelism == 256
+    assert run("export", "--to", tmp_path / "no").code == 2
+    assert run("export", *place[:4], "--to", tmp_path / "newest").code == 0
+    assert run("export", tmp_path / "nowhere", "--to", tmp_path / "no").code == 3
 
 
 def test_a_masked_sample(place: tuple[object, ...], mask: Path, tmp_path: Path) -> None:

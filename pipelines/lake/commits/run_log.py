@@ -27,17 +27,24 @@ from typing import Any, TypeVar
 
 from pipelines.lake.catalog.attempts import read_note
 from pipelines.lake.tables.record_rules import Rule, broken_rule
-from pipelines.runtime.sinks import output_directory
 from state_core.commit import CheckpointId
 from state_core.errors import ConflictError, CorruptSnapshotError
 from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
-__all__ = ["SAVEPOINT", "Plan", "Prepared", "RunLog"]
+__all__ = [
+    "OUTPUT_DIRECTORY",
+    "SAVEPOINT",
+    "Plan",
+    "Prepared",
+    "RunLog",
+    "output_directory",
+]
 
 VERSION = 1
 KEPT_RUNS = 2
 LOCK = "running.json"
+OUTPUT_DIRECTORY = "_data"  # below a sink's table
 SAVEPOINT = "savepoint"
 Word = TypeVar("Word")
 _RUN = re.compile(r"\d{8,12}", re.ASCII)
@@ -162,6 +169,11 @@ class Prepared:
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
+def output_directory(job: str, run: int, attempt: str) -> str:
+    """Where an attempt's files lie below a sink's table."""
+    return f"{OUTPUT_DIRECTORY}/{job}-{run:08d}-{attempt}"
+
+
 class RunLog:
     """The runs of one job.
 
@@ -230,18 +242,37 @@ class RunLog:
         """Say that a run is committed."""
         self._write(run, "done.json", {"snapshot": snapshot_id})
 
+    def attempts(self, run: int) -> list[str]:
+        """The attempts at a run whose directories are there."""
+        return [name for name in self.run_directory(run).names() if _ATTEMPT.fullmatch(name)]
+
     def discard(self, run: int, keep: str = "") -> None:
         """Remove the attempts of a run but one."""
-        directory = self.run_directory(run)
-        for name in directory.names():
-            if _ATTEMPT.fullmatch(name) and name != keep:
-                directory.delete_tree(name)
+        for name in self.attempts(run):
+            if name != keep:
+                self.run_directory(run).delete_tree(name)
 
     def forget_before(self, run: int) -> None:
         """Remove what runs long done left, but for what says what they were of."""
         for old in self.runs():
             if old <= run - KEPT_RUNS and self.done(old):
                 self.discard(old)
+
+    def refuse_running(self, alive: Callable[[dict[str, Any]], bool]) -> None:
+        """Look whether another process runs the job.
+
+        Raises:
+            ConflictError: One that is alive does.
+            DamagedLakeError: Something is there that no process of ours wrote.
+        """
+        if self.directory.is_file(LOCK):
+            held = read_note(self.directory, LOCK, {})
+            if alive(held):
+                raise ConflictError(
+                    f"process {held['process']} of {held['host']} runs the job",
+                    place=self.directory.full(LOCK),
+                    remedy="wait until it is done, or remove the file if it is not there any more",
+                )
 
     def lock(self, mine: dict[str, Any], alive: Callable[[dict[str, Any]], bool]) -> None:
         """Let nobody else run the job until `unlock`.
@@ -251,14 +282,7 @@ class RunLog:
             DamagedLakeError: Something is there that no process of ours wrote.
         """
         self.directory.create()
-        if self.directory.is_file(LOCK):
-            held = read_note(self.directory, LOCK, {})
-            if alive(held):
-                raise ConflictError(
-                    f"process {held['process']} of {held['host']} runs the job",
-                    place=self.directory.full(LOCK),
-                    remedy="wait until it is done, or remove the file if it is not there any more",
-                )
+        self.refuse_running(alive)
         self.directory.write(LOCK, json.dumps(mine).encode())
 
     def unlock(self, mine: dict[str, Any]) -> None:

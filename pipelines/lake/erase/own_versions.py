@@ -1,0 +1,80 @@
+"""Versions of tables for snapshots that were erased from, while others keep the files.
+
+A version that two snapshots have can't show the rows to one of them alone. So a snapshot that was
+named gets a version of its own, behind all that there are; what the table shows by default is the
+newest snapshot's, as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.rewriting import layout_of
+from pipelines.lake.erase.erasure_note import ErasureNote
+from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
+from pipelines.lake.tables.tables import TableFile
+
+__all__ = ["give_own_versions"]
+
+
+def give_own_versions(
+    lake: Lake,
+    asked: ErasureRequest,
+    records: Mapping[str, Sequence[SnapshotRecord]],
+    kept: set[tuple[str, str]],
+    note: ErasureNote,
+) -> None:
+    """Make versions that show what snapshots have; it may be done once more.
+
+    Args:
+        lake: The lake.
+        asked: The snapshots that were erased from.
+        records: All snapshots by job, the oldest first, which name their new files.
+        kept: Table and path of every file that a snapshot has.
+        note: Which files were replaced.
+    """
+    tables = {
+        path for path, files in note.replaced.items() if any((path, old) in kept for old in files)
+    }
+    if not tables:
+        return
+    for of_job in records.values():
+        changed = []
+        shown: dict[str, tuple[OperatorRecord, TableRecord]] = {}
+        for record in of_job:
+            operators = []
+            for operator in record.operators:
+                made = []
+                for table in operator.tables:
+                    if table.path in tables:
+                        shown[table.path] = operator, table
+                        if asked.of_snapshot(record.snapshot_id):
+                            table = _shown(lake, operator, table, note.token)  # noqa: PLW2901
+                    made.append(table)
+                operators.append(replace(operator, tables=made))
+            new = replace(record, operators=operators)
+            if new != record:
+                changed.append(new)
+        for operator, table in shown.values():  # those of the newest snapshot that has the table
+            _shown(lake, operator, replace(table, version=-1), note.token)
+        if changed:
+            lake.replace(changed)
+
+
+def _shown(lake: Lake, operator: OperatorRecord, table: TableRecord, token: str) -> TableRecord:
+    """A table at a version that has the files, which is made unless it is there."""
+    opened = lake.table(table.path)
+    wanted = {unit.path for unit in table.units}
+    for version in {table.version, opened.require().version()}:
+        if version >= 0 and {file.path for file in opened.files(version)} == wanted:
+            return replace(table, version=version)
+    made = opened.replace_files(
+        layout_of(lake, operator, table).schema,
+        [TableFile.of(unit) for unit in table.units],
+        partition_by=table.partition_by or None,
+        attempt=token,
+    )
+    return replace(table, version=made)

@@ -1,0 +1,232 @@
+"""Tables of keys and values as bytes, which tasks commit to: rows go out of every version.
+
+A store's table has the pairs of its tasks, a changelog's the changes of them. What the bytes mean,
+only the task knows: a row goes if its key is one of the keys. A row that only has one somewhere, be
+it in a longer key or in its value, may be somebody else's; what becomes of it is to be said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.lake.erase.log_rewriting import check_log, named_files, rewrite_log
+from pipelines.lake.erase.needles import needles_of, whole_forms
+from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
+from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from pipelines.lake.tables.table_log import LOG_DIRECTORY
+from pipelines.lake.tables.tables import StateTable
+from state_core.errors import DamagedLakeError, StateError
+from state_core.files.filesystem import Directory
+
+__all__ = ["HeldKeys", "PairTable", "RowsGoing"]
+
+BATCH_ROWS = 1 << 14
+PIECE_BYTES = 16 << 20
+UNPACKED_BYTES = 256 << 20
+_END = re.compile(r"(-[0-9a-f]{12})?\.parquet$")
+
+
+class HeldKeys:
+    """Tells which bytes hold one of the keys.
+
+    Args:
+        asked: The keys; predicates are of states that have columns.
+        records: Snapshots, whose operators say how keys are written.
+        everything: Whether pairs go that only have one somewhere.
+    """
+
+    def __init__(
+        self, asked: ErasureRequest, records: Iterable[SnapshotRecord], *, everything: bool
+    ) -> None:
+        listed = list(records)
+        keys = ErasureRequest(asked.request, asked.keys)
+        needles, left_out = needles_of(keys, listed)
+        self.too_short = bool(left_out)
+        self.everything = everything
+        self._whole = frozenset(whole_forms(asked, listed))
+        self._whole_column = pa.array(sorted(self._whole), pa.large_binary())
+        self._within = Searcher(needles)
+        # says of many at once that none is in them: numbers within longer ones, too
+        self._somewhere = Searcher([replace(needle, digits=False) for needle in needles])
+
+    def has(self, data: bytes | pa.Buffer) -> bool:
+        """Whether a key is somewhere in bytes."""
+        return next(self._within.find(data), None) is not None
+
+    def mentions(self, key: bytes, value: bytes | None) -> bool:
+        """Whether a pair has a key somewhere."""
+        return self.has(key) or self.has(value or b"")
+
+    def goes(self, key: bytes, value: bytes | None) -> bool:
+        """Whether a pair goes."""
+        return key in self._whole or (self.everything and self.mentions(key, value))
+
+    def going(self, batch: pa.RecordBatch) -> tuple[pa.BooleanArray, pa.BooleanArray]:
+        """Which of some pairs go, and which stay that have a key somewhere."""
+        key, value = (batch.column(name).cast(pa.large_binary()) for name in ("key", "value"))
+        equal = pc.is_in(key, self._whole_column)
+        mentioning = pc.or_(self._within_each(key), self._within_each(value))
+        if self.everything:
+            return pc.or_(equal, mentioning), pa.repeat(False, len(batch))
+        return equal, pc.and_(mentioning, pc.invert(equal))
+
+    def _within_each(self, column: pa.Array) -> pa.BooleanArray:
+        """Which of some bytes have a key in them."""
+        data = column.buffers()[2] if len(column) else None
+        if data is None or next(self._somewhere.find(data), None) is None:
+            return pa.repeat(False, len(column))
+        held = [value is not None and self.has(value) for value in column.to_pylist()]
+        return pa.array(held, pa.bool_())
+
+    def in_file(self, directory: Directory, path: str) -> bool:
+        """Whether a key is in a file, as it is or in what is compressed in it."""
+        size, overlap = directory.size(path), self._within.longest
+        with suppress(StateError):  # another kind of file, or one that only RocksDB can read
+            if any(self.has(data) for _, data in unpacked_table(directory.source(path))):
+                return True
+        with directory.open_input(path) as file:
+            for start in range(0, size, PIECE_BYTES):
+                data = pa.py_buffer(file.read_at(PIECE_BYTES + overlap, start))
+                contents = (content for _, content in unpacked(data, UNPACKED_BYTES))
+                if self.has(data) or any(map(self.has, contents)):
+                    return True
+        return False
+
+
+@dataclass(frozen=True)
+class RowsGoing:
+    """What of a table goes.
+
+    Attributes:
+        rows: How many rows.
+        files: The files that have some, with their bytes.
+        mentions: How many rows stay that have a key somewhere.
+        unread: Files that no version has and that nobody can read: of a write that was cut off.
+    """
+
+    rows: int
+    files: tuple[tuple[str, int], ...]
+    mentions: int
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """A table of keys and values.
+
+    Attributes:
+        job: The job.
+        area: `stores` or `changelogs`.
+        name: What it is called there.
+        table: The table.
+    """
+
+    job: str
+    area: str
+    name: str
+    table: StateTable
+
+    def find(self, held: HeldKeys) -> RowsGoing:
+        """Look through all files, those that no version has as well.
+
+        Raises:
+            DamagedLakeError: A file can't be read, or the log can't be rewritten.
+        """
+        if self.table.open() is not None:
+            check_log(self.table)
+        rows = mentions = 0
+        files, unread = [], []
+        named = named_files(self.table)
+        for path, size in self._files():
+            try:
+                going, mentioning = self._counts(path, held)
+            except StateError:
+                if path in named:
+                    raise
+                unread.append(path)  # nobody has committed it, or will
+                continue
+            rows += going
+            mentions += mentioning
+            if going:
+                files.append((path, size))
+        return RowsGoing(rows, tuple(files), mentions, tuple(unread))
+
+    def _counts(self, path: str, held: HeldKeys) -> tuple[int, int]:
+        """How many rows of a file go, and how many stay that have a key somewhere."""
+        going = mentions = 0
+        for batch in self._batches(path):
+            for_good, mentioning = held.going(batch)
+            going += pc.sum(for_good).as_py() or 0
+            mentions += pc.sum(mentioning).as_py() or 0
+        return going, mentions
+
+    def erase(self, held: HeldKeys, request: str) -> None:
+        """Let every version name files without the rows that go; it may be done once more.
+
+        A new file is called by the old one and the request, so that whoever does it once more
+        goes on with the same names.
+        """
+        going, named = self.find(held), named_files(self.table)
+        for path in going.unread:
+            self.table.directory.delete(path)
+        replaced: dict[str, UnitRecord | None] = {
+            path: self._rewritten(path, held, request, named)
+            for path, _ in going.files
+            if path in named
+        }
+        if self.table.open() is not None:
+            rewrite_log(self.table, replaced)
+        for path, _ in going.files:
+            self.table.directory.delete(path)
+
+    def _files(self) -> Iterator[tuple[str, int]]:
+        for path, size in self.table.directory.files_below():
+            if path.endswith(".parquet") and not path.startswith(f"{LOG_DIRECTORY}/"):
+                yield path, size
+
+    def _batches(self, path: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a file."""
+        try:
+            with self.table.directory.open_input(path) as file:
+                rows = pq.ParquetFile(file)
+                if not {"key", "value"} <= set(rows.schema_arrow.names):
+                    raise pa.ArrowInvalid("no columns key and value")
+                yield from rows.iter_batches(BATCH_ROWS)
+        except StateError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise DamagedLakeError(
+                f"no file of keys and values ({error})", place=self.table.directory.full(path)
+            ) from error
+
+    def _rewritten(self, path: str, held: HeldKeys, request: str, named: set[str]) -> UnitRecord:
+        """A file without the rows that go; one without any row stands for its offsets."""
+        digest = hashlib.sha256(f"{request}\n{path}".encode()).hexdigest()[:12]
+        new, rows = _END.sub(f"-{digest}.parquet", path), 0
+        directory = self.table.directory
+        if new in named:  # it was written, and its log begun, before a crash
+            with directory.open_input(new) as file:
+                rows = pq.read_metadata(file).num_rows
+            return UnitRecord(new, -1, 0, 0, rows, directory.size(new), b"")
+        with directory.open_input(path) as file:
+            schema = pq.read_schema(file)
+        with directory.open_output(new) as target:
+            with pq.ParquetWriter(
+                target, schema, compression="zstd", write_page_checksum=True
+            ) as writer:
+                for batch in self._batches(path):
+                    kept = batch.filter(pc.invert(held.going(batch)[0]))
+                    rows += len(kept)
+                    if len(kept):
+                        writer.write_batch(kept)
+            size = target.tell()
+        return UnitRecord(new, -1, 0, 0, rows, size, b"")

@@ -1,0 +1,64 @@
+"""What stands against an erasure, as its plan says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.lake.erase.planning import ErasurePlan
+from pipelines.lake.erase.requests import ErasureRequest
+from state_core.errors import ConflictError, EncodeError, NoMatchError
+
+__all__ = ["refuse_other_snapshots", "refuse_plan"]
+
+
+def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> None:
+    """Refuse what a plan says, before the first file is written.
+
+    Args:
+        plan: The plan.
+        asked: What is to be erased.
+        whole: Whether a predicate may be true of every row of a state.
+
+    Raises:
+        NoMatchError: Nothing is found.
+        EncodeError: State can't be searched, or a predicate is true of all rows.
+    """
+    if plan.empty and not (asked.carried == "drop" and plan.opaque):
+        raise NoMatchError(
+            f"nothing of it is in {plan.snapshots} snapshots",
+            remedy="keys are written as `statelake dump` prints them",
+        )
+    if plan.whole and not whole:
+        raise EncodeError(
+            f"the predicate is true of every row of {plan.whole[0]}",
+            remedy="if that is meant, say --all",
+        )
+    if plan.opaque and not asked.carried:
+        job, snapshot_id = plan.opaque[0]
+        raise EncodeError(
+            "raw, channel, coordinator or master state, which only the job can search, in"
+            f" {len(plan.opaque)} of {plan.snapshots} snapshots",
+            place=f"job {job!r}, snapshot {snapshot_id!r}",
+            remedy="say --carried drop to leave it out, or --carried keep if nothing of it can be"
+            " there",
+        )
+    if plan.mentions and not asked.carried:
+        raise EncodeError(
+            "rows that only have it in a longer key, or in their value, and may be others', in"
+            f" {plan.mentions[0]}",
+            remedy="say --carried drop to leave these rows out, or --carried keep if they stay",
+        )
+
+
+def refuse_other_snapshots(said: Mapping[str, Any], asked: ErasureRequest) -> None:
+    """Look whether an erasure that is gone on with was of the same snapshots.
+
+    Raises:
+        ConflictError: It was of others.
+    """
+    if said and said.get("only", []) != sorted(asked.snapshots):
+        raise ConflictError(
+            f"erasure {asked.request!r} was begun of other snapshots",
+            remedy="give each --snapshot that was given then, and no other",
+        )

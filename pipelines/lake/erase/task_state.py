@@ -1,0 +1,277 @@
+"""What runs and tasks keep beside snapshots, in the lake and in places that are named.
+
+====================================  ==========================================================
+`<job>/stores`, `<job>/changelogs`    rows of the keys go, in every version of the tables
+`<job>/_runs/<run>/attempt-...`       goes as a whole: the next run begins with the snapshot
+a blob store of runs                  has a second copy of snapshots, which goes as a whole
+a directory of changelogs             changes of the keys go
+====================================  ==========================================================
+
+All of it may be done once more. Nothing here is a snapshot's: an erasure of some snapshots alone
+leaves all but the attempts of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from urllib.parse import quote, unquote
+
+from pipelines.lake.catalog.attempts import is_alive
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.commits.checkpoint_records import read_records
+from pipelines.lake.commits.run_log import RunLog
+from pipelines.lake.erase.pair_tables import HeldKeys, PairTable
+from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.lake.tables.names import CHANGELOGS, CHECKPOINTS, STORES, areas_of
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.commit import CheckpointV2, FileChangelogs, FileCheckpointLog, FileSystemBlobStore
+from state_core.commit.backends.blob_store import folder_of
+from state_core.commit.records.records import BLOB_STORE_FACTORY
+from state_core.errors import ConflictError, NotFoundError, UnsafePathError
+from state_core.files.filesystem import Directory
+
+__all__ = ["FoundRows", "FoundTaskState", "TaskState", "task_jobs"]
+
+RUNS_INSTANCE = "1"  # the id that runs give the instance of their job
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """What was found of a store or a changelog.
+
+    Attributes:
+        job: The job; the place of a directory of changelogs.
+        area: `stores` or `changelogs`.
+        name: What it is called there.
+        rows: The rows that go.
+        files: The files that they are in.
+        file_bytes: Their bytes.
+        mentions: Rows that only have a key somewhere, and stay.
+    """
+
+    job: str
+    area: str
+    name: str
+    rows: int
+    files: int
+    file_bytes: int
+    mentions: int
+
+
+@dataclass
+class FoundTaskState:
+    """What runs and tasks keep of it.
+
+    Attributes:
+        rows: By store and changelog, those that have some.
+        left: What goes as a whole, as text.
+        holding: Whether a key is in bytes of what goes as a whole.
+        elsewhere: What may hold it too, and can't be changed from here.
+    """
+
+    rows: list[FoundRows] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    holding: bool = False
+    elsewhere: list[str] = field(default_factory=list)
+
+
+def task_jobs(lake: Lake) -> list[str]:
+    """The jobs whose tasks keep stores or changelogs in the lake, with snapshots or without."""
+    jobs = []
+    for name in lake.directory.names():
+        job = unquote(name.replace("~", "%"))
+        if job and _within(job) == name and any(_kept(lake, job, (STORES, CHANGELOGS))):
+            jobs.append(job)
+    return jobs
+
+
+class TaskState:
+    """What runs and tasks of some jobs keep.
+
+    Args:
+        lake: The lake.
+        asked: What is to be erased.
+        records: The jobs, with the snapshots that are erased from.
+    """
+
+    def __init__(
+        self, lake: Lake, asked: ErasureRequest, records: Mapping[str, Sequence[SnapshotRecord]]
+    ) -> None:
+        self.lake = lake
+        self.asked = asked
+        self.records = records
+        self.runs: dict[str, RunLog] = {}
+        for job in records:
+            with suppress(UnsafePathError):  # no run is of a job that is called so
+                self.runs[job] = RunLog(lake.directory, job)
+
+    @cached_property
+    def held(self) -> HeldKeys:
+        """What tells which bytes hold one of the keys; there may be nothing to be told of."""
+        records = chain.from_iterable(self.records.values())
+        return HeldKeys(self.asked, records, everything=self.asked.carried == "drop")
+
+    def refuse_running(self) -> None:
+        """Look whether a job runs, or is to bring back what was prepared.
+
+        Raises:
+            ConflictError: It does, or is.
+        """
+        for job, log in self.runs.items():
+            log.refuse_running(is_alive)
+            for run in log.runs()[-1:]:
+                if not log.done(run) and log.prepared(run) is not None:
+                    raise ConflictError(
+                        f"run {run} of job {job!r} has state that is in no snapshot yet",
+                        place=log.run_directory(run).full(),
+                        remedy="complete it: `statelake run`",
+                    )
+
+    def find(self) -> FoundTaskState:
+        """Look through all of it.
+
+        Raises:
+            DamagedLakeError: A table can't be read.
+            NotFoundError: There is nothing of its kind in a place that was named.
+        """
+        found = FoundTaskState()
+        for job, log in self.runs.items():
+            ids = {record.snapshot_id for record in self.records[job]}
+            for run in self._runs_going(job):
+                for attempt in log.attempts(run):
+                    directory = log.run_directory(run).child(attempt)
+                    found.left.append(directory.full())
+                    found.holding |= self._in_any(directory) or (
+                        self.held.too_short and f"run-{run:08d}" not in ids
+                    )
+        if self.asked.snapshots:
+            found.elsewhere += [
+                f"stores and changelogs of job {job!r}, which are no snapshot's"
+                for job in self.records
+                if any(_kept(self.lake, job, (STORES, CHANGELOGS)))
+            ]
+            return found
+        for table in self._tables():
+            going = table.find(self.held)
+            if going.rows or going.mentions:
+                size = sum(one for _, one in going.files)
+                found.rows.append(
+                    FoundRows(table.job, table.area, table.name, going.rows, len(going.files),
+                              size, going.mentions)
+                )  # fmt: skip
+        for place in self.asked.changelogs:
+            found.rows += self._in_changelogs(place)
+        for place in self.asked.blobs:
+            self._look_at_blobs(place, found)
+        found.elsewhere += self._elsewhere()
+        return found
+
+    def erase(self) -> None:
+        """Let all of it go."""
+        for job, log in self.runs.items():
+            for run in self._runs_going(job):
+                log.discard(run)
+        if self.asked.snapshots:
+            return
+        for table in self._tables():
+            table.erase(self.held, self.asked.request)
+        for place in self.asked.changelogs:
+            changelogs = FileChangelogs(place)
+            for partition in changelogs.partitions():
+                changelogs.erase(partition, lambda it: self.held.goes(it.key, it.value))
+        for place in self.asked.blobs:
+            store = FileSystemBlobStore(Directory(place).confined())
+            for prefix in self._prefixes():
+                for blob in store.list(prefix):
+                    store.delete(blob)
+                for folder in store.expiring(prefix):
+                    store.make_permanent(folder)  # nothing is left there to expire
+
+    def _runs_going(self, job: str) -> Iterator[int]:
+        """Runs whose attempts nobody needs: of snapshots that are erased from, or of none."""
+        log = self.runs[job]
+        for run in log.runs():
+            if not self.asked.snapshots or f"run-{run:08d}" in self.asked.snapshots:
+                yield run
+
+    def _tables(self) -> Iterator[PairTable]:
+        for job in self.records:
+            for area in _kept(self.lake, job, (STORES, CHANGELOGS)):
+                for name in self.lake.directory.names(f"{_within(job)}/{area}"):
+                    table = self.lake.table(f"{_within(job)}/{area}/{name}")
+                    yield PairTable(job, area, name, table)
+
+    def _in_any(self, directory: Directory) -> bool:
+        return any(self.held.in_file(directory, path) for path, _ in directory.files_below())
+
+    def _in_changelogs(self, place: str) -> Iterator[FoundRows]:
+        changelogs = FileChangelogs(place)
+        partitions = changelogs.partitions()
+        if not partitions:
+            raise NotFoundError("there is no changelog", place=place, remedy="name its directory")
+        for partition in partitions:
+            changelog = changelogs.open(partition)
+            rows = mentions = 0
+            for change in changelog.read():
+                going = self.held.goes(change.key, change.value)
+                rows += going
+                mentions += not going and self.held.mentions(change.key, change.value)
+            changelog.close()
+            if rows or mentions:
+                yield FoundRows(place, CHANGELOGS, str(partition), rows, 0, 0, mentions)
+
+    def _prefixes(self) -> set[str]:
+        """Below what the blobs of these jobs' runs lie, by what the records of runs say."""
+        prefixes = set()
+        for job, log in self.runs.items():
+            ours = f"job={quote(f'{job}-{RUNS_INSTANCE}', safe='')}/"
+            for record in read_records(FileCheckpointLog(log.directory.child("checkpoints"))):
+                if isinstance(record.checkpoint, CheckpointV2):
+                    markers = record.checkpoint.markers.get(BLOB_STORE_FACTORY, {})
+                    folders = {folder_of(folder_of(marker)) for marker in markers.values()}
+                    prefixes |= {folder for folder in folders if folder.startswith(ours)}
+        return prefixes
+
+    def _look_at_blobs(self, place: str, found: FoundTaskState) -> None:
+        """Blobs of runs, which go, and others that have it."""
+        directory = Directory(place).confined()
+        if not directory.exists("blobs"):
+            raise NotFoundError("there is no blob store", place=place, remedy="name its directory")
+        prefixes = self._prefixes()
+        going = 0
+        others = set()
+        for path, _ in directory.files_below("blobs"):
+            of_task = folder_of(folder_of(path.partition("/")[2]))
+            if of_task in prefixes:
+                going += 1
+                found.holding |= self.held.in_file(directory, path)
+            elif self.held.in_file(directory, path):
+                others.add(of_task)
+        if going:
+            found.left.append(f"{going} blobs of runs in {place}")
+        found.elsewhere += [
+            f"blobs of {of_task} in {place}, which only its task can write again: erase it there,"
+            " let it commit, and `statelake checkpoints drop --keep 1 --blobs`"
+            for of_task in sorted(others)
+        ]
+
+    def _elsewhere(self) -> Iterator[str]:
+        """What may hold it outside of the lake, as far as the lake knows."""
+        for job in self.records:
+            if any(_kept(self.lake, job, (STORES, CHANGELOGS, CHECKPOINTS))):
+                yield f"what tasks of job {job!r} keep on their hosts, and in topics of Kafka's"
+        if not self.asked.blobs and self._prefixes():
+            yield "the blob store of runs: name it by --blobs"
+
+
+def _within(job: str) -> str:
+    return areas_of(job)[0].partition("/")[0]
+
+
+def _kept(lake: Lake, job: str, areas: Sequence[str]) -> Iterator[str]:
+    """Which of some areas a job has."""
+    return (area for area in areas if lake.directory.exists(f"{_within(job)}/{area}"))

@@ -1,0 +1,167 @@
+"""Fifty snapshots with all that can happen to them: nothing of two people is left, in any file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.dropping import drop_snapshots
+from pipelines.lake.commits.changelog import DeltaChangelogs
+from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from pipelines.lake.edit.changes import ValueChange
+from pipelines.lake.edit.committing import commit_snapshot
+from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from pipelines.lake.edit.migrating import migrate_snapshot
+from pipelines.lake.edit.sql_editing import edit_by_sql
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.verify.integrity import stored_faults
+from pipelines.runtime import RunOptions, run_job
+from state_core.commit import SystemStreamPartition
+from state_core.files.filesystem import Directory
+from state_core.serializers.type_spec import parse_type
+from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+from tests.support.command import run
+from tests.support.jobs.alert_orders import EXAMPLE, example_module
+from tests.support.jobs.committed_job import CommittedJob
+from tests.support.lakes import DEMO, LOCAL, assert_whole, edit, import_as, unit_paths
+from tests.support.people import ALICE, NEW_PROFILE, files_with, people_savepoint
+
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.nightly]
+
+UIDS = ("users", "places")
+CUSTOMER = -783_633_772_217
+KEYS = 120
+NOTHING = {"items": [], "scores": {}} | dict.fromkeys(
+    ("name", "total", "avg", "triple", "row", "session")
+)
+
+
+def jobs_of_people(lake: Lake, root: Path) -> None:
+    """Thirty-nine snapshots of two jobs, of which three are dropped."""
+    for day in range(16):
+        import_as(lake, people_savepoint(root / f"day-{day}", day), f"day-{day}", uids=UIDS)
+        if day in {3, 9, 14}:
+            edit(lake, "orders/keyed/users/visits").update(
+                {"value": "value + 1"}, predicate=f"key = '{ALICE}'"
+            )
+            commit_snapshot(lake, "orders", f"committed-{day}", f"day-{day}", engine=LOCAL)
+    for day in range(8):
+        statement = f"UPDATE users.visits SET value = {day} WHERE key = '{ALICE}'"
+        edit_by_sql(lake, "orders", f"day-{day}", f"edited-{day}", [statement])
+    change = ValueChange("users", "profile", parse_type(NEW_PROFILE), {}, NEW_PROFILE)
+    for day in (1, 5, 11):
+        migrate_snapshot(lake, "orders", f"day-{day}", f"migrated-{day}", change, engine=LOCAL)
+    for day in range(4):
+        import_as(lake, root / f"day-{day + 12}", f"audit-{day}", "audit", uids=UIDS)
+    renamed = SnapshotEdit(drop_operators=["places"], rename={"users": "clients"})
+    for day in range(2):
+        edit_snapshot(lake, "audit", f"audit-{day}", f"clients-{day}", renamed, engine=LOCAL)
+    for day in range(3):
+        merged = SnapshotEdit(merge=[("audit", f"clients-{day % 2}")], drop_operators=["users"])
+        edit_snapshot(lake, "orders", f"edited-{day}", f"merged-{day}", merged, engine=LOCAL)
+    drop_snapshots(lake, "orders", snapshot_ids=["day-1", "day-4", "edited-2"])
+
+
+def job_of_flink(lake: Lake) -> None:
+    """Eight snapshots of savepoints that real Flink wrote."""
+    for name in ("monday", "tuesday"):
+        import_as(lake, DEMO / name, name, "kinds")
+    for group in range(6):
+        statement = f"DELETE FROM kinds.name WHERE key_group % 6 = {group}"
+        edit_by_sql(
+            lake, "kinds", "tuesday" if group % 2 else "monday", f"less-{group}", [statement]
+        )
+
+
+def job_of_runs(lake: Lake, root: Path) -> None:
+    """Six runs of a job of process functions, with a blob store, and tasks with stores."""
+    example = example_module(EXAMPLE.with_name("words.py"))
+    try:
+        for part in range(6):
+            (root / "data" / "lines").mkdir(parents=True, exist_ok=True)
+            path = root / "data" / "lines" / f"{part}.jsonl"
+            path.write_text(json.dumps({"line": f"{ALICE} and bob {part}"}) + "\n", "utf-8")
+            options = RunOptions(2, engine="local", blobs=str(root / "blobs"))
+            run_job(example.words(str(root / "data")), lake, options)
+    finally:
+        del sys.modules["words"]
+    log = DeltaCheckpointLog.of_job(lake.directory, "orders")
+    rounds = [{ALICE.encode(): b"1", b"bob": b"1"}, {ALICE.encode(): b"2"}]
+    CommittedJob(root, log, ("lake",), keep=2, restore="lake").run("Partition 0", rounds)
+    changes = SystemStreamPartition("kafka", "visits-log", 0)
+    changelog = DeltaChangelogs(Directory(root / "lake"), "orders").open(changes)
+    changelog.append(ALICE.encode(), b"1")
+    changelog.flush()
+    changelog.close()
+
+
+def holding(root: Path) -> set[str]:
+    """The files with one of the two, found by a program that shares no code with statelake."""
+    found = set(files_with(root, ALICE)) | set(files_with(root, str(CUSTOMER)))
+    for path in root.rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        if any(CUSTOMER.to_bytes(8, order, signed=True) in data for order in ("big", "little")):
+            found.add(path.relative_to(root).as_posix())
+    return found
+
+
+def asked(where: Iterable[str]) -> list[str]:
+    """The options that name both, and the states in which she is not the key."""
+    words = [f"--key={CUSTOMER}", "--key", ALICE, "--request", "gdpr-4711"]
+    for predicate in where:
+        words += ["--where", *predicate.split(" ", 1)]
+    return words
+
+
+def test_nothing_of_two_people_is_left_in_fifty_snapshots(
+    flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """Before, all have them; after one command none does, all are whole, and Flink restores."""
+    lake = Lake(tmp_path / "lake")
+    job_of_flink(lake)
+    jobs_of_people(lake, tmp_path)
+    job_of_runs(lake, tmp_path)
+    names = [(one.job, one.snapshot_id) for one in lake.summaries()]
+    assert len(names) == 50
+    before = holding(tmp_path / "lake")
+    for name in names:
+        assert unit_paths(lake.snapshot(*name)) & before, name
+    areas = ("stores/", "changelogs/", "_runs/", "_delta_log/", "snapshots/")
+    assert [area for area in areas if not any(area in path for path in before)] == []
+    assert files_with(tmp_path / "blobs", ALICE)
+
+    where = [f"users/friends user_key = '{ALICE}'", f"clients/friends user_key = '{ALICE}'"]
+    where += [f"places/members element = '{ALICE}'", f"places/rules key = '{ALICE}'"]
+    where += [f"places/{state} value = '{ALICE}'" for state in ("pending", "shared")]
+    place, blobs = ("--lake", lake.location), str(tmp_path / "blobs")
+    more = ("--carried", "keep", "--all", "--blobs", blobs, "--yes", "--json")
+    erased = run("erase", *place, *asked(where), *more)
+    assert erased.code == 0, erased.err
+    assert len(erased.json["snapshots_erased_from"]) == 50
+
+    assert holding(tmp_path / "lake") == set()
+    assert files_with(tmp_path / "blobs", ALICE) == []
+    assert [(one.job, one.snapshot_id) for one in lake.summaries()] == names
+    for name in names:
+        assert list(stored_faults(lake, lake.snapshot(*name))) == [], name
+    assert_whole(lake, orphans=True)  # of snapshots: what tasks keep is beside them
+    audited = run("audit", "erase", *place, *asked(where), "--also", blobs)
+    assert audited.code == 0, audited.out
+
+    for name in ("monday", "tuesday", "less-5"):
+        export_snapshot(lake, "kinds", name, tmp_path / "out" / name, engine=LOCAL)
+    assert holding(tmp_path / "out") == set()
+    for name in ("monday", "tuesday"):
+        truth = flink.restore("kinds", DEMO / name, keys=KEYS)
+        others = [line for line in truth if line["key"] != CUSTOMER]
+        assert len(others) < len(truth)
+        found = flink.restore("kinds", tmp_path / "out" / name, keys=KEYS)
+        gone = {"key": CUSTOMER} | NOTHING
+        assert sorted_lines(found) == sorted_lines([*others, gone])
+    less = flink.restore("kinds", tmp_path / "out" / "less-5", keys=KEYS, backend="rocksdb")
+    assert [line for line in less if line["key"] == CUSTOMER] == [gone]

@@ -1,0 +1,354 @@
+"""What runs and tasks keep loses the keys too: stores, changelogs, attempts at runs, and blobs."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.commits.changelog import DeltaChangelogs
+from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from pipelines.lake.commits.run_log import RunLog
+from pipelines.lake.erase.audit_records import audit_records
+from pipelines.lake.erase.auditing import audit_erasure
+from pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
+from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.runtime import RunOptions, run_job
+from pipelines.runtime.backups import checkpoint_manager
+from state_core.commit import (
+    CheckpointId,
+    CheckpointV2,
+    FileChangelogs,
+    SystemStreamPartition,
+)
+from state_core.commit.backends.changelog import Change, Changelog
+from state_core.commit.records.records import BLOB_STORE_FACTORY
+from state_core.errors import (
+    ConflictError,
+    EncodeError,
+    NoMatchError,
+    NotFoundError,
+    UnsafePathError,
+)
+from state_core.files.confinement import ConfinedTree
+from state_core.files.filesystem import Directory
+from tests.support.jobs.alert_orders import alerts_module, state_rows
+from tests.support.jobs.committed_job import CommittedJob
+from tests.support.lakes import import_as
+from tests.support.people import ALICE, files_with, people_savepoint
+from tests.support.steps import do_at
+
+KEY = ALICE.encode()
+BOB = b"bob-77aa01"
+TASK = "Partition 0"
+CHANGES = SystemStreamPartition("kafka", "visits-log", 0)
+WHERE = {
+    "users/friends": f"user_key = '{ALICE}'",
+    "places/members": f"element = '{ALICE}'",
+    "places/pending": f"value = '{ALICE}'",
+    "places/shared": f"value = '{ALICE}'",
+    "places/rules": f"key = '{ALICE}'",
+}
+CUSTOMER = 783_633_772_217
+alerts = alerts_module()
+
+
+class DiesError(BaseException):
+    """What no code catches: the process is gone."""
+
+
+def die() -> None:
+    """Be gone."""
+    raise DiesError
+
+
+def put(log: Changelog) -> None:
+    """Three flushes, of which the last change is hers."""
+    for changes in ([(KEY, b"1"), (BOB, b"1")], [(BOB, b"2"), (KEY, None)], [(KEY, b"3")]):
+        for key, value in changes:
+            log.append(key, value)
+        log.flush()
+    log.close()
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with a snapshot, a store and a changelog; a blob store; a directory of changelogs."""
+    root = tmp_path_factory.mktemp("committed")
+    import_as(Lake(root / "lake"), people_savepoint(root / "day", 0), "day",
+              uids=("users", "places"))  # fmt: skip
+    log = DeltaCheckpointLog.of_job(Directory(root / "lake"), "orders")
+    job = CommittedJob(root, log, keep=3, restore="lake")
+    job.run(TASK, [{KEY: b"1", BOB: b"1"}, {KEY: b"2"}, {BOB: b"3"}])
+    put(DeltaChangelogs(Directory(root / "lake"), "orders").open(CHANGES))
+    put(FileChangelogs(root / "changelogs", segment_bytes=1).open(CHANGES))
+    return root
+
+
+@pytest.fixture
+def root(committed: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(committed, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def asked(root: Path, carried: str = "", request: str = "gdpr-4711") -> ErasureRequest:
+    """All of her, and where."""
+    return ErasureRequest(request, [ALICE], WHERE, carried, changelogs=[str(root / "changelogs")])
+
+
+def stored(root: Path) -> dict[bytes, bytes]:
+    """What the task finds in its store when it starts on another host."""
+    shutil.rmtree(root / "disks", ignore_errors=True)
+    log = DeltaCheckpointLog.of_job(Directory(root / "lake"), "orders")
+    return CommittedJob(root, log, keep=3, restore="lake").run(TASK, [])
+
+
+def changelogs(root: Path) -> Iterator[Changelog]:
+    """That of the lake, and that of the directory, as a writer has them that starts now."""
+    yield DeltaChangelogs(Directory(root / "lake"), "orders").open(CHANGES)
+    yield FileChangelogs(root / "changelogs").open(CHANGES)
+
+
+def test_stores_and_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
+    """Every version of a store restores; offsets stay, and none comes again."""
+    assert stored(root) == {KEY: b"2", BOB: b"3"}
+    lake = Lake(root / "lake")
+    plan = plan_erasure(lake, asked(root))
+    rows = {(one.operator, one.state): one.rows for one in plan.states if one.operator != "users"}
+    assert rows["stores", "counts"] == 2
+    assert rows["changelogs", "visits-log"] == 3
+    assert rows["changelogs", str(CHANGES)] == 3
+    erase(lake, asked(root), whole=True)
+    assert files_with(root / "lake", ALICE) == []
+    assert files_with(root / "changelogs", ALICE) == []
+    assert stored(root) == {BOB: b"3"}
+    for log in changelogs(root):
+        assert list(log.read()) == [Change(1, BOB, b"1"), Change(2, BOB, b"2")]
+        assert log.newest() == 4
+        log.append(b"new", b"")
+        log.flush()
+        assert log.newest() == 5
+        log.close()
+    assert audit_erasure(lake, asked(root), [str(root / "changelogs")]).clean
+    with pytest.raises(NoMatchError):
+        erase(lake, asked(root, request="again"), whole=True)
+
+
+def test_what_blobs_of_tasks_hold_is_named(root: Path) -> None:
+    """Only the task can write its blobs again; a place that is none is refused."""
+    request = ErasureRequest("r", [ALICE], blobs=[str(root / "blobs")])
+    plan = plan_erasure(Lake(root / "lake"), request)
+    (named,) = [place for place in plan.elsewhere if place.startswith("blobs of ")]
+    assert "task=Partition%200/store=counts" in named
+    assert "checkpoints drop" in named
+    with pytest.raises(NotFoundError, match="no blob store"):
+        plan_erasure(Lake(root / "lake"), ErasureRequest("r", [ALICE], blobs=[str(root / "lake")]))
+    nothing = ErasureRequest("r", [ALICE], changelogs=[str(root / "blobs")])
+    with pytest.raises(NotFoundError, match="no changelog"):
+        plan_erasure(Lake(root / "lake"), nothing)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(BOB, b"friend of " + KEY), (KEY + b"-smith", None), (b"1700:" + KEY, b"1")]
+)
+def test_rows_that_may_be_others_need_a_word(root: Path, key: bytes, value: bytes | None) -> None:
+    """Whether rows go that have her in a longer key, or in their value, is to be said."""
+    log = next(changelogs(root))
+    log.append(key, value)
+    log.flush()
+    log.close()
+    lake = Lake(root / "lake")
+    with pytest.raises(EncodeError, match=r"changelogs/visits-log.*--carried drop"):
+        erase(lake, asked(root), whole=True)
+    erase(lake, asked(root, "keep"), whole=True)
+    assert len(files_with(root / "lake", ALICE)) == 1
+    assert not audit_erasure(lake, asked(root)).clean
+    erase(lake, asked(root, "drop", "more"), whole=True)
+    assert files_with(root / "lake", ALICE) == []
+    assert audit_erasure(lake, asked(root)).clean
+
+
+@pytest.mark.parametrize("step", STEPS[3:-1])
+def test_what_only_tasks_keep_is_erased_and_recorded(root: Path, step: str) -> None:
+    """No snapshot has it, and none says that it was erased from; a crash is gone on from."""
+    lake, request = Lake(root / "lake"), ErasureRequest("r", [BOB.decode()])
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, step, "after", 1), die)
+        with pytest.raises(DiesError):
+            erase(lake, request)
+    assert erase(lake, request).resumed
+    assert files_with(root / "lake", BOB.decode()) == []
+    assert audit_records(lake)[-1].request == "r"
+    assert lake.snapshot("orders", "day").erased == []
+    assert stored(root) == {KEY: b"2"}
+    assert audit_erasure(lake, request).clean
+
+
+@pytest.mark.full
+def test_a_crash_at_each_file_of_tasks_is_gone_on_from(committed: Path, tmp_path: Path) -> None:
+    """Before and behind the last step but two, at files that are written or deleted."""
+    for name, when in itertools.product(("write", "create", "remove"), ("before", "after")):
+        for nth in itertools.count(1, 5):
+            root = tmp_path / f"{name}-{when}-{nth}"
+            shutil.copytree(committed, root)
+            lake, patch = Lake(root / "lake"), pytest.MonkeyPatch()
+            real = Erasure.erase_task_state
+
+            def watched(
+                self: Erasure, patch: pytest.MonkeyPatch = patch, nth: int = nth,
+                real: Any = real, step: tuple[str, str] = (name, when),
+            ) -> None:  # fmt: skip
+                do_at(patch, (ConfinedTree, *step, nth), die)
+                real(self)
+
+            patch.setattr(Erasure, "erase_task_state", watched)
+            try:
+                erase(lake, asked(root), whole=True)
+            except DiesError:
+                ended = False
+            else:
+                ended = True
+            finally:
+                patch.undo()
+            if ended:
+                assert nth > 1
+                break
+            assert erase(lake, asked(root), whole=True).resumed
+            for place in ("lake", "changelogs"):
+                assert files_with(root / place, ALICE) == []
+            assert stored(root) == {BOB: b"3"}
+            for log in changelogs(root):
+                assert [change.offset for change in log.read()] == [1, 2]
+                assert log.newest() == 4
+                log.close()
+            shutil.rmtree(root)
+
+
+# ---------------------------------------------------------------------------------------- runs
+
+
+def run(work: Path, part: int, restore_from: str = "lake", **options: Any) -> None:
+    """The next run, over an order of each of three customers."""
+    folder = work / "data" / "orders"
+    folder.mkdir(parents=True, exist_ok=True)
+    orders = [
+        {"customer": CUSTOMER + at, "amount": 10 + part, "at": part * 1000} for at in range(3)
+    ]
+    text = "".join(json.dumps(order) + "\n" for order in orders)
+    (folder / f"{part}.jsonl").write_text(text, "utf-8")
+    (work / "data" / "rules").mkdir(exist_ok=True)
+    settings = RunOptions(
+        2, engine="local", blobs=str(work / "blobs"), restore_from=restore_from, **options
+    )
+    run_job(alerts.alerts(str(work / "data")), Lake(work / "lake"), settings)
+
+
+def holding(root: Path) -> list[str]:
+    """The files with the customer: as text, as Flink writes a Long, and as Parquet does."""
+    found = set(files_with(root, str(CUSTOMER)))
+    for path in root.rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        if any(CUSTOMER.to_bytes(8, order) in data for order in ("big", "little")):
+            found.add(path.relative_to(root).as_posix())
+    return sorted(found)
+
+
+def erased(work: Path, request: str = "r") -> ErasureRequest:
+    """The customer, in blobs too."""
+    return ErasureRequest(request, [str(CUSTOMER)], blobs=[str(work / "blobs")])
+
+
+def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
+    """Attempts and blobs go, the next run begins with the snapshot, and writes blobs again."""
+    for part in range(3):
+        run(tmp_path, part)
+    lake = Lake(tmp_path / "lake")
+    assert any("_runs/" in path for path in holding(tmp_path / "lake"))
+    assert holding(tmp_path / "blobs")
+    plan = plan_erasure(lake, erased(tmp_path))
+    assert len(plan.left) == 3
+    assert plan.holding
+    erase(lake, erased(tmp_path))
+    assert holding(tmp_path / "lake") == []
+    assert holding(tmp_path / "blobs") == []
+    assert audit_erasure(lake, erased(tmp_path), [str(tmp_path / "blobs")]).clean
+    run(tmp_path, 3, "blob_store")
+    spent = state_rows(lake, 4, "alert", "spent", tmp_path)
+    assert spent == {CUSTOMER: 13, CUSTOMER + 1: 46, CUSTOMER + 2: 46}
+    run(tmp_path, 4, "blob_store")
+    assert state_rows(lake, 5, "alert", "spent", tmp_path)[CUSTOMER] == 27
+
+
+def test_an_attempt_whose_snapshot_has_nothing_of_it_is_found(tmp_path: Path) -> None:
+    """Its bytes alone have the customer."""
+    run(tmp_path, 0)
+    lake = Lake(tmp_path / "lake")
+    only = ErasureRequest("first", [str(CUSTOMER)], snapshots=["run-00000001"])
+    shutil.copytree(tmp_path / "lake" / "alerts" / "_runs", tmp_path / "runs")
+    erase(lake, only)
+    shutil.rmtree(tmp_path / "lake" / "alerts" / "_runs")
+    shutil.copytree(tmp_path / "runs", tmp_path / "lake" / "alerts" / "_runs")
+    assert all("_runs/" in path for path in holding(tmp_path / "lake"))
+    assert plan_erasure(lake, erased(tmp_path)).rows == 0
+    erase(lake, erased(tmp_path))
+    assert holding(tmp_path / "lake") == []
+    with pytest.raises(NoMatchError):
+        erase(lake, erased(tmp_path, "again"))
+
+
+@pytest.mark.parametrize("folder", ["job=other-1/task=x", "job=alerts-1/../job=other-1/task=x"])
+def test_forged_records_name_no_blobs_of_others(folder: str, tmp_path: Path) -> None:
+    """Only blobs of the jobs that are erased from go, and none by a path that leads elsewhere."""
+    run(tmp_path, 0)
+    victim = tmp_path / "blobs/blobs/job=other-1/task=x/store=state/1-1/0123456789abcdef-file"
+    victim.parent.mkdir(parents=True)
+    victim.write_bytes(b"of somebody else")
+    marker = f"{folder}/store=state/1-1/0123456789abcdef-file"
+    checkpoint = CheckpointV2(CheckpointId(1, 1), {}, {BLOB_STORE_FACTORY: {"state": marker}})
+    runs = Directory(tmp_path / "lake" / "alerts" / "_runs")
+    checkpoint_manager(runs).write("alert-0", checkpoint)
+    with contextlib.suppress(UnsafePathError):
+        erase(Lake(tmp_path / "lake"), erased(tmp_path))
+    assert victim.read_bytes() == b"of somebody else"
+
+
+def test_a_run_in_progress_is_refused(tmp_path: Path) -> None:
+    """One at work, and one whose state is in no snapshot yet; so is a run during an erasure."""
+
+    def observe(step: str) -> None:
+        if step == "prepared":
+            raise DiesError
+
+    run(tmp_path, 0)
+    lake = Lake(tmp_path / "lake")
+    log = RunLog(lake.directory, "alerts")
+    mine = {"host": socket.gethostname(), "process": os.getpid(), "started": time.time()}
+    log.lock(mine, lambda _: False)
+    with pytest.raises(ConflictError, match="runs the job"):
+        erase(lake, erased(tmp_path))
+    log.unlock(mine)
+    with pytest.raises(DiesError):
+        run(tmp_path, 1, observe=observe)
+    with pytest.raises(ConflictError, match="run 2 of job 'alerts' has state that is in no"):
+        erase(lake, erased(tmp_path))
+    assert lake.directory.names("_statelake/erasures") == []
+    run(tmp_path, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, "rewrite_logs", "before", 1), die)
+        with pytest.raises(DiesError):
+            erase(lake, erased(tmp_path))
+    with pytest.raises(ConflictError, match="erasure 'r' of job 'alerts' has not ended"):
+        run(tmp_path, 2)
+    assert erase(lake, erased(tmp_path)).resumed
+    assert holding(tmp_path / "lake") == []
