@@ -206,7 +206,12 @@ class _Import:
         alike = alike_units(self._operators(), previous)
         tasks = [
             OperatorTask(
-                self.source, self.digest, self.allow_external, self.lake.location, token, pieces
+                self.snapshot.location,
+                self.digest,
+                self.allow_external,
+                self.lake.location,
+                token,
+                pieces,
             )
             for pieces in plan_operator_tasks(self._operators(), self.operator_tables, alike)
         ]
@@ -250,7 +255,7 @@ class _Import:
             present = {ends for target in targets for ends in target.known}
             tasks += [
                 ImportTask(
-                    self.source,
+                    self.snapshot.location,
                     self.digest,
                     self.allow_external,
                     operator.operator_id,

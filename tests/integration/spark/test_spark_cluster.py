@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,9 +66,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def go_the_whole_way(place: Place, master: str) -> None:
     """Import, query and export there, and find what the local engine finds."""
     there = ("--engine", "spark", "--master", master, "--spark-pack", place.packed)
-    for name in ("lake", "there", "here"):
-        subprocess.run(["rm", "-rf", str(place.root / name)], check=True)
-    place.done("import", CASE.snapshot, *LAKE, "--snapshot", "monday", *there)
+    for name in ("lake", "there", "here", "savepoint"):
+        shutil.rmtree(place.root / name, ignore_errors=True)
+    shutil.copytree(CASE.snapshot, place.root / "savepoint")
+    place.done("import", "savepoint", *LAKE, "--snapshot", "monday", *there)
     assert json.loads(place.done("sql", *LAKE, "--json", *there, COUNT)) == {"people": 120}
     place.done("export", *LAKE, "--snapshot", "monday", "--to", "there", "--parallelism", 5, *there)
     place.done("export", *LAKE, "--snapshot", "monday", "--to", "here", "--parallelism", 5)
