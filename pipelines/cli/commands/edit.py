@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.sources.offsets import print_moved, read_new_offsets
 from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -62,6 +63,10 @@ __all__ = ["edit", "print_edit", "report_edit"]
     help="Let all keys go but those that the file lists, one a line.",
 )  # fmt: skip
 @click.option(
+    "--set-offsets", multiple=True, metavar="TOPIC:PARTITION=OFFSET|FILE",
+    help="Have Kafka's partitions read from there; a file has one a line.",
+)  # fmt: skip
+@click.option(
     "--at",
     type=Instant(),
     help="When it has; by default when the snapshot was taken, as `snapshots` has it.",
@@ -83,6 +88,7 @@ def edit(
     purge: tuple[tuple[str, str], ...],
     expire: tuple[tuple[str, timedelta], ...],
     keep_keys: tuple[tuple[str, str], ...],
+    set_offsets: tuple[str, ...],
     at: datetime | None,
     note: str,
     engine: str,
@@ -100,6 +106,11 @@ def edit(
     timers of the operator. No snapshot is made, and the exit code is 1, if no key is there.
 
     \b
+    An offset is that of the next record to read, or earliest, latest or committed. Where several
+    sources read a topic, the partition is OPERATOR/TOPIC:PARTITION. What would then be read twice,
+    or by nobody, is refused.
+
+    \b
     Examples:
       statelake edit --lake lake --job orders --parent monday --snapshot renamed \\
           --rename-uid counter order-counter
@@ -110,8 +121,11 @@ def edit(
       statelake edit --lake lake --job orders --parent monday --snapshot both --merge returns:monday
       statelake edit --lake lake --job orders --parent monday --snapshot sample \\
           --keep-keys counter words.txt
+      statelake edit --lake lake --job orders --parent monday --snapshot again \\
+          --set-offsets orders:0=4711 --set-offsets orders:1=earliest
     """
-    asked = (rename_uid, drop_operator, keep_operator, drop_state, merge, purge, expire, keep_keys)
+    asked = (rename_uid, drop_operator, keep_operator, drop_state, merge, purge, expire, keep_keys,
+             set_offsets)  # fmt: skip
     if not any(asked):
         raise click.UsageError("say what to change: --rename-uid, --drop-state, --purge, ...")
     if drop_operator and keep_operator:
@@ -131,6 +145,7 @@ def edit(
         purge=dict(purge),
         expire=dict(expire),
         keep_keys=dict(keep_keys),
+        set_offsets=read_new_offsets(set_offsets) if set_offsets else (),
         at=at,
     )
     with progress_bar("editing", quiet=as_json_) as progress:
@@ -189,6 +204,7 @@ def report_edit(done: EditResult) -> dict[str, Any]:
         ),
         "operators": [operator.label for operator in record.operators],
         "changes": [asdict(change) for change in done.changes],
+        "offsets": [asdict(moved) for moved in done.offsets],
     }
 
 
@@ -210,3 +226,4 @@ def print_edit(done: EditResult, parent: str) -> None:
         ]  # fmt: skip
         columns = ("<operator", "<state", ">entries", ">now", ">bytes", ">now")
         print_table("", columns, rows)
+    print_moved(done.offsets)

@@ -1,0 +1,140 @@
+"""`statelake offsets`, and `edit --set-offsets`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.importing import import_snapshot
+from state_core import open_snapshot
+from state_core.connectors.sources import sources_of
+from tests.support.command import run
+from tests.support.lakes import KINDS
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "sources"
+KAFKA = GOLDEN / "kafka-5.0"
+PLACE = ("--job", "orders", "--parent", "s", "--snapshot", "edited")
+
+
+def imported(tmp_path: Path, golden: Path = KAFKA) -> Lake:
+    """A lake with a golden savepoint."""
+    lake = Lake(tmp_path / "lake")
+    import_snapshot(lake, str(golden), "orders", snapshot_id="s", engine="local")
+    return lake
+
+
+def offsets_in(savepoint: Path) -> dict[tuple[object, object], object]:
+    """The offset of each partition that readers have."""
+    return {
+        (split["topic"], split["partition"]): split["offset"]
+        for source in sources_of(open_snapshot(savepoint))
+        for split in (element.split.columns() for element in source.elements)
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kafka-5.0", "kafka-3.2", "old-kafka-3.2", "files-2.3", "numbers-to-kafka-5.0"],
+)
+def test_a_lake_says_what_the_savepoint_says(name: str, tmp_path: Path) -> None:
+    """For scripts and for people; and what is exported has the same."""
+    lake = imported(tmp_path, GOLDEN / name)
+    place = ("--lake", lake.location, "--job", "orders")
+    for options in ((), ("--json",)):
+        shown = run("offsets", GOLDEN / name, *options)
+        assert (shown.code, shown.err) == (0, "")
+        assert run("offsets", *place, *options).out == shown.out
+    assert run("export", *place, "--snapshot", "s", "--to", tmp_path / "out").code == 0
+    exported = run("offsets", tmp_path / "out", "--json").json
+    assert exported == run("offsets", GOLDEN / name, "--json").json
+
+
+def test_one_operator(tmp_path: Path) -> None:
+    """By its uid or id; one that neither reads nor writes is an error."""
+    lake = imported(tmp_path)
+    for place in ((KAFKA,), ("--lake", lake.location, "--job", "orders")):
+        whole = run("offsets", *place, "--json").json
+        (source,) = whole["sources"]
+        for name in ("records", source["operator_id"]):
+            assert run("offsets", *place, "--operator", name, "--json").json == whole
+        ran = run("offsets", *place, "--operator", "telling")
+        assert (ran.code, ran.out) == (3, "")
+        assert "operator 'telling'" in ran.err
+    ran = run("offsets", KINDS)
+    assert ran.out.startswith(("no operator has the state of a source", "source: number sequence"))
+
+
+@pytest.mark.parametrize("name", ["kafka-5.0", "kafka-3.2", "old-kafka-3.2"])
+def test_offsets_are_set(name: str, tmp_path: Path) -> None:
+    """Those that are named, by the command and a file; no other, and nothing else."""
+    lake = imported(tmp_path, GOLDEN / name)
+    path = tmp_path / "offsets.txt"
+    path.write_text("\n# of the night\norders:2 = 7\n", "utf-8")
+    words = ("--lake", lake.location, *PLACE, "--set-offsets", "orders:0=earliest")
+    ran = run("edit", *words, "--set-offsets", path, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    moved = {(each["partition"], each["before"], each["after"]) for each in ran.json["offsets"]}
+    assert moved == {(0, 20, "earliest"), (2, 20, 7)}
+    assert run(
+        "export", "--lake", lake.location, "--job", "orders", "--snapshot", "edited",
+        "--to", tmp_path / "out",
+    ).code == 0  # fmt: skip
+    assert offsets_in(tmp_path / "out") == {
+        ("orders", 0): "earliest", ("orders", 1): 20, ("orders", 2): 7,
+    }  # fmt: skip
+    words = ("--lake", lake.location, "--job", "orders", "--parent", "edited")
+    back = run(
+        "edit", *words, "--snapshot", "back",
+        "--set-offsets", "orders:0=20", "--set-offsets", "orders:2=20",
+    )  # fmt: skip
+    assert back.code == 0
+    assert "earliest" in back.out
+    for snapshot in ("s", "back"):
+        to = ("--snapshot", snapshot, "--to", tmp_path / snapshot)
+        assert run("export", "--lake", lake.location, "--job", "orders", *to).code == 0
+    whole, again = (
+        [
+            [part.encoded() for state in operator.operator_states for part in state.parts]
+            for operator in open_snapshot(tmp_path / snapshot).operators
+        ]
+        for snapshot in ("s", "back")
+    )
+    assert whole == again
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ("orders:9=1", 3, "no source has a partition orders:9"),
+        ("order:0=1", 3, "there are: orders:0, orders:1, orders:2"),
+        ("other/orders:0=1", 3, "no operator 'other' is a source of Kafka"),
+        ("orders:0=soon", 3, "'soon' is no offset"),
+        ("orders=1", 3, "names no partition and offset"),
+        ("none.txt", 3, "none.txt"),
+    ],
+)
+def test_nothing_is_made_of_what_is_refused(
+    given: str, code: int, said: str, tmp_path: Path
+) -> None:
+    """The error names it, and there is no new snapshot."""
+    lake = imported(tmp_path)
+    ran = run("edit", "--lake", lake.location, *PLACE, "--set-offsets", given)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
+
+
+def test_a_line_of_a_file_is_named(tmp_path: Path) -> None:
+    """By its number."""
+    lake = imported(tmp_path)
+    path = tmp_path / "offsets.txt"
+    path.write_text("orders:0=1\norders:x=2\n", "utf-8")
+    ran = run("edit", "--lake", lake.location, *PLACE, "--set-offsets", path)
+    assert ran.code == 3
+    assert f"{path}:2" in ran.err
+    path.write_text("# nothing\n", "utf-8")
+    ran = run("edit", "--lake", lake.location, *PLACE, "--set-offsets", path)
+    assert ran.code == 3
+    assert "no offset is given" in ran.err
