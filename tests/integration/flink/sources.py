@@ -12,7 +12,7 @@ from pipelines.spark.jars import java_command, resolve_jars
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 from tests.integration.flink.oracle import SHORT_JOBS
 
-__all__ = ["NEW", "OLD", "Run", "connector_jars", "run_sources"]
+__all__ = ["MODULES", "NEW", "OLD", "Run", "connector_jars", "run_sources"]
 
 NEW, OLD = "2.3.0", "1.20.0"
 MODULES = ("flink-connector-files",)

@@ -15,7 +15,7 @@ from pipelines.cli.commands.terminal import as_json, json_option, print_table, t
 from pipelines.cli.options import Source as Place
 from pipelines.cli.options import source_options
 from state_core.connectors.files import PendingFiles
-from state_core.connectors.kafka import KafkaEnumerator
+from state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
 from state_core.connectors.offsets import MovedOffset, NewOffset, parse_new_offset
 from state_core.connectors.sinks import Sink, sinks_of
 from state_core.connectors.sources import Source, Split, sources_of
@@ -169,6 +169,8 @@ def _described(source: Source) -> dict[str, Any]:
 def _print(source: Source) -> None:
     kind = source.kind
     rows = list(_rows(source))
+    if kind == "kafka":
+        rows.sort(key=_partition)
     columns = [each for each in _COLUMNS[kind] if each[0] != "stopping_offset" or _ends(rows)]
     table = []
     for row in rows[:SHOWN]:
@@ -188,11 +190,21 @@ def _print(source: Source) -> None:
         )
 
 
+def _partition(row: _Row) -> tuple[str, int]:
+    split = row.split
+    return (
+        (split.topic, split.partition)
+        if isinstance(split, KafkaSplit | OldKafkaElement)
+        else ("", 0)
+    )
+
+
 def _print_sink(sink: Sink) -> None:
     names = list(dict.fromkeys(name for row in sink.to_commit for name in row))
     table = [[_cell(row.get(name)) for name in names] for row in sink.to_commit[:SHOWN]]
     writers, left = len(sink.writers), len(sink.to_commit)
-    title = f"{sink.operator}: sink, state of {writers:,} writers, {left:,} to commit"
+    title = f"{sink.operator}: sink" + (f", {writers:,} writers" if writers else "")
+    title += f", {left:,} to commit" if left else ""
     if not table:
         tell(title, marked=title)
         return
