@@ -31,6 +31,7 @@ __all__ = [
     "check_assignment",
     "move_offsets",
     "parse_new_offset",
+    "partitions_read",
 ]
 
 Partition: TypeAlias = tuple[str, int]
@@ -150,6 +151,14 @@ def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list
         for source in kafka
         if source.operator_id in by_source
     ]
+
+
+def partitions_read(source: Source) -> list[Partition]:
+    """The partitions of Kafka that a source has still to read, by topic and number."""
+    waiting = {
+        (split.topic, split.partition) for split in source.waiting if isinstance(split, KafkaSplit)
+    }
+    return sorted({place for place, _ in _held(source)} | waiting)
 
 
 def _source_of(sources: Sequence[Source], new: NewOffset) -> Source:

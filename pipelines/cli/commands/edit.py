@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.sources.offsets import print_moved, read_new_offsets
+from pipelines.cli.commands.sources.offsets import offsets_at, print_moved, read_new_offsets
 from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -67,6 +67,11 @@ __all__ = ["edit", "print_edit", "report_edit"]
     help="Have Kafka's partitions read from there; a file has one a line.",
 )  # fmt: skip
 @click.option(
+    "--offsets-from-timestamp", type=Instant(), metavar="TIME",
+    help="Have them read from where they stood then, as the brokers say.",
+)  # fmt: skip
+@click.option("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers, for that.")
+@click.option(
     "--at",
     type=Instant(),
     help="When it has; by default when the snapshot was taken, as `snapshots` has it.",
@@ -89,6 +94,8 @@ def edit(
     expire: tuple[tuple[str, timedelta], ...],
     keep_keys: tuple[tuple[str, str], ...],
     set_offsets: tuple[str, ...],
+    offsets_from_timestamp: datetime | None,
+    bootstrap_servers: str | None,
     at: datetime | None,
     note: str,
     engine: str,
@@ -125,17 +132,24 @@ def edit(
           --set-offsets orders:0=4711 --set-offsets orders:1=earliest
     """
     asked = (rename_uid, drop_operator, keep_operator, drop_state, merge, purge, expire, keep_keys,
-             set_offsets)  # fmt: skip
+             set_offsets, offsets_from_timestamp)  # fmt: skip
     if not any(asked):
         raise click.UsageError("say what to change: --rename-uid, --drop-state, --purge, ...")
     if drop_operator and keep_operator:
         raise click.UsageError("give either --drop-operator or --keep-operator")
+    if set_offsets and offsets_from_timestamp:
+        raise click.UsageError("give either --set-offsets or --offsets-from-timestamp")
+    if (offsets_from_timestamp is None) != (bootstrap_servers is None):
+        raise click.UsageError("--offsets-from-timestamp and --bootstrap-servers go together")
     _refuse_twice("--rename-uid", rename_uid)
     _refuse_twice("--purge", purge)
     _refuse_twice("--expire", expire)
     _refuse_twice("--keep-keys", keep_keys)
     opened = Lake(lake)
     parent = snapshot_named(opened, job, parent)
+    new_offsets = read_new_offsets(set_offsets) if set_offsets else []
+    if offsets_from_timestamp is not None and bootstrap_servers is not None:
+        new_offsets = offsets_at(opened, job, parent, bootstrap_servers, offsets_from_timestamp)
     wanted = SnapshotEdit(
         rename=dict(rename_uid),
         drop_operators=drop_operator,
@@ -145,7 +159,7 @@ def edit(
         purge=dict(purge),
         expire=dict(expire),
         keep_keys=dict(keep_keys),
-        set_offsets=read_new_offsets(set_offsets) if set_offsets else (),
+        set_offsets=new_offsets,
         at=at,
     )
     with progress_bar("editing", quiet=as_json_) as progress:

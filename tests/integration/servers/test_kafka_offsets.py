@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from state_core.connectors.sources import sources_of
 from tests.integration.flink.sources import NEW, OLD, Run, run_sources
 from tests.integration.kafka.broker import KafkaBroker
 from tests.support.command import run
+from tests.support.savepoints.golden_cases import GOLDEN
 
 pytestmark = [pytest.mark.kafka, pytest.mark.flink, pytest.mark.full]
 
@@ -86,3 +88,28 @@ def test_a_restored_job_goes_on_from_the_offsets_set(
     assert after is not None
     (left,) = sources_of(open_snapshot(after))
     assert {element.split.columns()["offset"] for element in left.elements} == {RECORDS}
+
+
+def test_offsets_of_a_time(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Each partition is read from its first record of then, and from its end if there is none."""
+    begin = datetime.now(timezone.utc) - timedelta(hours=1)  # later ones no broker would take
+    admin = AdminClient({"bootstrap.servers": kafka.servers})
+    admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(30)
+    producer = Producer({"bootstrap.servers": kafka.servers})
+    for offset in range(5):
+        for partition in range(2):
+            at = begin + timedelta(minutes=offset + 2 * partition)
+            milliseconds = round(at.timestamp() * 1000)
+            producer.produce("orders", b"x", partition=partition, timestamp=milliseconds)
+    assert producer.flush(30) == 0
+    then = (begin + timedelta(seconds=210)).isoformat()
+    lake = ("--lake", tmp_path / "lake", "--job", "job")
+    golden = GOLDEN / "sources" / "kafka-5.0"
+    assert run("import", golden, *lake, "--snapshot", "s").code == 0
+    ran = run(
+        "edit", *lake, "--parent", "s", "--snapshot", "then", "--json",
+        "--offsets-from-timestamp", then, "--bootstrap-servers", kafka.servers,
+    )  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    moved = {each["partition"]: each["after"] for each in ran.json["offsets"]}
+    assert moved == {0: 4, 1: 2, 2: 0}

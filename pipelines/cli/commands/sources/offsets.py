@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,13 +17,23 @@ from pipelines.cli.options import Source as Place
 from pipelines.cli.options import source_options
 from state_core.connectors.files import PendingFiles
 from state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
-from state_core.connectors.offsets import MovedOffset, NewOffset, parse_new_offset
+from state_core.connectors.offsets import (
+    MovedOffset,
+    NewOffset,
+    parse_new_offset,
+    partitions_read,
+)
 from state_core.connectors.sinks import Sink, sinks_of
 from state_core.connectors.sources import Source, Split, sources_of
 from state_core.errors import EncodeError, NotFoundError, StateError
+from state_core.extras import require_extra
 
-__all__ = ["offsets", "print_moved", "read_new_offsets"]
+if TYPE_CHECKING:
+    from pipelines.lake.catalog.catalog import Lake
 
+__all__ = ["offsets", "offsets_at", "print_moved", "read_new_offsets"]
+
+PATIENCE = 20.0  # seconds that brokers have for an answer
 SHOWN = 1000  # splits of one source: --json has all
 _TITLES = {
     "kafka": "Kafka",
@@ -250,6 +261,47 @@ def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
     if not found:
         raise EncodeError("no offset is given", remedy="write topic:partition=offset, one a line")
     return found
+
+
+def offsets_at(
+    lake: Lake, job: str, snapshot_id: str, servers: str, at: datetime
+) -> list[NewOffset]:
+    """Where a broker says that a snapshot's partitions of Kafka stood at a time.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        snapshot_id: The snapshot.
+        servers: Brokers: `host:port`, several separated by commas.
+        at: The time.
+
+    Raises:
+        MissingExtraError: The client of Kafka is not installed.
+        NotFoundError: No source of the snapshot reads Kafka.
+        CommitError: No broker answers, or a partition is not there.
+    """
+    require_extra("kafka")
+    from pipelines.lake.catalog.unmanaged_state import (  # noqa: PLC0415 - Delta if wanted
+        carried_metadata,
+    )
+    from pipelines.lake.edit.offsets import recorded_sources  # noqa: PLC0415 - the same
+    from state_core.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted
+
+    record = lake.snapshot(job, snapshot_id)
+    sources = recorded_sources(lake, record.operators, carried_metadata(record).operators)
+    reads = {source.operator: partitions_read(source) for source in sources}
+    partitions = {partition for of_source in reads.values() for partition in of_source}
+    if not partitions:
+        raise NotFoundError(
+            f"no source of snapshot {snapshot_id} reads Kafka", remedy="name one that does"
+        )
+    cluster = KafkaCluster(servers, {"log_level": 0}, patience=PATIENCE)
+    found = cluster.offsets_at(partitions, round(at.timestamp() * 1000))
+    return [
+        NewOffset(topic, number, found[topic, number], operator)
+        for operator, of_source in reads.items()
+        for topic, number in of_source
+    ]
 
 
 def print_moved(moved: Iterable[MovedOffset]) -> None:

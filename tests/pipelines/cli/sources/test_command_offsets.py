@@ -138,3 +138,18 @@ def test_a_line_of_a_file_is_named(tmp_path: Path) -> None:
     ran = run("edit", "--lake", lake.location, *PLACE, "--set-offsets", path)
     assert ran.code == 3
     assert "no offset is given" in ran.err
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--offsets-from-timestamp", "2026-11-20"),
+        ("--bootstrap-servers", "kafka:9092", "--set-offsets", "orders:0=1"),
+        ("--offsets-from-timestamp", "2026-11-20", "--bootstrap-servers", "kafka:9092",
+         "--set-offsets", "orders:0=1"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together(given: tuple[str, ...], tmp_path: Path) -> None:
+    """Wrong usage, before the lake is looked at."""
+    ran = run("edit", "--lake", tmp_path, *PLACE, *given)
+    assert (ran.code, ran.out) == (2, "")
