@@ -139,9 +139,10 @@ def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list
             once, or has no offset that could be changed.
     """
     kafka = [source for source in sources if source.kind == "kafka"]
+    partitions = [(source, _partitions(source)) for source in kafka]
     by_source: dict[str, dict[Partition, Offset]] = {}
     for new in wanted:
-        source = _source_of(kafka, new)
+        source = _source_of(partitions, new)
         offsets = by_source.setdefault(source.operator_id, {})
         if (new.topic, new.partition) in offsets:
             raise EncodeError(f"{new} is given two offsets", remedy="give it one")
@@ -161,11 +162,11 @@ def partitions_read(source: Source) -> list[Partition]:
     return sorted({place for place, _ in _held(source)} | waiting)
 
 
-def _source_of(sources: Sequence[Source], new: NewOffset) -> Source:
-    """The one source that has a partition."""
+def _source_of(sources: Sequence[tuple[Source, set[Partition]]], new: NewOffset) -> Source:
+    """The one source that has a partition, of sources with theirs."""
     asked = [
-        source
-        for source in sources
+        (source, partitions)
+        for source, partitions in sources
         if not new.operator or new.operator in (source.operator, source.operator_id)
     ]
     if not asked:
@@ -174,10 +175,10 @@ def _source_of(sources: Sequence[Source], new: NewOffset) -> Source:
             if new.operator
             else ("there is no source of Kafka")
         )
-        known = ", ".join(source.operator for source in sources[:_SHOWN]) or "none"
+        known = ", ".join(source.operator for source, _ in sources[:_SHOWN]) or "none"
         raise NotFoundError(whose, remedy=f"sources of Kafka in it: {known}")
     place = new.topic, new.partition
-    having = [source for source in asked if place in _partitions(source)]
+    having = [source for source, partitions in asked if place in partitions]
     if len(having) > 1:
         names = ", ".join(source.operator for source in having[:_SHOWN])
         raise EncodeError(
@@ -185,9 +186,9 @@ def _source_of(sources: Sequence[Source], new: NewOffset) -> Source:
             remedy=f"name one: OPERATOR/{new.topic}:{new.partition}=...",
         )
     if not having:
-        partitions = sorted({place for source in asked for place in _partitions(source)})
-        shown = ", ".join(f"{topic}:{number}" for topic, number in partitions[:_SHOWN])
-        more = ", ..." if len(partitions) > _SHOWN else ""
+        known_places = sorted({place for _, partitions in asked for place in partitions})
+        shown = ", ".join(map(_text, known_places[:_SHOWN]))
+        more = ", ..." if len(known_places) > _SHOWN else ""
         raise NotFoundError(
             f"no source has a partition {new.topic}:{new.partition}",
             remedy=f"there are: {shown or 'none'}{more}",

@@ -40,7 +40,14 @@ def topic(kafka: KafkaBroker) -> str:
     return name
 
 
-@pytest.mark.parametrize(("kind", "version"), [("kafka", NEW), ("kafka", OLD), ("old-kafka", OLD)])
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        ("kafka", NEW),
+        pytest.param("kafka", OLD, marks=pytest.mark.nightly),
+        ("old-kafka", OLD),
+    ],
+)
 def test_a_restored_job_goes_on_from_the_offsets_set(
     kind: str, version: str, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:

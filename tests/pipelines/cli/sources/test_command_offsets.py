@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,15 @@ import pytest
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core import open_snapshot
+from state_core.connectors.kafka import (
+    UNASSIGNED,
+    EnumeratedPartition,
+    KafkaEnumerator,
+    KafkaSplit,
+)
 from state_core.connectors.sources import sources_of
+from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from state_core.model.handles import InlineHandle
 from tests.support.command import run
 from tests.support.lakes import KINDS
 
@@ -102,6 +111,39 @@ def test_offsets_are_set(name: str, tmp_path: Path) -> None:
         for snapshot in ("s", "back")
     )
     assert whole == again
+
+
+def test_a_partition_that_no_reader_has_got(tmp_path: Path) -> None:
+    """Its offset lies in the coordinator's state, which is carried; nothing else is another."""
+    metadata = read_metadata((KAFKA / "_metadata").read_bytes(), "golden")
+    (source,) = sources_of(open_snapshot(KAFKA))
+    enumerator, coordinator = source.enumerator, source.coordinator
+    assert isinstance(enumerator, KafkaEnumerator)
+    assert coordinator is not None
+    waiting = EnumeratedPartition(KafkaSplit("orders", 3, "earliest", None), UNASSIGNED)
+    partitions = (*enumerator.partitions, waiting)
+    data = replace(enumerator, partitions=partitions).encode()
+    for operator in metadata.operators:
+        if operator.operator_id == source.operator_id:
+            operator.coordinator = InlineHandle("c", replace(coordinator, data=data).encode())
+    savepoint = tmp_path / "waiting"
+    savepoint.mkdir()
+    (savepoint / "_metadata").write_bytes(write_metadata(metadata))
+    lake = imported(tmp_path, savepoint)
+    words = ("--lake", lake.location, *PLACE, "--set-offsets", "orders:3=5")
+    ran = run("edit", *words, "--set-offsets", "orders:1=6", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    place = ("--lake", lake.location, "--job", "orders", "--snapshot", "edited")
+    assert run("export", *place, "--to", tmp_path / "out").code == 0
+    (edited,) = sources_of(open_snapshot(tmp_path / "out"))
+    assert edited.waiting == (KafkaSplit("orders", 3, 5, None),)
+    assert isinstance(edited.enumerator, KafkaEnumerator)
+    assert edited.enumerator.partitions[:3] == enumerator.partitions
+    assert offsets_in(tmp_path / "out") == {("orders", 0): 20, ("orders", 1): 6, ("orders", 2): 20}
+    shown = run("offsets", "--lake", lake.location, "--job", "orders", "--snapshot", "s").out
+    assert [line.split() for line in shown.splitlines()][-1] == [
+        "orders", "3", "earliest", "waiting",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
