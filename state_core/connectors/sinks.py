@@ -6,6 +6,9 @@
     writer, version 1      UTF prefix of transactional ids
     writer, version 2      the same, i32 subtask, i32 subtasks, i32 ownership,
                            i32 n, n * (UTF transactional id, i64 checkpoint)
+    bucket of files,       i32 0x1E764B79; i32 1, i32 length, of that i32 length (little-endian) and
+    version 3              UTF-8 bucket; UTF path, i64 time; boolean, then i32 version, i32 length,
+                           file in progress
     committer, version 2   i32 0xB91F252C, list of checkpoints
     checkpoint             i64 id; version 1: i32 subtasks; list of subtasks
     subtask                versions 1, 2: i32 number; list of requests; i32 committables;
@@ -14,10 +17,12 @@
     committable, version 1 of Kafka: i16 epoch, i64 producer, UTF transactional id
     list                   i32 version, i32 n, n * (i32 length, member)
 
-These are read alone, never written.
+These are read alone, never written. A file in progress, and one that is to be committed, are in the
+words of their file system, and stay bytes.
 
 Source: `SinkWriterOperator`, `CommittableCollectorSerializer`; `KafkaWriterStateSerializer` and
-`KafkaCommittableSerializer` in `org.apache.flink.connector.kafka.sink`.
+`KafkaCommittableSerializer` in `org.apache.flink.connector.kafka.sink`; of files,
+`FileWriterBucketStateSerializer`.
 """
 
 from __future__ import annotations
@@ -38,6 +43,7 @@ WRITER_STATE = "writer_raw_states"
 COMMITTER_STATE = "streaming_committer_raw_states"
 SINK_STATES = (WRITER_STATE, COMMITTER_STATE)
 _MAGIC = 0xB91F252C - (1 << 32)
+_BUCKET_MAGIC = 0x1E764B79
 _REQUEST_STATES = ("received", "retry", "failed", "committed")
 _OWNERSHIPS = ("implicit by subtask id", "explicit by writer state")
 _UNKNOWN = -1
@@ -109,7 +115,7 @@ def _writer(data: bytes) -> Row:
     element = Element.read(data)
     if element is None:
         return {"version": None, "bytes": len(data)}
-    read = {1: _read_writer, 2: _read_new_writer}.get(element.version)
+    read = {1: _read_writer, 2: _read_new_writer, 3: _read_bucket}.get(element.version)
     row = None if read is None else _whole(read, element.data)
     return {"version": element.version} | (row or {"bytes": len(element.data)})
 
@@ -129,6 +135,23 @@ def _read_new_writer(source: DataInput) -> Row:
         {"transactional_id": source.read_utf(), "checkpoint": source.read_long()}
         for _ in range(source.read_count("transactions", 10))
     ]
+    return row
+
+
+def _read_bucket(source: DataInput) -> Row:
+    if source.read_int() != _BUCKET_MAGIC:
+        raise source.fault("no bucket of files")
+    version, name = read_versioned(source)
+    if version != 1 or int.from_bytes(name[:4], "little") != len(name) - 4:
+        raise source.fault("no bucket's name")
+    row: Row = {
+        "bucket": name[4:].decode("utf-8", "replace"),
+        "path": source.read_utf(),
+        "created_ms": source.read_long(),
+        "in_progress_handle_bytes": None,
+    }
+    if source.read_boolean():
+        row["in_progress_handle_bytes"] = len(read_versioned(source)[1])
     return row
 
 

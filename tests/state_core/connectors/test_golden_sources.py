@@ -84,3 +84,13 @@ def test_numbers_on_their_way_to_kafka(name: str) -> None:
         assert [writer["precommitted"] for writer in writing.writers] == [
             [{"transactional_id": f"statelake-{subtask}-1", "checkpoint": 1}] for subtask in (0, 1)
         ]
+
+
+def test_numbers_on_their_way_to_files() -> None:
+    """Each writer has a file in progress, in the bucket of the hour."""
+    _, writing = sinks_of(open_snapshot(GOLDEN / "numbers-to-files-2.3"))
+    assert [writer["subtask"] for writer in writing.writers] == [0, 1]
+    for writer in writing.writers:
+        assert writer["bucket"] == "2026-11-22--23"
+        assert writer["path"].endswith("/out/2026-11-22--23")
+        assert writer["in_progress_handle_bytes"] == 317

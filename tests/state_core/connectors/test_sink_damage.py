@@ -12,9 +12,10 @@ from state_core.connectors.elements import StateElement, elements_of
 from state_core.connectors.sinks import SINK_STATES, sink_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sources"
+KNOWN = {"bytes", "bucket", "transactional_id", "transactional_id_prefix"}
 ELEMENTS = [
     element
-    for name in ("numbers-to-kafka-5.0", "numbers-to-kafka-3.2")
+    for name in ("numbers-to-kafka-5.0", "numbers-to-kafka-3.2", "numbers-to-files-2.3")
     for operator in open_snapshot(GOLDEN / name).operators
     for element in elements_of(operator, SINK_STATES)
 ]
@@ -32,4 +33,4 @@ def test_any_bytes_are_rows(data: st.DataObject) -> None:
         sink = sink_of("id", "sink", [StateElement(element.state, 0, 0, found)])
         assert sink is not None
         for row in (*sink.writers, *sink.to_commit):
-            assert row.keys() & {"bytes", "transactional_id", "transactional_id_prefix"}
+            assert row.keys() & KNOWN

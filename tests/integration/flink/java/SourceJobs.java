@@ -10,11 +10,13 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.MapFunction;
+import org.apache.flink.api.common.serialization.SimpleStringEncoder;
 import org.apache.flink.api.common.serialization.SimpleStringSchema;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.connector.base.DeliveryGuarantee;
+import org.apache.flink.connector.file.sink.FileSink;
 import org.apache.flink.connector.file.src.FileSource;
 import org.apache.flink.connector.file.src.reader.TextLineInputFormat;
 import org.apache.flink.connector.kafka.sink.KafkaRecordSerializationSchema;
@@ -43,7 +45,7 @@ import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
  * kafka      SERVERS TOPIC
  * old-kafka  SERVERS TOPIC    of Flink 1
  * files      DIRECTORY
- * numbers    FIRST LAST [SERVERS TOPIC]    which go to Kafka, exactly once
+ * numbers    FIRST LAST [SERVERS TOPIC | files DIRECTORY]    which go there, exactly once
  * </pre>
  */
 public class SourceJobs {
@@ -81,7 +83,11 @@ public class SourceJobs {
         env.setMaxParallelism(128);
         LINES.clear();
         DataStream<String> told = source(env, words).map(new Telling(pause)).uid("telling");
-        if (words.length > 11) {
+        if (words.length > 11 && words[10].equals("files")) {
+            told.sinkTo(FileSink.forRowFormat(
+                    new org.apache.flink.core.fs.Path(words[11]),
+                    new SimpleStringEncoder<String>()).build()).uid("files");
+        } else if (words.length > 11) {
             told.sinkTo(KafkaSink.<String>builder()
                     .setBootstrapServers(words[10])
                     .setRecordSerializer(KafkaRecordSerializationSchema.<String>builder()

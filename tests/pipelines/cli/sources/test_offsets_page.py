@@ -21,13 +21,14 @@ def test_its_commands_print_what_it_shows(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     shutil.copytree(GOLDEN / "kafka-5.0", tmp_path / "savepoints" / "orders")
     shutil.copytree(GOLDEN / "numbers-to-kafka-5.0", tmp_path / "savepoints" / "numbers")
-    blocks = "".join(PAGE.read_text("utf-8").split("```")[1::2]).replace("\\\n", " ")
-    calls = blocks.split(PROMPT)[1:]
+    blocks = [block.lstrip("\n") for block in PAGE.read_text("utf-8").split("```")[1::2]]
+    shown = "".join(block for block in blocks if block.startswith(PROMPT)).replace("\\\n", " ")
+    calls = shown.split(PROMPT)[1:]
     assert len(calls) == 6
     for call in calls:
-        command, *shown = call.strip().split("\n")
+        command, *lines = call.strip().split("\n")
         ran = run(*shlex.split(command))
         printed = [line.rstrip() for line in (ran.out or ran.err).strip().splitlines()]
-        assert ran.code == (3 if shown[0].startswith("error") else 0), ran.err
-        if shown != [LEFT_OUT]:
-            assert [line.split() for line in printed] == [line.split() for line in shown]
+        assert ran.code == (3 if lines[0].startswith("error") else 0), ran.err
+        if lines != [LEFT_OUT]:
+            assert [line.split() for line in printed] == [line.split() for line in lines]
