@@ -237,6 +237,19 @@ class Source:
             if each.status != UNASSIGNED and (each.split.topic, each.split.partition) not in places
         )
 
+    def splits(self) -> Iterator[tuple[str, int | None, Split]]:
+        """Each split with its status, and the subtask of the reader that has it.
+
+        Yields:
+            `assigned`, `waiting` for a reader, or `finished`; a subtask or None; the split.
+        """
+        for element in self.elements:
+            yield "assigned", element.subtask, element.split
+        for split in self.waiting:
+            yield "waiting", None, split
+        for partition in self.finished:
+            yield "finished", None, partition
+
 
 def source_of(
     operator_id: str, operator: str, elements: Sequence[StateElement], coordinator: bytes | None

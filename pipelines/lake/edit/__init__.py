@@ -11,7 +11,7 @@
 `selecting`           states by the names that users give
 `purging`             the transform by which what has expired goes
 `keeping`             the transform by which only listed keys stay
-`offsets`             the sources of a snapshot, and other offsets for Kafka's
+`offsets`             the transform by which sources of Kafka go on from elsewhere
 `merging`             operators of another snapshot, or of another job
 `migrating`           the transform by which values become those of other serializers
 `changes`             the file in which a user says what types become

@@ -16,10 +16,11 @@ from typing import TypeVar
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.recorded_sources import recorded_sources
 from pipelines.lake.catalog.unmanaged_state import carried_metadata
 from pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
-from pipelines.lake.edit.offsets import OffsetsMoved, recorded_sources
+from pipelines.lake.edit.offsets import OffsetsMoved
 from pipelines.lake.edit.purging import Expired, Purged, Staging, refuse_lasting, stage_predicates
 from pipelines.lake.edit.rewriting import (
     TableRewriter,
@@ -262,7 +263,8 @@ class _Edit:
     def _set_offsets(self) -> None:
         if not self.edit.set_offsets:
             return
-        sources = recorded_sources(self.rewriter.lake, self.operators, self.metadata.operators)
+        location = self.rewriter.lake.location
+        sources = recorded_sources(location, self.operators, self.metadata.operators)
         for change in move_offsets(sources, self.edit.set_offsets):
             self.offsets += change.moved
             for state, elements in change.elements_by_state().items():

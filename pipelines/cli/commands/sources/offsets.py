@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -59,13 +59,8 @@ _HEADS = {
 }
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A split, and who has it: `assigned` to a reader, `waiting` for one, or `finished`."""
-
-    status: str
-    subtask: int | None
-    split: Split
+# its status, the subtask of the reader that has it, and the split
+_Row: TypeAlias = tuple[str, int | None, Split]
 
 
 @click.command()
@@ -116,17 +111,19 @@ def _ends_of(place: Place, operator: str | None) -> tuple[list[Source], list[Sin
         sources, sinks = sources_of(snapshot), sinks_of(snapshot)
         named = None if operator is None else snapshot.operator(operator).operator_id
     else:
-        from pipelines.lake.catalog.unmanaged_state import (  # noqa: PLC0415 - Delta if wanted
-            carried_metadata,
-        )
-        from pipelines.lake.edit.offsets import (  # noqa: PLC0415 - the same
+        from pipelines.lake.catalog.recorded_sources import (  # noqa: PLC0415 - the same
             recorded_sinks,
             recorded_sources,
         )
+        from pipelines.lake.catalog.unmanaged_state import (  # noqa: PLC0415 - Delta if wanted
+            carried_metadata,
+        )
 
         lake, record = place.recorded()
-        sources = recorded_sources(lake, record.operators, carried_metadata(record).operators)
-        sinks = recorded_sinks(lake, record.operators)
+        sources = recorded_sources(
+            lake.location, record.operators, carried_metadata(record).operators
+        )
+        sinks = recorded_sinks(lake.location, record.operators)
         labels = {source.operator: source.operator_id for source in sources}
         labels |= {sink.operator: sink.operator_id for sink in sinks}
         named = labels.get(operator or "", operator)
@@ -141,15 +138,6 @@ def _ends_of(place: Place, operator: str | None) -> tuple[list[Source], list[Sin
     return sources, sinks
 
 
-def _rows(source: Source) -> Iterator[_Row]:
-    for element in source.elements:
-        yield _Row("assigned", element.subtask, element.split)
-    for split in source.waiting:
-        yield _Row("waiting", None, split)
-    for partition in source.finished:
-        yield _Row("finished", None, partition)
-
-
 def _described(source: Source) -> dict[str, Any]:
     """A source, for scripts."""
     enumerator = source.enumerator
@@ -158,9 +146,8 @@ def _described(source: Source) -> dict[str, Any]:
         "operator_id": source.operator_id,
         "kind": source.kind,
         "splits": [
-            {"status": row.status, "subtask": row.subtask, "version": row.split.version}
-            | row.split.columns()
-            for row in _rows(source)
+            {"status": status, "subtask": subtask, "version": split.version} | split.columns()
+            for status, subtask, split in source.splits()
         ],
         "enumerator": None,
     }
@@ -179,15 +166,15 @@ def _described(source: Source) -> dict[str, Any]:
 
 def _print(source: Source) -> None:
     kind = source.kind
-    rows = list(_rows(source))
+    rows = list(source.splits())
     if kind == "kafka":
         rows.sort(key=_partition)
     columns = [each for each in _COLUMNS[kind] if each[0] != "stopping_offset" or _ends(rows)]
     table = []
-    for row in rows[:SHOWN]:
-        said: dict[str, object] = {"version": row.split.version} | row.split.columns()
+    for status, subtask, split in rows[:SHOWN]:
+        said: dict[str, object] = {"version": split.version} | split.columns()
         cells = [_cell(said.get(name)) for name, _ in columns]
-        where = row.status if row.subtask is None else f"subtask {row.subtask}"
+        where = status if subtask is None else f"subtask {subtask}"
         table.append([*cells, where])
     heads = [f"{side}{_HEADS.get(name, name)}" for name, side in columns]
     print_table(f"{source.operator}: {_TITLES[kind]}", [*heads, "<where"], table)
@@ -202,7 +189,7 @@ def _print(source: Source) -> None:
 
 
 def _partition(row: _Row) -> tuple[str, int]:
-    split = row.split
+    _, _, split = row
     return (
         (split.topic, split.partition)
         if isinstance(split, KafkaSplit | OldKafkaElement)
@@ -226,7 +213,7 @@ def _print_sink(sink: Sink) -> None:
 
 def _ends(rows: Iterable[_Row]) -> bool:
     """Whether a partition of Kafka has an end."""
-    return any(row.split.columns().get("stopping_offset") is not None for row in rows)
+    return any(split.columns().get("stopping_offset") is not None for _, _, split in rows)
 
 
 def _cell(value: object) -> str:
@@ -281,14 +268,14 @@ def offsets_at(
         CommitError: No broker answers, or a partition is not there.
     """
     require_extra("kafka")
+    from pipelines.lake.catalog.recorded_sources import recorded_sources  # noqa: PLC0415 - the same
     from pipelines.lake.catalog.unmanaged_state import (  # noqa: PLC0415 - Delta if wanted
         carried_metadata,
     )
-    from pipelines.lake.edit.offsets import recorded_sources  # noqa: PLC0415 - the same
     from state_core.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted
 
     record = lake.snapshot(job, snapshot_id)
-    sources = recorded_sources(lake, record.operators, carried_metadata(record).operators)
+    sources = recorded_sources(lake.location, record.operators, carried_metadata(record).operators)
     reads = {source.operator: partitions_read(source) for source in sources}
     partitions = {partition for of_source in reads.values() for partition in of_source}
     if not partitions:

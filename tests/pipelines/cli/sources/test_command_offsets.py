@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,6 +61,31 @@ def test_a_lake_says_what_the_savepoint_says(name: str, tmp_path: Path) -> None:
     assert exported == run("offsets", GOLDEN / name, "--json").json
 
 
+def test_splits_by_sql(tmp_path: Path) -> None:
+    """In typed columns, of all snapshots, be they of Kafka, of files or of numbers."""
+    lake = imported(tmp_path)
+    words = ("--lake", lake.location, *PLACE, "--set-offsets", "orders:0=latest")
+    assert run("edit", *words).code == 0
+    for name in ("files-2.3", "numbers-to-kafka-5.0"):
+        import_snapshot(lake, str(GOLDEN / name), name, snapshot_id="s", engine="local")
+
+    def rows(query: str) -> list[tuple[object, ...]]:
+        ran = run("sql", "--lake", lake.location, "--json", query)
+        assert (ran.code, ran.err) == (0, "")
+        return [tuple(json.loads(line).values()) for line in ran.out.splitlines()]
+
+    kafka = 'SELECT snapshot, partition, "offset", offset_word FROM statelake.splits'
+    assert rows(f"{kafka} WHERE topic = 'orders' ORDER BY ALL") == [
+        ("edited", 0, None, "latest"), ("edited", 1, 20, None), ("edited", 2, 20, None),
+        ("s", 0, 20, None), ("s", 1, 20, None), ("s", 2, 20, None),
+    ]  # fmt: skip
+    others = "SELECT source, status, count(*), max(last_number), max(length) FROM statelake.splits"
+    assert rows(f"{others} WHERE job <> 'orders' GROUP BY ALL ORDER BY ALL") == [
+        ("file", "assigned", 2, None, 1090), ("file", "waiting", 2, None, 1090),
+        ("sequence", "assigned", 2, 400, None),
+    ]  # fmt: skip
+
+
 def test_one_operator(tmp_path: Path) -> None:
     """By its uid or id; one that neither reads nor writes is an error."""
     lake = imported(tmp_path)
@@ -113,22 +139,43 @@ def test_offsets_are_set(name: str, tmp_path: Path) -> None:
     assert whole == again
 
 
-def test_a_partition_that_no_reader_has_got(tmp_path: Path) -> None:
-    """Its offset lies in the coordinator's state, which is carried; nothing else is another."""
+def with_waiting(topic: str, number: int, savepoint: Path) -> KafkaEnumerator:
+    """Write the golden savepoint with one more partition, and return what it had of others."""
     metadata = read_metadata((KAFKA / "_metadata").read_bytes(), "golden")
     (source,) = sources_of(open_snapshot(KAFKA))
     enumerator, coordinator = source.enumerator, source.coordinator
     assert isinstance(enumerator, KafkaEnumerator)
     assert coordinator is not None
-    waiting = EnumeratedPartition(KafkaSplit("orders", 3, "earliest", None), UNASSIGNED)
+    waiting = EnumeratedPartition(KafkaSplit(topic, number, "earliest", None), UNASSIGNED)
     partitions = (*enumerator.partitions, waiting)
     data = replace(enumerator, partitions=partitions).encode()
     for operator in metadata.operators:
         if operator.operator_id == source.operator_id:
             operator.coordinator = InlineHandle("c", replace(coordinator, data=data).encode())
-    savepoint = tmp_path / "waiting"
     savepoint.mkdir()
     (savepoint / "_metadata").write_bytes(write_metadata(metadata))
+    return enumerator
+
+
+@pytest.mark.parametrize("topic", ["\ud800", "\x1b[31mred", "[bold]a\nb", "=1+1"])
+def test_topics_that_no_broker_has(topic: str, tmp_path: Path) -> None:
+    """They are escaped, for people, in JSON and in SQL."""
+    with_waiting(topic, 3, tmp_path / "hostile")
+    lake = imported(tmp_path, tmp_path / "hostile")
+    place = ("--lake", lake.location, "--job", "orders")
+    query = "SELECT topic FROM statelake.splits WHERE partition = 3"
+    for words in (("offsets", *place), ("offsets", *place, "--json"),
+                  ("sql", "--lake", lake.location, query)):  # fmt: skip
+        ran = run(*words)
+        assert (ran.code, ran.err) == (0, "")
+        assert "\x1b" not in ran.out
+        ran.out.encode("utf-8")
+
+
+def test_a_partition_that_no_reader_has_got(tmp_path: Path) -> None:
+    """Its offset lies in the coordinator's state, which is carried; nothing else is another."""
+    savepoint = tmp_path / "waiting"
+    enumerator = with_waiting("orders", 3, savepoint)
     lake = imported(tmp_path, savepoint)
     words = ("--lake", lake.location, *PLACE, "--set-offsets", "orders:3=5")
     ran = run("edit", *words, "--set-offsets", "orders:1=6", "--json")
