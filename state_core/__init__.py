@@ -20,6 +20,7 @@ Write one, of nothing but rows::
 `serializers/`   Flink's serializers
 `model/`         what a snapshot is, once it is read
 `formats/`       Flink's snapshot formats, read and written
+`connectors/`    what sources keep: offsets, positions, splits
 `declarations/`  what a job declares of its state
 `checks/`        legality, restorability, integrity
 `backends/`      working state: heap and RocksDB

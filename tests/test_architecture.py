@@ -63,7 +63,7 @@ LAYERS = (
     ),
     ("state_core.formats.contradictions", "state_core.formats.writing"),
     ("state_core.formats.reader",),
-    ("state_core.formats", "state_core.formats.rewriting"),
+    ("state_core.connectors", "state_core.formats", "state_core.formats.rewriting"),
     ("state_core.checks", "state_core.checks.integrity", "state_core.backends.states"),
     ("state_core.backends.backend",),
     (
@@ -171,6 +171,7 @@ PATHS_BY_HAND = {
     "pipelines.cli.commands.queries.query_output": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.report": ({"Directory"}, USERS_OWN),
     "pipelines.cli.commands.run": ({"pathlib"}, USERS_OWN),
+    "pipelines.cli.commands.sources.offsets": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.cli.commands.queries.shell": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.cli.commands.spark": ({"pathlib"}, USERS_OWN),
     "pipelines.spark.packing": ({"pathlib", "os.walk"}, "files of what is installed here"),

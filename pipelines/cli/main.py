@@ -33,6 +33,7 @@ COMMANDS = {
     "get": ("keys.one_key:get", "Show all that is held for one key"),
     "history": ("keys.one_key:history", "Show what changed of one key"),
     "top": ("keys.heavy_keys:top", "Show the heaviest keys of each keyed state"),
+    "offsets": ("sources.offsets:offsets", "Show where the sources of a snapshot go on"),
     "report": ("report:report", "Write what a snapshot holds as one page of HTML"),
     "import": ("lake:import_command", "Import a savepoint or checkpoint"),
     "commit": ("lake:commit", "Register edited tables as a new snapshot"),

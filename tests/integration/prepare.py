@@ -12,6 +12,8 @@ from pipelines.spark.worker_daemon import preload
 from state_core.errors import StateError
 from tests.integration.flink.distribution import flink_jars
 from tests.integration.flink.evolving import MODULES
+from tests.integration.flink.sources import MODULES as SOURCE_MODULES
+from tests.integration.flink.sources import NEW, OLD, connector_jars
 from tests.integration.kafka.broker import kafka_jars
 from tests.integration.s3.proxy import s3proxy_jars
 from tests.integration.samza.distribution import samza_jars
@@ -26,6 +28,9 @@ def fetch() -> None:
             flink_jars(version)
         s3proxy_jars()
         kafka_jars()
+        for version in (NEW, OLD):
+            flink_jars(version, SOURCE_MODULES)
+            connector_jars(version)
         samza_jars()
         flink_jars("2.3.0", MODULES)
         flink_jars("2.3.0", ["flink-datastream"])

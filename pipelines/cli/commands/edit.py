@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.sources.offsets import offsets_at, print_moved, read_new_offsets
 from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -62,6 +63,15 @@ __all__ = ["edit", "print_edit", "report_edit"]
     help="Let all keys go but those that the file lists, one a line.",
 )  # fmt: skip
 @click.option(
+    "--set-offsets", multiple=True, metavar="TOPIC:PARTITION=OFFSET|FILE",
+    help="Have Kafka's partitions read from there; a file has one a line.",
+)  # fmt: skip
+@click.option(
+    "--offsets-from-timestamp", type=Instant(), metavar="TIME",
+    help="Have them read from where they stood then, as the brokers say.",
+)  # fmt: skip
+@click.option("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers, for that.")
+@click.option(
     "--at",
     type=Instant(),
     help="When it has; by default when the snapshot was taken, as `snapshots` has it.",
@@ -83,6 +93,9 @@ def edit(
     purge: tuple[tuple[str, str], ...],
     expire: tuple[tuple[str, timedelta], ...],
     keep_keys: tuple[tuple[str, str], ...],
+    set_offsets: tuple[str, ...],
+    offsets_from_timestamp: datetime | None,
+    bootstrap_servers: str | None,
     at: datetime | None,
     note: str,
     engine: str,
@@ -100,6 +113,11 @@ def edit(
     timers of the operator. No snapshot is made, and the exit code is 1, if no key is there.
 
     \b
+    An offset is that of the next record to read, or earliest, latest or committed. Where several
+    sources read a topic, the partition is OPERATOR/TOPIC:PARTITION. What would then be read twice,
+    or by nobody, is refused.
+
+    \b
     Examples:
       statelake edit --lake lake --job orders --parent monday --snapshot renamed \\
           --rename-uid counter order-counter
@@ -110,18 +128,28 @@ def edit(
       statelake edit --lake lake --job orders --parent monday --snapshot both --merge returns:monday
       statelake edit --lake lake --job orders --parent monday --snapshot sample \\
           --keep-keys counter words.txt
+      statelake edit --lake lake --job orders --parent monday --snapshot again \\
+          --set-offsets orders:0=4711 --set-offsets orders:1=earliest
     """
-    asked = (rename_uid, drop_operator, keep_operator, drop_state, merge, purge, expire, keep_keys)
+    asked = (rename_uid, drop_operator, keep_operator, drop_state, merge, purge, expire, keep_keys,
+             set_offsets, offsets_from_timestamp)  # fmt: skip
     if not any(asked):
         raise click.UsageError("say what to change: --rename-uid, --drop-state, --purge, ...")
     if drop_operator and keep_operator:
         raise click.UsageError("give either --drop-operator or --keep-operator")
+    if set_offsets and offsets_from_timestamp:
+        raise click.UsageError("give either --set-offsets or --offsets-from-timestamp")
+    if (offsets_from_timestamp is None) != (bootstrap_servers is None):
+        raise click.UsageError("--offsets-from-timestamp and --bootstrap-servers go together")
     _refuse_twice("--rename-uid", rename_uid)
     _refuse_twice("--purge", purge)
     _refuse_twice("--expire", expire)
     _refuse_twice("--keep-keys", keep_keys)
     opened = Lake(lake)
     parent = snapshot_named(opened, job, parent)
+    new_offsets = read_new_offsets(set_offsets) if set_offsets else []
+    if offsets_from_timestamp is not None and bootstrap_servers is not None:
+        new_offsets = offsets_at(opened, job, parent, bootstrap_servers, offsets_from_timestamp)
     wanted = SnapshotEdit(
         rename=dict(rename_uid),
         drop_operators=drop_operator,
@@ -131,6 +159,7 @@ def edit(
         purge=dict(purge),
         expire=dict(expire),
         keep_keys=dict(keep_keys),
+        set_offsets=new_offsets,
         at=at,
     )
     with progress_bar("editing", quiet=as_json_) as progress:
@@ -189,6 +218,7 @@ def report_edit(done: EditResult) -> dict[str, Any]:
         ),
         "operators": [operator.label for operator in record.operators],
         "changes": [asdict(change) for change in done.changes],
+        "offsets": [asdict(moved) for moved in done.offsets],
     }
 
 
@@ -210,3 +240,4 @@ def print_edit(done: EditResult, parent: str) -> None:
         ]  # fmt: skip
         columns = ("<operator", "<state", ">entries", ">now", ">bytes", ">now")
         print_table("", columns, rows)
+    print_moved(done.offsets)

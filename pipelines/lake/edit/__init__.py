@@ -11,6 +11,7 @@
 `selecting`           states by the names that users give
 `purging`             the transform by which what has expired goes
 `keeping`             the transform by which only listed keys stay
+`offsets`             the transform by which sources of Kafka go on from elsewhere
 `merging`             operators of another snapshot, or of another job
 `migrating`           the transform by which values become those of other serializers
 `changes`             the file in which a user says what types become

@@ -16,9 +16,11 @@ from typing import TypeVar
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.recorded_sources import recorded_sources
 from pipelines.lake.catalog.unmanaged_state import carried_metadata
 from pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
+from pipelines.lake.edit.offsets import OffsetsMoved
 from pipelines.lake.edit.purging import Expired, Purged, Staging, refuse_lasting, stage_predicates
 from pipelines.lake.edit.rewriting import (
     TableRewriter,
@@ -30,8 +32,10 @@ from pipelines.lake.edit.rewriting import (
 from pipelines.lake.edit.selecting import find_state, tables_of, without_state
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
 from state_core.errors import ConflictError, NotFoundError
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
+from state_core.model.handles import InlineHandle
 from state_core.model.operator_ids import operator_id_of_uid
 
 __all__ = ["EditResult", "SnapshotEdit", "StateChange", "changed_states", "edit_snapshot"]
@@ -53,6 +57,7 @@ class SnapshotEdit:
         expire: By state, the time to live after whose end entries go.
         keep_keys: By operator, a file with the keys that stay, one a line, in all its keyed states
             and timers; rows of all other keys go.
+        set_offsets: Where partitions of Kafka are to be read from.
         at: When it is asked what has expired; by default when the snapshot was taken.
     """
 
@@ -64,6 +69,7 @@ class SnapshotEdit:
     purge: Mapping[str, str] = field(default_factory=dict)
     expire: Mapping[str, timedelta] = field(default_factory=dict)
     keep_keys: Mapping[str, str] = field(default_factory=dict)
+    set_offsets: Sequence[NewOffset] = ()
     at: datetime | None = None
 
 
@@ -86,10 +92,11 @@ class StateChange:
 
 @dataclass(frozen=True)
 class EditResult:
-    """The new snapshot, and the states whose content it does not share with the old one."""
+    """The new snapshot, the states whose size is another, and the offsets that are set."""
 
     record: SnapshotRecord
     changes: list[StateChange]
+    offsets: Sequence[MovedOffset] = ()
 
 
 def edit_snapshot(
@@ -143,7 +150,7 @@ def edit_snapshot(
         work = _Edit(lake.snapshot(job, parent), edit, rewriter)
         made = work.run(snapshot_id, staging, note)
         lake.append(made)
-    return EditResult(made, work.changes())
+    return EditResult(made, work.changes(), work.offsets)
 
 
 class _Edit:
@@ -158,6 +165,7 @@ class _Edit:
         self.labels: dict[str, str] = {}
         self.transforms: dict[tuple[str, str], list[Transform]] = {}
         self.renamed: dict[str, str] = {}
+        self.offsets: list[MovedOffset] = []
         self.copied = 0
 
     def run(self, snapshot_id: str, staging: Staging | None, note: str) -> SnapshotRecord:
@@ -169,6 +177,7 @@ class _Edit:
         self._leave_out_states()
         self._purge()
         self._keep_keys()
+        self._set_offsets()
         self._rewrite_tables(staging)
         self._rename()
         written = self.copied + self.rewriter.written
@@ -250,6 +259,22 @@ class _Edit:
             self._transform(
                 operator, [keyed_table.path for keyed_table in operator.keyed_tables], kept
             )
+
+    def _set_offsets(self) -> None:
+        if not self.edit.set_offsets:
+            return
+        location = self.rewriter.lake.location
+        sources = recorded_sources(location, self.operators, self.metadata.operators)
+        for change in move_offsets(sources, self.edit.set_offsets):
+            self.offsets += change.moved
+            for state, elements in change.elements_by_state().items():
+                operator = self._with_state(change.operator_id)
+                tables = [one.table for one in operator.operator_states if one.name == state]
+                self._transform(operator, tables, OffsetsMoved(elements))
+            for each in self.metadata.operators:
+                if each.operator_id == change.operator_id and change.coordinator is not None:
+                    name = "" if each.coordinator is None else each.coordinator.name
+                    each.coordinator = InlineHandle(name, change.coordinator)
 
     def _rewrite_tables(self, staging: Staging | None) -> None:
         self.operators = [self._rewritten(operator, staging) for operator in self.operators]

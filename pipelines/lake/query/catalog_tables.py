@@ -9,8 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.recorded_sources import recorded_sources
+from pipelines.lake.catalog.unmanaged_state import carried_metadata
 from pipelines.lake.query.table_names import operator_tables_by_name
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from state_core.errors import StateError
+from state_core.printable import printable
 
 __all__ = ["CATALOG", "CATALOG_TABLES", "catalog_table"]
 
@@ -35,10 +39,10 @@ def catalog_table(lake: Lake, name: str) -> pa.Table:
     for row in bad:
         LOG.warning("%s.%s is without a row: %s", CATALOG, name, row.error)
     schema = pa.schema(list(columns.items()))
-    return pa.Table.from_pylist(list(rows(records)), schema)
+    return pa.Table.from_pylist(list(rows(lake.location, records)), schema)
 
 
-def _snapshots(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+def _snapshots(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for record in records:
         yield {
             "job": record.job, "snapshot": record.snapshot_id, "parent": record.parent,
@@ -51,7 +55,7 @@ def _snapshots(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _operators(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+def _operators(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         yield row | {
             "operator_id": operator.operator_id, "name": operator.name,
@@ -61,7 +65,7 @@ def _operators(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _states(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+def _states(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         for state in operator.states:
             yield row | {
@@ -78,7 +82,7 @@ def _states(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def _key_groups(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+def _key_groups(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         for state in operator.states:
             for key_group in state.key_groups:
@@ -88,7 +92,7 @@ def _key_groups(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def _tables(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+def _tables(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         recorded = {table.path: table for table in operator.tables}
         for state, path in operator_tables_by_name(operator):
@@ -98,6 +102,33 @@ def _tables(records: Iterable[SnapshotRecord]) -> Iterator[Row]:
                 "files": len(table.units), "file_bytes": sum(unit.size for unit in table.units),
                 "rows": sum(unit.rows for unit in table.units),
             }  # fmt: skip
+
+
+def _splits(lake: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
+    """What sources have still to read; a snapshot whose tables can't be read is left out."""
+    for record in records:
+        try:
+            carried = carried_metadata(record).operators
+            sources = recorded_sources(lake, record.operators, carried)
+        except StateError as error:
+            LOG.warning("%s.splits is without %s: %s", CATALOG, record.snapshot_id, error)
+            continue
+        for source in sources:
+            row = {
+                "job": record.job, "snapshot": record.snapshot_id, "operator": source.operator,
+                "source": source.kind,
+            }  # fmt: skip
+            for status, subtask, split in source.splits():
+                said = {
+                    name: printable(value) if isinstance(value, str) else value
+                    for name, value in split.columns().items()
+                }
+                word = said.get("offset")
+                if isinstance(word, str):
+                    said |= {"offset": None, "offset_word": word}
+                if isinstance(said.get("stopping_offset"), str):
+                    said["stopping_offset"] = None
+                yield row | {"status": status, "subtask": subtask, "version": split.version} | said
 
 
 def _each_operator(records: Iterable[SnapshotRecord]) -> Iterator[tuple[OperatorRecord, Row]]:
@@ -114,7 +145,7 @@ _SIZES = {"entries": NUMBER, "state_bytes": NUMBER}
 # by name: its columns, and what makes its rows
 CATALOG_TABLES: dict[
     str,
-    tuple[dict[str, pa.DataType], Callable[[Iterable[SnapshotRecord]], Iterator[Row]]],
+    tuple[dict[str, pa.DataType], Callable[[str, Iterable[SnapshotRecord]], Iterator[Row]]],
 ] = {
     "snapshots": (
         {
@@ -147,5 +178,15 @@ CATALOG_TABLES: dict[
             "file_bytes": NUMBER, "rows": NUMBER,
         },
         _tables,
+    ),
+    "splits": (
+        {
+            **_OF_OPERATOR, "source": TEXT, "status": TEXT, "subtask": NUMBER, "version": NUMBER,
+            "topic": TEXT, "partition": NUMBER, "offset": NUMBER, "offset_word": TEXT,
+            "stopping_offset": NUMBER, "path": TEXT, "start": NUMBER, "length": NUMBER,
+            "position": NUMBER, "records_after_position": NUMBER, "split_id": TEXT,
+            "next_number": NUMBER, "last_number": NUMBER, "bytes": NUMBER,
+        },
+        _splits,
     ),
 }  # fmt: skip

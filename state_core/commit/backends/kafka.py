@@ -10,7 +10,7 @@ Spec: SEP-28; `confluent-kafka` is needed here alone, and comes with the extra `
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from threading import Lock
 from typing import Any
@@ -40,7 +40,7 @@ _UNKNOWN = frozenset(
         KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - its name
     }
 )
-_REMEDY = "see whether the brokers are up and the topic's leader is known, and restart the task"
+_REMEDY = "see whether the brokers are up and know the topic; then try again, or restart the task"
 
 
 class KafkaCluster:
@@ -136,6 +136,37 @@ class KafkaCluster:
                 return int(offsets[0]), int(offsets[1])
         finally:
             consumer.close()
+
+    def offsets_at(
+        self, partitions: Collection[tuple[str, int]], milliseconds: int
+    ) -> dict[tuple[str, int], int]:
+        """Return where partitions stood at a time: their first records of then or later.
+
+        Args:
+            partitions: Topics and numbers.
+            milliseconds: The time, since 1970.
+
+        Returns:
+            The offset of each; behind the last record where none is so late.
+
+        Raises:
+            CommitError: No broker answers, or there is no such partition.
+        """
+        consumer = self._consumer()
+        wanted = [TopicPartition(topic, number, milliseconds) for topic, number in partitions]
+        try:
+            found = consumer.offsets_for_times(wanted, timeout=self.patience) if wanted else []
+        except KafkaException as error:
+            raise self.failed(wanted[0].topic, error) from error
+        finally:
+            consumer.close()
+        offsets = {}
+        for each in found:
+            if each.error is not None:
+                raise self.failed(each.topic, each.error)
+            place = each.topic, each.partition
+            offsets[place] = each.offset if each.offset >= 0 else self.ends(*place)[1]
+        return offsets
 
     def read(
         self,

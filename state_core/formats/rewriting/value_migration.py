@@ -41,6 +41,7 @@ __all__ = [
     "migrate_rows",
     "resolve_element",
     "validate_rows",
+    "with_value_bytes",
 ]
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
@@ -100,6 +101,25 @@ def decode_rows(rows: StateRows, value: TypeSerializer) -> StateRows:
     columns = _decoded(layout, cursor)
     columns[RAW_VALUE] = raw_column(cursor, starts, ends)
     return replace(rows, layout=layout, batch=_with_columns(rows, layout, columns))
+
+
+def with_value_bytes(rows: ElementRows, values: Mapping[int, bytes]) -> ElementRows:
+    """The same rows of operator state, some of them with other elements.
+
+    Args:
+        rows: The rows.
+        values: The new elements as they stand in a file, by row.
+
+    Raises:
+        CorruptSnapshotError: They are not what the state's serializer writes.
+    """
+    before = rows.layout.value_writer(rows.batch).to_binary().to_pylist()
+    elements = [values.get(row, data) for row, data in enumerate(before)]
+    cursor = _binary_cursor(pa.array(elements, pa.large_binary()))
+    starts, ends = cursor.position.copy(), cursor.end.copy()
+    columns = _decoded(rows.layout, cursor)
+    columns[RAW_VALUE] = raw_column(cursor, starts, ends)
+    return replace(rows, batch=_with_columns(rows, rows.layout, columns))
 
 
 def _decoded(layout: KeyedLayout | OperatorLayout, cursor: Cursor) -> dict[str, pa.Array]:

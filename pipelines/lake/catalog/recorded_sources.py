@@ -1,0 +1,76 @@
+"""Sources and sinks of a snapshot in a lake, decoded from its tables and from what it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pipelines.lake.tables.operator_tables import read_operator_rows
+from pipelines.lake.tables.records import OperatorRecord
+from state_core.connectors.elements import StateElement
+from state_core.connectors.sinks import SINK_STATES, Sink, sink_of
+from state_core.connectors.sources import SOURCE_STATES, Source, source_of
+from state_core.formats.metadata.checkpoint_metadata import OperatorState
+from state_core.formats.operator_state.operator_reader import parse_operator_state
+
+__all__ = ["recorded_sinks", "recorded_sources"]
+
+
+def recorded_sources(
+    lake: str, operators: Sequence[OperatorRecord], carried: Sequence[OperatorState]
+) -> list[Source]:
+    """The sources of a snapshot.
+
+    Args:
+        lake: The lake's location.
+        operators: The snapshot's operators with tables.
+        carried: All its operators, as its carried `_metadata` has them.
+
+    Raises:
+        LakeError: A table can't be read.
+    """
+    recorded = {operator.operator_id: operator for operator in operators}
+    sources = []
+    for each in carried:
+        operator = recorded.get(each.operator_id)
+        elements = [] if operator is None else _elements(lake, operator, SOURCE_STATES)
+        data = None if each.coordinator is None else each.coordinator.data
+        label = operator.label if operator else each.uid or each.operator_id
+        source = source_of(each.operator_id, label, elements, data)
+        if source is not None:
+            sources.append(source)
+    return sources
+
+
+def recorded_sinks(lake: str, operators: Sequence[OperatorRecord]) -> list[Sink]:
+    """The sinks of a snapshot.
+
+    Args:
+        lake: The lake's location.
+        operators: The snapshot's operators with tables.
+
+    Raises:
+        LakeError: A table can't be read.
+    """
+    found = (
+        sink_of(each.operator_id, each.label, _elements(lake, each, SINK_STATES))
+        for each in operators
+    )
+    return [sink for sink in found if sink is not None]
+
+
+def _elements(lake: str, operator: OperatorRecord, states: Collection[str]) -> list[StateElement]:
+    """The elements of some list states, by state, subtask and position."""
+    units = {table.path: table.units for table in operator.tables}
+    found = []
+    for state in operator.operator_states:
+        if state.name not in states or state.key_type:
+            continue
+        rows = read_operator_rows(lake, state, units[state.table])
+        subtasks, positions = rows.column("subtask"), rows.column("position")
+        data = parse_operator_state(state.meta_info)[1].encode(rows)
+        found += [
+            StateElement(state.name, subtasks[row].as_py(), positions[row].as_py(),
+                         data[row].as_py())
+            for row in range(len(rows))
+        ]  # fmt: skip
+    return found

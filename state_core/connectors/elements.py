@@ -1,0 +1,77 @@
+"""Elements of the operator states in which sources and sinks keep bytes of connectors.
+
+::
+
+    i32 length, i32 version, i32 length, bytes
+
+Source: `SimpleVersionedListState` in `org.apache.flink.api.connector.source.lib.util`,
+`BytePrimitiveArraySerializer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
+from state_core.files.wire import DataInput, DataOutput
+from state_core.model.snapshot import Operator
+
+__all__ = ["Element", "StateElement", "elements_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class StateElement:
+    """An element of an operator's list state.
+
+    Attributes:
+        state: The state's name.
+        subtask: The subtask that has it.
+        position: Its place in the subtask's list.
+        data: Its bytes.
+    """
+
+    state: str
+    subtask: int
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element that is an array of bytes: a version, and what that has written."""
+
+    version: int
+    data: bytes
+
+    @classmethod
+    def read(cls, data: bytes) -> Element | None:
+        """An element of these bytes; None if they are none."""
+        return read_exactly(cls._read, data)
+
+    @classmethod
+    def _read(cls, source: DataInput) -> Element:
+        source.read_int()
+        return cls(*read_versioned(source))
+
+    def encode(self) -> bytes:
+        """The element's bytes."""
+        out = DataOutput()
+        out.write_int(len(self.data) + 8)
+        write_versioned(self.version, self.data, out)
+        return out.to_bytes()
+
+
+def elements_of(operator: Operator, states: Collection[str]) -> list[StateElement]:
+    """The elements of some list states of an operator, by state, subtask and position.
+
+    Raises:
+        SnapshotError: The state can't be read.
+    """
+    return [
+        StateElement(state.name, part.subtask, position, data)
+        for state in operator.operator_states
+        if state.name in states and not state.broadcast
+        for part in state.parts
+        for position, data in enumerate(part.encoded())
+    ]

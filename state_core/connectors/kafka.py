@@ -1,0 +1,363 @@
+"""Kafka's sources: splits of the `KafkaSource`, its enumerator, and the `FlinkKafkaConsumer`.
+
+::
+
+    split, version 0             UTF topic, i32 partition, i64 offset, i64 stopping offset
+    enumerator, version 0        i32 subtasks, i32 version of splits; of each subtask
+                                 i32 subtask, i32 n, n * (i32 length, split)
+    enumerator, version 1        i32 n, n * (UTF topic, i32 partition)
+    enumerator, version 2        the same, each with i32 status; boolean: all were found once
+    enumerator, version 3        i32 n, i32 version of splits, n * (i32 length, split, i32 status),
+                                 boolean
+    element of the old consumer  topic and partition by Kryo, i64 offset of the last record read
+
+An offset here is that of the next record to read, of the old consumer too, which keeps the last.
+
+Source: `org.apache.flink.connector.kafka.source` (`KafkaPartitionSplitSerializer`,
+`KafkaSourceEnumStateSerializer`), `FlinkKafkaConsumerBase`, `KafkaTopicPartitionStateSentinel`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from state_core.connectors.versioned import read_exactly
+from state_core.errors import EncodeError
+from state_core.files.wire import DataInput, DataOutput
+
+__all__ = [
+    "ASSIGNED",
+    "UNASSIGNED",
+    "WORDS",
+    "EnumeratedPartition",
+    "KafkaEnumerator",
+    "KafkaSplit",
+    "Offset",
+    "OldKafkaElement",
+    "parse_offset",
+    "read_kafka_enumerator",
+    "read_kafka_split",
+    "read_old_kafka_element",
+]
+
+# the offset of the next record, or a word for where the reader shall ask the broker to begin
+Offset: TypeAlias = int | str
+
+WORDS = ("earliest", "latest", "committed")
+NO_OFFSET = -(1 << 63)
+GREATEST = (1 << 63) - 1
+_SPLIT_MARKS = {-2: "earliest", -1: "latest", -3: "committed"}
+_OLD_NOT_SET = -915623761776
+_OLD_MARKS = {
+    -915623761775: "earliest",
+    -915623761774: "latest",
+    -915623761773: "committed",
+}
+ASSIGNED, UNASSIGNED = 0, 1
+_LEAST_SPLIT_BYTES = 22
+_SPLIT_VERSION = 0
+
+
+def parse_offset(text: str) -> Offset:
+    """An offset as people write it: a number from 0 on, or one of `WORDS`.
+
+    Raises:
+        EncodeError: It is neither.
+    """
+    if text in WORDS:
+        return text
+    if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < GREATEST:
+        return int(text)
+    raise EncodeError(
+        f"{text!r} is no offset", remedy=f"give a number from 0 on, or one of {', '.join(WORDS)}"
+    )
+
+
+def _marked(stored: int, marks: dict[int, str]) -> Offset:
+    return marks.get(stored, stored)
+
+
+def _stored(offset: Offset, marks: dict[int, str]) -> int:
+    """The number that stands for an offset or a word."""
+    if isinstance(offset, int):
+        return offset
+    return next(mark for mark, word in marks.items() if word == offset)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSplit:
+    """A partition, and what of it is to be read.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its number.
+        offset: The next record to read; None if that is to be decided by the job on a restore.
+        stopping_offset: The first record not to read; None without an end.
+    """
+
+    kind: ClassVar[str] = "kafka"
+    version: ClassVar[int] = _SPLIT_VERSION
+
+    topic: str
+    partition: int
+    offset: Offset | None
+    stopping_offset: Offset | None
+
+    def encode(self) -> bytes:
+        """The bytes of version 0."""
+        out = DataOutput()
+        out.write_utf(self.topic)
+        out.write_int(self.partition)
+        for offset in (self.offset, self.stopping_offset):
+            out.write_long(NO_OFFSET if offset is None else _stored(offset, _SPLIT_MARKS))
+        return out.to_bytes()
+
+    def columns(self) -> dict[str, object]:
+        """What it says, by name."""
+        return {
+            "topic": self.topic, "partition": self.partition, "offset": self.offset,
+            "stopping_offset": self.stopping_offset,
+        }  # fmt: skip
+
+
+def _read_split(source: DataInput) -> KafkaSplit:
+    topic, partition = source.read_utf(), source.read_int()
+    offset, stopping = (
+        None if stored == NO_OFFSET else _marked(stored, _SPLIT_MARKS)
+        for stored in source.read_longs(2)
+    )
+    numbers = [offset for offset in (offset, stopping) if isinstance(offset, int)]
+    if partition < 0 or stopping == "earliest" or min(numbers, default=0) < 0:
+        raise source.fault("no partition of Kafka")
+    return KafkaSplit(topic, partition, offset, stopping)
+
+
+def read_kafka_split(version: int, data: bytes) -> KafkaSplit | None:
+    """A split of the `KafkaSource`; None if these are not its bytes."""
+    return read_exactly(_read_split, data) if version == _SPLIT_VERSION else None
+
+
+@dataclass(frozen=True, slots=True)
+class EnumeratedPartition:
+    """What the enumerator knows of a partition.
+
+    Attributes:
+        split: The partition; before version 3 without offsets, but in version 0.
+        status: `ASSIGNED`, or `UNASSIGNED` while no reader has got it.
+        subtask: The reader that got it; only version 0 says so.
+    """
+
+    split: KafkaSplit
+    status: int = ASSIGNED
+    subtask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaEnumerator:
+    """What the enumerator of a `KafkaSource` keeps.
+
+    Attributes:
+        version: Of the format.
+        partitions: All partitions that it has found.
+        discovered: Whether it has looked for partitions once. New ones are read from their start.
+        subtasks: The readers that have got something, in order; only of version 0.
+    """
+
+    kind: ClassVar[str] = "kafka"
+
+    version: int
+    partitions: tuple[EnumeratedPartition, ...]
+    discovered: bool = True
+    subtasks: tuple[int, ...] = ()
+
+    def encode(self) -> bytes:
+        """The bytes of its version."""
+        out = DataOutput()
+        if self.version == 0:
+            self._encode_assignments(out)
+            return out.to_bytes()
+        out.write_int(len(self.partitions))
+        if self.version == 3:
+            out.write_int(_SPLIT_VERSION)
+        for partition in self.partitions:
+            if self.version == 3:
+                _write_sized(partition.split.encode(), out)
+            else:
+                out.write_utf(partition.split.topic)
+                out.write_int(partition.split.partition)
+            if self.version > 1:
+                out.write_int(partition.status)
+        if self.version > 1:
+            out.write_boolean(self.discovered)
+        return out.to_bytes()
+
+    def _encode_assignments(self, out: DataOutput) -> None:
+        out.write_int(len(self.subtasks))
+        out.write_int(_SPLIT_VERSION)
+        for subtask in self.subtasks:
+            splits = [each.split for each in self.partitions if each.subtask == subtask]
+            out.write_int(subtask)
+            out.write_int(len(splits))
+            for split in splits:
+                _write_sized(split.encode(), out)
+
+
+def _write_sized(data: bytes, out: DataOutput) -> None:
+    out.write_int(len(data))
+    out.write_bytes(data)
+
+
+def read_kafka_enumerator(version: int, data: bytes) -> KafkaEnumerator | None:
+    """The state of the enumerator; None if these are not its bytes, or of an unknown version."""
+    if version == 0:
+        return read_exactly(_read_assignments, data)
+    if version in (1, 2, 3):
+        return read_exactly(lambda source: _read_enumerator(version, source), data)
+    return None
+
+
+def _read_sized_split(source: DataInput) -> KafkaSplit:
+    return _read_split(DataInput(source.read_bytes(source.read_length("bytes of a split"))))
+
+
+def _check_split_version(source: DataInput) -> None:
+    version = source.read_int()
+    if version != _SPLIT_VERSION:
+        raise source.fault(f"splits of version {version}")
+
+
+def _read_assignments(source: DataInput) -> KafkaEnumerator:
+    count = source.read_count("subtasks", 8)
+    _check_split_version(source)
+    subtasks, partitions = [], []
+    for _ in range(count):
+        subtasks.append(source.read_int())
+        for _ in range(source.read_count("splits", 4 + _LEAST_SPLIT_BYTES)):
+            split = _read_sized_split(source)
+            partitions.append(EnumeratedPartition(split, ASSIGNED, subtasks[-1]))
+    return KafkaEnumerator(0, tuple(partitions), True, tuple(subtasks))
+
+
+def _read_enumerator(version: int, source: DataInput) -> KafkaEnumerator:
+    least = {1: 6, 2: 10, 3: 8 + _LEAST_SPLIT_BYTES}[version]
+    count = source.read_int()
+    if version == 3:
+        _check_split_version(source)
+    if not 0 <= count * least <= source.remaining:
+        raise source.fault(f"{count} partitions")
+    partitions = []
+    for _ in range(count):
+        if version == 3:
+            split = _read_sized_split(source)
+        else:
+            split = KafkaSplit(source.read_utf(), source.read_int(), None, None)
+        status = source.read_int() if version > 1 else ASSIGNED
+        if status not in (ASSIGNED, UNASSIGNED):
+            raise source.fault(f"a partition of status {status}")
+        partitions.append(EnumeratedPartition(split, status))
+    discovered = source.read_boolean() if version > 1 else True
+    return KafkaEnumerator(version, tuple(partitions), discovered)
+
+
+@dataclass(frozen=True, slots=True)
+class OldKafkaElement:
+    """An element of the `FlinkKafkaConsumer`'s state.
+
+    Attributes:
+        head: What stands before the offset: topic and partition, by Kryo.
+        topic: The topic.
+        partition: The partition's number.
+        offset: The next record to read; None if none was set.
+    """
+
+    kind: ClassVar[str] = "kafka"
+    version: ClassVar[None] = None
+    stopping_offset: ClassVar[None] = None
+
+    head: bytes
+    topic: str
+    partition: int
+    offset: Offset | None
+
+    def encode(self) -> bytes:
+        """The element: its offset is that of the last record, one before the next."""
+        out = DataOutput()
+        out.write_bytes(self.head)
+        if self.offset is None:
+            out.write_long(_OLD_NOT_SET)
+        elif isinstance(self.offset, int):
+            out.write_long(self.offset - 1)
+        else:
+            out.write_long(_stored(self.offset, _OLD_MARKS))
+        return out.to_bytes()
+
+    def columns(self) -> dict[str, object]:
+        """What it says, by name."""
+        return {
+            "topic": self.topic, "partition": self.partition, "offset": self.offset,
+            "stopping_offset": None,
+        }  # fmt: skip
+
+
+def read_old_kafka_element(data: bytes) -> OldKafkaElement | None:
+    """An element of the `FlinkKafkaConsumer`; None if these are not the bytes of one."""
+    return read_exactly(lambda source: _read_old_element(source, data), data)
+
+
+def _read_old_element(source: DataInput, data: bytes) -> OldKafkaElement:
+    """Kryo 2: class, mark of a new object, then its fields by name: hash, partition, topic.
+
+    The hash is that of both others, which tells these bytes from any others.
+    """
+    source.read_varint()
+    if source.read_byte() != 1:
+        raise source.fault("no new object of Kryo")
+    hash_code, partition = _zigzag(source.read_varint()), _zigzag(source.read_varint())
+    if source.read_byte() != 1:
+        raise source.fault("no topic")
+    topic = _read_kryo_ascii(source)
+    expected = (31 * _java_hash(topic) + partition) & 0xFFFFFFFF
+    if hash_code & 0xFFFFFFFF != expected or partition < 0:
+        raise source.fault("no topic and partition")
+    head = data[: source.position]
+    stored = source.read_long()
+    if stored == _OLD_NOT_SET:
+        return OldKafkaElement(head, topic, partition, None)
+    marked = _marked(stored, _OLD_MARKS)
+    return OldKafkaElement(head, topic, partition, marked if marked != stored else stored + 1)
+
+
+def _zigzag(value: int) -> int:
+    return (value >> 1) ^ -(value & 1)
+
+
+def _java_hash(text: str) -> int:
+    """`String.hashCode` of ASCII, as any number that is the same modulo 2^32."""
+    code = 0
+    for char in text.encode("ascii"):
+        code = (31 * code + char) & 0xFFFFFFFF
+    return code
+
+
+def _read_kryo_ascii(source: DataInput) -> str:
+    """A string of Kryo 2 that has ASCII alone, as the names of topics have.
+
+    Of 2 to 63 characters the last has its top bit set; others begin with a length, one more than it
+    is: six bits in a first byte whose top bit is set, then seven in each.
+    """
+    first = source.read_unsigned_byte()
+    if not first & 0x80:
+        text = bytearray()
+        while not first & 0x80:
+            text.append(first)
+            first = source.read_unsigned_byte()
+        text.append(first & 0x7F)
+        return text.decode("ascii")
+    length = first & 0x3F
+    if first & 0x40:
+        length |= source.read_varint() << 6
+    raw = source.read_bytes(length - 1) if length else b""
+    if not raw or not raw.isascii():
+        raise source.fault("no name of a topic")
+    return raw.decode("ascii")

@@ -1,0 +1,329 @@
+"""Other offsets for partitions of Kafka, and whether each of them stays assigned once.
+
+A partition is read by the reader that has its split, from the split's offset on; one that no reader
+has got is read from the offset that the enumerator has. What would be read twice after a restore,
+or by nobody, is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from state_core.connectors.kafka import (
+    UNASSIGNED,
+    EnumeratedPartition,
+    KafkaEnumerator,
+    KafkaSplit,
+    Offset,
+    OldKafkaElement,
+    parse_offset,
+)
+from state_core.connectors.sources import Source, SplitElement, write_split
+from state_core.errors import EncodeError, NotFoundError
+
+__all__ = [
+    "MovedOffset",
+    "NewOffset",
+    "SourceChange",
+    "check_assignment",
+    "move_offsets",
+    "parse_new_offset",
+    "partitions_read",
+]
+
+Partition: TypeAlias = tuple[str, int]
+
+_SHOWN = 10
+_AT_LAST = "take a new savepoint, or start the source without state and with these offsets"
+
+
+@dataclass(frozen=True)
+class NewOffset:
+    """Where a partition is to be read from.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its number.
+        offset: The next record to read, or a word.
+        operator: The source's uid or id; empty if only one reads the partition.
+    """
+
+    topic: str
+    partition: int
+    offset: Offset
+    operator: str = ""
+
+    def __str__(self) -> str:
+        of_operator = f"{self.operator}/" if self.operator else ""
+        return f"{of_operator}{self.topic}:{self.partition}"
+
+
+def parse_new_offset(text: str) -> NewOffset:
+    """`[operator/]topic:partition=offset`, as a user writes it.
+
+    Raises:
+        EncodeError: It is not of that form.
+    """
+    place, equals, offset = text.strip().rpartition("=")
+    operator, _, name = place.strip().rpartition("/")
+    topic, colon, partition = name.rpartition(":")
+    if not (equals and colon and topic and partition.isascii() and partition.isdigit()) or len(
+        partition
+    ) > len("2147483647"):
+        raise EncodeError(
+            f"{text!r} names no partition and offset",
+            remedy="write topic:partition=offset, such as orders:0=4711",
+        )
+    return NewOffset(topic, int(partition), parse_offset(offset.strip()), operator)
+
+
+@dataclass(frozen=True)
+class MovedOffset:
+    """A partition that is read from another offset.
+
+    Attributes:
+        operator: The source's uid or id.
+        topic: The partition's topic.
+        partition: Its number.
+        before: The next record to read, before.
+        after: The same now.
+    """
+
+    operator: str
+    topic: str
+    partition: int
+    before: Offset | None
+    after: Offset
+
+
+@dataclass
+class SourceChange:
+    """What becomes of a source's state.
+
+    Attributes:
+        operator_id: The operator's id.
+        elements: The new bytes of elements, by state, subtask and position.
+        coordinator: The new state of the coordinator; None if it stays.
+        moved: The partitions with other offsets.
+    """
+
+    operator_id: str
+    elements: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
+    coordinator: bytes | None = None
+    moved: list[MovedOffset] = field(default_factory=list)
+
+    def elements_by_state(self) -> dict[str, dict[tuple[int, int], bytes]]:
+        """The new bytes by subtask and position, for each state."""
+        by_state: dict[str, dict[tuple[int, int], bytes]] = {}
+        for (state, subtask, position), data in self.elements.items():
+            by_state.setdefault(state, {})[subtask, position] = data
+        return by_state
+
+
+def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list[SourceChange]:
+    """What it takes to have partitions of Kafka read from other offsets.
+
+    Args:
+        sources: The sources of a snapshot.
+        wanted: The offsets.
+
+    Returns:
+        The change of each source that has one of the partitions.
+
+    Raises:
+        NotFoundError: No source has a partition, or is called so.
+        EncodeError: A partition is named twice or read by several sources, or is not read exactly
+            once, or has no offset that could be changed.
+    """
+    kafka = [source for source in sources if source.kind == "kafka"]
+    partitions = [(source, _partitions(source)) for source in kafka]
+    by_source: dict[str, dict[Partition, Offset]] = {}
+    for new in wanted:
+        source = _source_of(partitions, new)
+        offsets = by_source.setdefault(source.operator_id, {})
+        if (new.topic, new.partition) in offsets:
+            raise EncodeError(f"{new} is given two offsets", remedy="give it one")
+        offsets[new.topic, new.partition] = new.offset
+    return [
+        _move(source, by_source[source.operator_id])
+        for source in kafka
+        if source.operator_id in by_source
+    ]
+
+
+def partitions_read(source: Source) -> list[Partition]:
+    """The partitions of Kafka that a source has still to read, by topic and number."""
+    waiting = {
+        (split.topic, split.partition) for split in source.waiting if isinstance(split, KafkaSplit)
+    }
+    return sorted({place for place, _ in _held(source)} | waiting)
+
+
+def _source_of(sources: Sequence[tuple[Source, set[Partition]]], new: NewOffset) -> Source:
+    """The one source that has a partition, of sources with theirs."""
+    asked = [
+        (source, partitions)
+        for source, partitions in sources
+        if not new.operator or new.operator in (source.operator, source.operator_id)
+    ]
+    if not asked:
+        whose = (
+            f"no operator {new.operator!r} is a source of Kafka"
+            if new.operator
+            else ("there is no source of Kafka")
+        )
+        known = ", ".join(source.operator for source, _ in sources[:_SHOWN]) or "none"
+        raise NotFoundError(whose, remedy=f"sources of Kafka in it: {known}")
+    place = new.topic, new.partition
+    having = [source for source, partitions in asked if place in partitions]
+    if len(having) > 1:
+        names = ", ".join(source.operator for source in having[:_SHOWN])
+        raise EncodeError(
+            f"{new} is read by several sources: {names}",
+            remedy=f"name one: OPERATOR/{new.topic}:{new.partition}=...",
+        )
+    if not having:
+        known_places = sorted({place for _, partitions in asked for place in partitions})
+        shown = ", ".join(map(_text, known_places[:_SHOWN]))
+        more = ", ..." if len(known_places) > _SHOWN else ""
+        raise NotFoundError(
+            f"no source has a partition {new.topic}:{new.partition}",
+            remedy=f"there are: {shown or 'none'}{more}",
+        )
+    return having[0]
+
+
+def _partitions(source: Source) -> set[Partition]:
+    places = {place for place, _ in _held(source)}
+    if isinstance(source.enumerator, KafkaEnumerator):
+        places |= {
+            (each.split.topic, each.split.partition) for each in source.enumerator.partitions
+        }
+    return places
+
+
+def _held(source: Source) -> list[tuple[Partition, SplitElement]]:
+    """The partitions that readers have."""
+    return [
+        ((element.split.topic, element.split.partition), element)
+        for element in source.elements
+        if isinstance(element.split, KafkaSplit | OldKafkaElement)
+    ]
+
+
+def check_assignment(source: Source) -> None:
+    """Raise if a partition would be read twice after a restore.
+
+    Raises:
+        EncodeError: It would, or that can't be told.
+    """
+    held = _held(source)
+    place = f"source {source.operator}"
+    twice = [partition for partition, times in Counter(at for at, _ in held).items() if times > 1]
+    if twice:
+        raise EncodeError(
+            f"partition {_text(twice[0])} is assigned twice, in the state of two readers",
+            place=place,
+            remedy=_AT_LAST,
+        )
+    if not any(isinstance(element.split, KafkaSplit) for _, element in held) and held:
+        return  # the old consumer has no enumerator
+    enumerator = source.enumerator
+    if not isinstance(enumerator, KafkaEnumerator):
+        problem = "there is no state of its enumerator, which would assign all partitions again"
+        if source.coordinator_bytes is not None:
+            problem = "its enumerator's state is of a version that is not known"
+        raise EncodeError(problem, place=place, remedy=_AT_LAST)
+    statuses: dict[Partition, list[int]] = {}
+    for each in enumerator.partitions:
+        statuses.setdefault((each.split.topic, each.split.partition), []).append(each.status)
+    for partition, known in statuses.items():
+        if len(known) > 1:
+            raise EncodeError(
+                f"partition {_text(partition)} stands twice in the enumerator's state",
+                place=place,
+                remedy=_AT_LAST,
+            )
+    for partition, element in held:
+        if statuses.get(partition) != [0]:
+            what = "does not know it" if partition not in statuses else "has it as unassigned"
+            raise EncodeError(
+                f"partition {_text(partition)} would be assigned twice: subtask"
+                f" {element.subtask} has it, and the enumerator {what}",
+                place=place,
+                remedy=_AT_LAST,
+            )
+
+
+def _move(source: Source, offsets: dict[Partition, Offset]) -> SourceChange:
+    check_assignment(source)
+    change = SourceChange(source.operator_id)
+    held = dict(_held(source))
+    waiting = []
+    for partition, offset in offsets.items():
+        element = held.get(partition)
+        if element is None:
+            waiting.append(partition)
+            continue
+        split = element.split
+        if not isinstance(split, KafkaSplit | OldKafkaElement):  # which `_held` gives alone
+            raise TypeError(type(split))
+        _check_end(source, split, offset)
+        place = element.state, element.subtask, element.position
+        change.elements[place] = write_split(replace(split, offset=offset))
+        change.moved.append(MovedOffset(source.operator, *partition, split.offset, offset))
+    if waiting:
+        _move_waiting(source, {partition: offsets[partition] for partition in waiting}, change)
+    return change
+
+
+def _move_waiting(source: Source, offsets: dict[Partition, Offset], change: SourceChange) -> None:
+    """Change offsets of partitions that no reader has got."""
+    enumerator, coordinator = source.enumerator, source.coordinator
+    if not isinstance(enumerator, KafkaEnumerator) or coordinator is None:  # checked before
+        raise TypeError(type(enumerator))
+    partitions: list[EnumeratedPartition] = []
+    for each in enumerator.partitions:
+        partition = each.split.topic, each.split.partition
+        offset = offsets.get(partition)
+        if offset is None:
+            partitions.append(each)
+            continue
+        if each.status != UNASSIGNED:
+            raise EncodeError(
+                f"no reader has partition {_text(partition)}, which was assigned: it was read to"
+                " its end, or is lost",
+                place=f"source {source.operator}",
+                remedy=_AT_LAST,
+            )
+        if enumerator.version < 3:
+            raise EncodeError(
+                f"no reader has got partition {_text(partition)} yet, and an enumerator of version"
+                f" {enumerator.version} keeps no offset for it",
+                place=f"source {source.operator}",
+                remedy="have the job begin there by its own offsets initializer",
+            )
+        _check_end(source, each.split, offset)
+        change.moved.append(MovedOffset(source.operator, *partition, each.split.offset, offset))
+        partitions.append(replace(each, split=replace(each.split, offset=offset)))
+    data = replace(enumerator, partitions=tuple(partitions)).encode()
+    change.coordinator = replace(coordinator, data=data).encode()
+
+
+def _check_end(source: Source, split: KafkaSplit | OldKafkaElement, offset: Offset) -> None:
+    """Refuse to begin behind the end."""
+    stopping = split.stopping_offset
+    if isinstance(stopping, int) and isinstance(offset, int) and offset > stopping:
+        raise EncodeError(
+            f"partition {split.topic}:{split.partition} is read up to {stopping}, and"
+            f" {offset} lies behind that",
+            place=f"source {source.operator}",
+            remedy="give an offset up to there",
+        )
+
+
+def _text(partition: Partition) -> str:
+    return f"{partition[0]}:{partition[1]}"

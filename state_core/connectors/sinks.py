@@ -1,0 +1,226 @@
+"""Sinks: the state of Kafka's writers, and what committers have still to commit.
+
+::
+
+    element                i32 length, i32 version, i32 length, state
+    writer, version 1      UTF prefix of transactional ids
+    writer, version 2      the same, i32 subtask, i32 subtasks, i32 ownership,
+                           i32 n, n * (UTF transactional id, i64 checkpoint)
+    bucket of files,       i32 0x1E764B79; i32 1, i32 length, of that i32 length (little-endian) and
+    version 3              UTF-8 bucket; UTF path, i64 time; boolean, then i32 version, i32 length,
+                           file in progress
+    committer, version 2   i32 0xB91F252C, list of checkpoints
+    checkpoint             i64 id; version 1: i32 subtasks; list of subtasks
+    subtask                versions 1, 2: i32 number; list of requests; i32 committables;
+                           versions 0, 1: i32 drained; i32 failed
+    request, version 0     i32 version, i32 length, committable; i32 retries, i32 state
+    committable, version 1 of Kafka: i16 epoch, i64 producer, UTF transactional id
+    list                   i32 version, i32 n, n * (i32 length, member)
+
+These are read alone, never written. A file in progress, and one that is to be committed, are in the
+words of their file system, and stay bytes.
+
+Source: `SinkWriterOperator`, `CommittableCollectorSerializer`; `KafkaWriterStateSerializer` and
+`KafkaCommittableSerializer` in `org.apache.flink.connector.kafka.sink`; of files,
+`FileWriterBucketStateSerializer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from state_core.connectors.elements import Element, StateElement, elements_of
+from state_core.connectors.versioned import read_versioned
+from state_core.errors import StateError
+from state_core.files.wire import DataInput
+from state_core.model.snapshot import Snapshot
+
+__all__ = ["COMMITTER_STATE", "SINK_STATES", "WRITER_STATE", "Sink", "sink_of", "sinks_of"]
+
+WRITER_STATE = "writer_raw_states"
+COMMITTER_STATE = "streaming_committer_raw_states"
+SINK_STATES = (WRITER_STATE, COMMITTER_STATE)
+_MAGIC = 0xB91F252C - (1 << 32)
+_BUCKET_MAGIC = 0x1E764B79
+_REQUEST_STATES = ("received", "retry", "failed", "committed")
+_OWNERSHIPS = ("implicit by subtask id", "explicit by writer state")
+_UNKNOWN = -1
+
+Value = TypeVar("Value")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A sink's state in a snapshot.
+
+    Attributes:
+        operator_id: The operator's id.
+        operator: The operator's uid, or else its id.
+        writers: A row for the state of each writer.
+        to_commit: A row for each committable.
+    """
+
+    operator_id: str
+    operator: str
+    writers: tuple[Row, ...]
+    to_commit: tuple[Row, ...]
+
+
+def sink_of(operator_id: str, operator: str, elements: Sequence[StateElement]) -> Sink | None:
+    """An operator as a sink; None if it has no state of one.
+
+    Args:
+        operator_id: The operator's id.
+        operator: What it is called.
+        elements: Those of its states in `SINK_STATES`.
+    """
+    if not elements:
+        return None
+    writers, to_commit = [], []
+    for element in elements:
+        if element.state == WRITER_STATE:
+            writers.append({"subtask": element.subtask} | _writer(element.data))
+        else:
+            to_commit += [{"subtask": element.subtask} | row for row in _committer(element.data)]
+    return Sink(operator_id, operator, tuple(writers), tuple(to_commit))
+
+
+def sinks_of(snapshot: Snapshot) -> list[Sink]:
+    """The sinks of a savepoint or checkpoint.
+
+    Raises:
+        SnapshotError: Its operator state can't be read.
+    """
+    found = (
+        sink_of(operator.operator_id, operator.label, elements_of(operator, SINK_STATES))
+        for operator in snapshot.operators
+    )
+    return [sink for sink in found if sink is not None]
+
+
+def _whole(read: Callable[[DataInput], Value], data: bytes) -> Value | None:
+    """What takes all of some bytes; None if they are nothing of that kind."""
+    source = DataInput(data)
+    try:
+        value = read(source)
+    except StateError:
+        return None
+    return value if source.remaining == 0 else None
+
+
+def _writer(data: bytes) -> Row:
+    element = Element.read(data)
+    if element is None:
+        return {"version": None, "bytes": len(data)}
+    read = {1: _read_writer, 2: _read_new_writer, 3: _read_bucket}.get(element.version)
+    row = None if read is None else _whole(read, element.data)
+    return {"version": element.version} | (row or {"bytes": len(element.data)})
+
+
+def _read_writer(source: DataInput) -> Row:
+    return {"transactional_id_prefix": source.read_utf()}
+
+
+def _read_new_writer(source: DataInput) -> Row:
+    row: Row = {
+        "transactional_id_prefix": source.read_utf(),
+        "owned_subtask": _known(source.read_int()),
+        "owned_subtasks": _known(source.read_int()),
+        "ownership": _named(source, _OWNERSHIPS),
+    }
+    row["precommitted"] = [
+        {"transactional_id": source.read_utf(), "checkpoint": source.read_long()}
+        for _ in range(source.read_count("transactions", 10))
+    ]
+    return row
+
+
+def _read_bucket(source: DataInput) -> Row:
+    if source.read_int() != _BUCKET_MAGIC:
+        raise source.fault("no bucket of files")
+    version, name = read_versioned(source)
+    if version != 1 or int.from_bytes(name[:4], "little") != len(name) - 4:
+        raise source.fault("no bucket's name")
+    row: Row = {
+        "bucket": name[4:].decode("utf-8", "replace"),
+        "path": source.read_utf(),
+        "created_ms": source.read_long(),
+        "in_progress_handle_bytes": None,
+    }
+    if source.read_boolean():
+        row["in_progress_handle_bytes"] = len(read_versioned(source)[1])
+    return row
+
+
+def _known(number: int) -> int | None:
+    return None if number == _UNKNOWN else number
+
+
+def _named(source: DataInput, names: Sequence[str]) -> str:
+    ordinal = source.read_int()
+    if not 0 <= ordinal < len(names):
+        raise source.fault(f"number {ordinal} of {len(names)}")
+    return names[ordinal]
+
+
+def _committer(data: bytes) -> list[Row]:
+    element = Element.read(data)
+    if element is None:
+        return [{"version": None, "bytes": len(data)}]
+    rows = _whole(_read_committer, element.data) if element.version == 2 else None
+    if rows is None:
+        return [{"version": element.version, "bytes": len(element.data)}]
+    return rows
+
+
+def _read_committer(source: DataInput) -> list[Row]:
+    if source.read_int() != _MAGIC:
+        raise source.fault("no state of a committer")
+    return [
+        row
+        for version, checkpoint in _members(source, (0, 1))
+        for row in _read_checkpoint(version, checkpoint)
+    ]
+
+
+def _members(source: DataInput, versions: Sequence[int]) -> Iterator[tuple[int, DataInput]]:
+    """The version of a list, and each of its members; all of a member's bytes have to be read."""
+    version = source.read_int()
+    if version not in versions:
+        raise source.fault(f"a list of version {version}")
+    for _ in range(source.read_count("members", 4)):
+        member = DataInput(source.read_bytes(source.read_length("bytes of a member")))
+        yield version, member
+        if member.remaining:
+            raise source.fault(f"{member.remaining} bytes behind a member")
+
+
+def _read_checkpoint(version: int, source: DataInput) -> Iterator[Row]:
+    checkpoint = source.read_long()
+    if version == 1:
+        source.read_int()
+    for subtask_version, subtask in _members(source, (0, 1, 2)):
+        if subtask_version > 0:
+            subtask.read_int()
+        for _, request in _members(subtask, (0,)):
+            yield {"checkpoint": checkpoint} | _read_request(request)
+        for _ in range(2 if subtask_version == 2 else 3):
+            subtask.read_int()
+
+
+def _read_request(source: DataInput) -> Row:
+    version, data = read_versioned(source)
+    said = _whole(_read_committable, data) if version == 1 else None
+    return {
+        "version": version,
+        "retries": source.read_int(),
+        "state": _named(source, _REQUEST_STATES),
+    } | (said or {"bytes": len(data)})
+
+
+def _read_committable(source: DataInput) -> Row:
+    epoch, producer = source.read_short(), source.read_long()
+    return {"transactional_id": source.read_utf(), "producer_id": producer, "epoch": epoch}

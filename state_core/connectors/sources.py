@@ -1,0 +1,289 @@
+"""What the sources of a snapshot have still to read: splits in readers' and enumerators' state.
+
+::
+
+    element of `SourceReaderState`   i32 length, i32 version, i32 length, split
+    state of a coordinator           i32 0 or 1, i32 version, i32 length, state of the enumerator;
+                                     0 may be followed by assignments that later versions dropped
+
+No class is named there: a split is what the format of a known one gives back byte for byte. Any
+other stays bytes.
+
+Source: `SourceOperator`, `SimpleVersionedListState`, `SourceCoordinatorSerdeUtils`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+from state_core.connectors.elements import Element, StateElement, elements_of
+from state_core.connectors.files import (
+    FileSplit,
+    PendingFiles,
+    read_file_split,
+    read_pending_files,
+)
+from state_core.connectors.kafka import (
+    UNASSIGNED,
+    KafkaEnumerator,
+    KafkaSplit,
+    OldKafkaElement,
+    read_kafka_enumerator,
+    read_kafka_split,
+    read_old_kafka_element,
+)
+from state_core.connectors.sequences import (
+    PendingSequences,
+    SequenceSplit,
+    read_pending_sequences,
+    read_sequence_split,
+)
+from state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
+from state_core.files.wire import DataInput, DataOutput
+from state_core.model.snapshot import Snapshot
+
+__all__ = [
+    "OLD_KAFKA_STATE",
+    "READER_STATE",
+    "SOURCE_STATES",
+    "Coordinator",
+    "Enumerator",
+    "Source",
+    "Split",
+    "SplitBytes",
+    "SplitElement",
+    "source_of",
+    "sources_of",
+]
+
+READER_STATE = "SourceReaderState"
+OLD_KAFKA_STATE = "topic-partition-offset-states"
+SOURCE_STATES = (READER_STATE, OLD_KAFKA_STATE)
+_COORDINATOR_VERSIONS = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBytes:
+    """A split of a connector, or of a version, that is not known."""
+
+    kind = "bytes"
+
+    version: int | None
+    data: bytes
+
+    def encode(self) -> bytes:
+        """The bytes."""
+        return self.data
+
+    def columns(self) -> dict[str, object]:
+        """What can be said of it."""
+        return {"bytes": len(self.data)}
+
+
+Split: TypeAlias = KafkaSplit | OldKafkaElement | FileSplit | SequenceSplit | SplitBytes
+Enumerator: TypeAlias = KafkaEnumerator | PendingFiles | PendingSequences
+
+
+def read_split(state: str, data: bytes) -> Split:
+    """An element of a source's state."""
+    if state == OLD_KAFKA_STATE:
+        return read_old_kafka_element(data) or SplitBytes(None, data)
+    element = Element.read(data)
+    if element is None:
+        return SplitBytes(None, data)
+    for read in (read_kafka_split, read_sequence_split, read_file_split):
+        split = read(element.version, element.data)
+        if split is not None:
+            return split
+    return SplitBytes(element.version, element.data)
+
+
+def write_split(split: KafkaSplit | OldKafkaElement) -> bytes:
+    """The element of a source's state that a split is."""
+    if isinstance(split, OldKafkaElement):
+        return split.encode()
+    return Element(split.version, split.encode()).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitElement:
+    """A split that a reader has.
+
+    Attributes:
+        state: The name of its state.
+        subtask: The reader's subtask.
+        position: Its place in the subtask's list.
+        split: What it is.
+    """
+
+    state: str
+    subtask: int
+    position: int
+    split: Split
+
+    @classmethod
+    def of(cls, element: StateElement) -> SplitElement:
+        """The split that an element is."""
+        split = read_split(element.state, element.data)
+        return cls(element.state, element.subtask, element.position, split)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The state of a source's coordinator.
+
+    Attributes:
+        version: Of what stands around the enumerator's state.
+        enumerator_version: Of the enumerator's state.
+        data: The enumerator's state.
+        rest: What follows it.
+    """
+
+    version: int
+    enumerator_version: int
+    data: bytes
+    rest: bytes
+
+    def encode(self) -> bytes:
+        """The coordinator's bytes."""
+        out = DataOutput()
+        out.write_int(self.version)
+        write_versioned(self.enumerator_version, self.data, out)
+        out.write_bytes(self.rest)
+        return out.to_bytes()
+
+    def enumerators(self) -> Iterator[Enumerator]:
+        """What the enumerator's state may be: an empty one may be that of several sources."""
+        for read in (read_kafka_enumerator, read_pending_files, read_pending_sequences):
+            enumerator = read(self.enumerator_version, self.data)
+            if enumerator is not None:
+                yield enumerator
+
+
+def _read_coordinator(source: DataInput) -> Coordinator:
+    version = source.read_int()
+    enumerator_version, data = read_versioned(source)
+    rest = source.read_rest() if version == 0 else b""
+    if version not in _COORDINATOR_VERSIONS:
+        raise source.fault(f"a coordinator's state of version {version}")
+    return Coordinator(version, enumerator_version, data, rest)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source's state in a snapshot.
+
+    Attributes:
+        operator_id: The operator's id.
+        operator: The operator's uid, or else its id.
+        elements: What its readers have, by subtask and position.
+        coordinator_bytes: The state of its coordinator; None if there is none.
+    """
+
+    operator_id: str
+    operator: str
+    elements: tuple[SplitElement, ...]
+    coordinator_bytes: bytes | None
+
+    @cached_property
+    def coordinator(self) -> Coordinator | None:
+        """The coordinator's state; None if there is none, or it is that of no source."""
+        return read_exactly(_read_coordinator, self.coordinator_bytes or b"")
+
+    @cached_property
+    def enumerator(self) -> Enumerator | None:
+        """The enumerator's state; None if it is unknown, or may be that of several sources."""
+        found = () if self.coordinator is None else tuple(self.coordinator.enumerators())
+        alike = [one for one in found if one.kind in {each.split.kind for each in self.elements}]
+        chosen = alike or found
+        return chosen[0] if len(chosen) == 1 else None
+
+    @property
+    def kind(self) -> str:
+        """`kafka`, `file`, `sequence`, or `bytes` if nothing of it is known."""
+        kinds = {element.split.kind for element in self.elements}
+        if self.enumerator is not None:
+            kinds.add(self.enumerator.kind)
+        return kinds.pop() if len(kinds) == 1 else "bytes"
+
+    @cached_property
+    def waiting(self) -> tuple[Split, ...]:
+        """Splits that no reader has got yet."""
+        enumerator = self.enumerator
+        if isinstance(enumerator, KafkaEnumerator):
+            partitions = enumerator.partitions
+            return tuple(each.split for each in partitions if each.status == UNASSIGNED)
+        return () if enumerator is None else enumerator.splits
+
+    @cached_property
+    def finished(self) -> tuple[KafkaSplit, ...]:
+        """Partitions of Kafka that a reader has got, and that none has: they were read to an end.
+
+        The format does not say so: a lost one looks the same.
+        """
+        if not isinstance(self.enumerator, KafkaEnumerator):
+            return ()
+        places = {
+            (each.split.topic, each.split.partition)
+            for each in self.elements
+            if isinstance(each.split, KafkaSplit)
+        }
+        return tuple(
+            replace(each.split, offset=None)
+            for each in self.enumerator.partitions
+            if each.status != UNASSIGNED and (each.split.topic, each.split.partition) not in places
+        )
+
+    def splits(self) -> Iterator[tuple[str, int | None, Split]]:
+        """Each split with its status, and the subtask of the reader that has it.
+
+        Yields:
+            `assigned`, `waiting` for a reader, or `finished`; a subtask or None; the split.
+        """
+        for element in self.elements:
+            yield "assigned", element.subtask, element.split
+        for split in self.waiting:
+            yield "waiting", None, split
+        for partition in self.finished:
+            yield "finished", None, partition
+
+
+def source_of(
+    operator_id: str, operator: str, elements: Sequence[StateElement], coordinator: bytes | None
+) -> Source | None:
+    """An operator as a source; None if it has no state of one.
+
+    Args:
+        operator_id: The operator's id.
+        operator: What it is called.
+        elements: Those of its states in `SOURCE_STATES`.
+        coordinator: The state of its coordinator, if there is any.
+    """
+    source = Source(operator_id, operator, tuple(map(SplitElement.of, elements)), coordinator)
+    return source if elements or source.coordinator is not None else None
+
+
+def sources_of(snapshot: Snapshot) -> list[Source]:
+    """The sources of a savepoint or checkpoint.
+
+    Raises:
+        SnapshotError: Its operator state can't be read.
+    """
+    handles = {
+        operator.operator_id: operator.coordinator for operator in snapshot.metadata.operators
+    }
+    sources = []
+    for operator in snapshot.operators:
+        handle = handles[operator.operator_id]
+        source = source_of(
+            operator.operator_id,
+            operator.label,
+            elements_of(operator, SOURCE_STATES),
+            None if handle is None else handle.data,
+        )
+        if source is not None:
+            sources.append(source)
+    return sources

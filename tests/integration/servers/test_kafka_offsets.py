@@ -1,0 +1,122 @@
+"""A real Kafka, and real Flink with its own connector: a job goes on from the offsets set here."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from state_core import open_snapshot
+from state_core.connectors.sources import sources_of
+from tests.integration.flink.sources import NEW, OLD, Run, run_sources
+from tests.integration.kafka.broker import KafkaBroker
+from tests.support.command import run
+from tests.support.savepoints.golden_cases import GOLDEN
+
+pytestmark = [pytest.mark.kafka, pytest.mark.flink, pytest.mark.full]
+
+PARTITIONS = 3
+RECORDS = 20
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: KafkaBroker) -> str:
+    """A topic whose records say where they are: `partition:offset`."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": kafka.servers})
+    for made in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
+        made.result(30)
+    producer = Producer({"bootstrap.servers": kafka.servers})
+    for offset in range(RECORDS):
+        for partition in range(PARTITIONS):
+            producer.produce(name, f"{partition}:{offset}", partition=partition)
+    assert producer.flush(30) == 0
+    return name
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        ("kafka", NEW),
+        pytest.param("kafka", OLD, marks=pytest.mark.nightly),
+        ("old-kafka", OLD),
+    ],
+)
+def test_a_restored_job_goes_on_from_the_offsets_set(
+    kind: str, version: str, kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    """It reads just what lies from there on, at another parallelism too; then it goes on."""
+    source = (kind, kafka.servers, topic)
+    whole = PARTITIONS * RECORDS
+    ((lines, savepoint),) = run_sources([Run(source, whole, to=tmp_path / "written")], version)
+    assert len(set(lines)) == len(lines) == whole
+    assert savepoint is not None
+    shown = run("offsets", savepoint, "--json")
+    (described,) = shown.json["sources"]
+    assert described["kind"] == "kafka"
+    assert {split["partition"]: split["offset"] for split in described["splits"]} == dict.fromkeys(
+        range(PARTITIONS), RECORDS
+    )
+    lake = ("--lake", tmp_path / "lake", "--job", "job")
+    assert run("import", savepoint, *lake, "--snapshot", "whole").code == 0
+    given = tmp_path / "offsets.txt"
+    given.write_text(f"# what is read again\n{topic}:1=earliest\n", "utf-8")
+    edited = run(
+        "edit", *lake, "--parent", "whole", "--snapshot", "again",
+        "--set-offsets", f"{topic}:0=7", "--set-offsets", given, "--json",
+    )  # fmt: skip
+    assert (edited.code, edited.err) == (0, "")
+    assert {(moved["partition"], moved["before"], moved["after"]) for moved in
+            edited.json["offsets"]} == {(0, RECORDS, 7), (1, RECORDS, "earliest")}  # fmt: skip
+    for parallelism in (2, 3):
+        exported = tmp_path / f"again-{parallelism}"
+        words = ("--snapshot", "again", "--to", exported, "--parallelism", parallelism)
+        assert run("export", *lake, *words).code == 0
+    expected = Counter(
+        [f"0:{offset}" for offset in range(7, RECORDS)]
+        + [f"1:{offset}" for offset in range(RECORDS)]
+    )
+    count = sum(expected.values())
+    read = run_sources(
+        [
+            Run(source, count, tmp_path / "again-2", tmp_path / "after"),
+            Run(source, count, tmp_path / "again-3", parallelism=3),
+        ],
+        version,
+    )
+    assert [Counter(lines) for lines, _ in read] == [expected, expected]
+    after = read[0][1]
+    assert after is not None
+    (left,) = sources_of(open_snapshot(after))
+    assert {element.split.columns()["offset"] for element in left.elements} == {RECORDS}
+
+
+def test_offsets_of_a_time(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Each partition is read from its first record of then, and from its end if there is none."""
+    begin = datetime.now(timezone.utc) - timedelta(hours=1)  # later ones no broker would take
+    admin = AdminClient({"bootstrap.servers": kafka.servers})
+    admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(30)
+    producer = Producer({"bootstrap.servers": kafka.servers})
+    for offset in range(5):
+        for partition in range(2):
+            at = begin + timedelta(minutes=offset + 2 * partition)
+            milliseconds = round(at.timestamp() * 1000)
+            producer.produce("orders", b"x", partition=partition, timestamp=milliseconds)
+    assert producer.flush(30) == 0
+    then = (begin + timedelta(seconds=210)).isoformat()
+    lake = ("--lake", tmp_path / "lake", "--job", "job")
+    golden = GOLDEN / "sources" / "kafka-5.0"
+    assert run("import", golden, *lake, "--snapshot", "s").code == 0
+    ran = run(
+        "edit", *lake, "--parent", "s", "--snapshot", "then", "--json",
+        "--offsets-from-timestamp", then, "--bootstrap-servers", kafka.servers,
+    )  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    moved = {each["partition"]: each["after"] for each in ran.json["offsets"]}
+    assert moved == {0: 4, 1: 2, 2: 0}

@@ -1,0 +1,244 @@
+"""`statelake offsets`, and `edit --set-offsets`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.ingest.importing import import_snapshot
+from state_core import open_snapshot
+from state_core.connectors.kafka import (
+    UNASSIGNED,
+    EnumeratedPartition,
+    KafkaEnumerator,
+    KafkaSplit,
+)
+from state_core.connectors.sources import sources_of
+from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from state_core.model.handles import InlineHandle
+from tests.support.command import run
+from tests.support.lakes import KINDS
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "sources"
+KAFKA = GOLDEN / "kafka-5.0"
+PLACE = ("--job", "orders", "--parent", "s", "--snapshot", "edited")
+
+
+def imported(tmp_path: Path, golden: Path = KAFKA) -> Lake:
+    """A lake with a golden savepoint."""
+    lake = Lake(tmp_path / "lake")
+    import_snapshot(lake, str(golden), "orders", snapshot_id="s", engine="local")
+    return lake
+
+
+def offsets_in(savepoint: Path) -> dict[tuple[object, object], object]:
+    """The offset of each partition that readers have."""
+    return {
+        (split["topic"], split["partition"]): split["offset"]
+        for source in sources_of(open_snapshot(savepoint))
+        for split in (element.split.columns() for element in source.elements)
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kafka-5.0", "kafka-3.2", "old-kafka-3.2", "files-2.3", "numbers-to-kafka-5.0"],
+)
+def test_a_lake_says_what_the_savepoint_says(name: str, tmp_path: Path) -> None:
+    """For scripts and for people; and what is exported has the same."""
+    lake = imported(tmp_path, GOLDEN / name)
+    place = ("--lake", lake.location, "--job", "orders")
+    for options in ((), ("--json",)):
+        shown = run("offsets", GOLDEN / name, *options)
+        assert (shown.code, shown.err) == (0, "")
+        assert run("offsets", *place, *options).out == shown.out
+    assert run("export", *place, "--snapshot", "s", "--to", tmp_path / "out").code == 0
+    exported = run("offsets", tmp_path / "out", "--json").json
+    assert exported == run("offsets", GOLDEN / name, "--json").json
+
+
+def test_splits_by_sql(tmp_path: Path) -> None:
+    """In typed columns, of all snapshots, be they of Kafka, of files or of numbers."""
+    lake = imported(tmp_path)
+    words = ("--lake", lake.location, *PLACE, "--set-offsets", "orders:0=latest")
+    assert run("edit", *words).code == 0
+    for name in ("files-2.3", "numbers-to-kafka-5.0"):
+        import_snapshot(lake, str(GOLDEN / name), name, snapshot_id="s", engine="local")
+
+    def rows(query: str) -> list[tuple[object, ...]]:
+        ran = run("sql", "--lake", lake.location, "--json", query)
+        assert (ran.code, ran.err) == (0, "")
+        return [tuple(json.loads(line).values()) for line in ran.out.splitlines()]
+
+    kafka = 'SELECT snapshot, partition, "offset", offset_word FROM statelake.splits'
+    assert rows(f"{kafka} WHERE topic = 'orders' ORDER BY ALL") == [
+        ("edited", 0, None, "latest"), ("edited", 1, 20, None), ("edited", 2, 20, None),
+        ("s", 0, 20, None), ("s", 1, 20, None), ("s", 2, 20, None),
+    ]  # fmt: skip
+    others = "SELECT source, status, count(*), max(last_number), max(length) FROM statelake.splits"
+    assert rows(f"{others} WHERE job <> 'orders' GROUP BY ALL ORDER BY ALL") == [
+        ("file", "assigned", 2, None, 1090), ("file", "waiting", 2, None, 1090),
+        ("sequence", "assigned", 2, 400, None),
+    ]  # fmt: skip
+
+
+def test_one_operator(tmp_path: Path) -> None:
+    """By its uid or id; one that neither reads nor writes is an error."""
+    lake = imported(tmp_path)
+    for place in ((KAFKA,), ("--lake", lake.location, "--job", "orders")):
+        whole = run("offsets", *place, "--json").json
+        (source,) = whole["sources"]
+        for name in ("records", source["operator_id"]):
+            assert run("offsets", *place, "--operator", name, "--json").json == whole
+        ran = run("offsets", *place, "--operator", "telling")
+        assert (ran.code, ran.out) == (3, "")
+        assert "operator 'telling'" in ran.err
+    ran = run("offsets", KINDS)
+    assert ran.out.startswith(("no operator has the state of a source", "source: number sequence"))
+
+
+@pytest.mark.parametrize("name", ["kafka-5.0", "kafka-3.2", "old-kafka-3.2"])
+def test_offsets_are_set(name: str, tmp_path: Path) -> None:
+    """Those that are named, by the command and a file; no other, and nothing else."""
+    lake = imported(tmp_path, GOLDEN / name)
+    path = tmp_path / "offsets.txt"
+    path.write_text("\n# of the night\norders:2 = 7\n", "utf-8")
+    words = ("--lake", lake.location, *PLACE, "--set-offsets", "orders:0=earliest")
+    ran = run("edit", *words, "--set-offsets", path, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    moved = {(each["partition"], each["before"], each["after"]) for each in ran.json["offsets"]}
+    assert moved == {(0, 20, "earliest"), (2, 20, 7)}
+    assert run(
+        "export", "--lake", lake.location, "--job", "orders", "--snapshot", "edited",
+        "--to", tmp_path / "out",
+    ).code == 0  # fmt: skip
+    assert offsets_in(tmp_path / "out") == {
+        ("orders", 0): "earliest", ("orders", 1): 20, ("orders", 2): 7,
+    }  # fmt: skip
+    words = ("--lake", lake.location, "--job", "orders", "--parent", "edited")
+    back = run(
+        "edit", *words, "--snapshot", "back",
+        "--set-offsets", "orders:0=20", "--set-offsets", "orders:2=20",
+    )  # fmt: skip
+    assert back.code == 0
+    assert "earliest" in back.out
+    for snapshot in ("s", "back"):
+        to = ("--snapshot", snapshot, "--to", tmp_path / snapshot)
+        assert run("export", "--lake", lake.location, "--job", "orders", *to).code == 0
+    whole, again = (
+        [
+            [part.encoded() for state in operator.operator_states for part in state.parts]
+            for operator in open_snapshot(tmp_path / snapshot).operators
+        ]
+        for snapshot in ("s", "back")
+    )
+    assert whole == again
+
+
+def with_waiting(topic: str, number: int, savepoint: Path) -> KafkaEnumerator:
+    """Write the golden savepoint with one more partition, and return what it had of others."""
+    metadata = read_metadata((KAFKA / "_metadata").read_bytes(), "golden")
+    (source,) = sources_of(open_snapshot(KAFKA))
+    enumerator, coordinator = source.enumerator, source.coordinator
+    assert isinstance(enumerator, KafkaEnumerator)
+    assert coordinator is not None
+    waiting = EnumeratedPartition(KafkaSplit(topic, number, "earliest", None), UNASSIGNED)
+    partitions = (*enumerator.partitions, waiting)
+    data = replace(enumerator, partitions=partitions).encode()
+    for operator in metadata.operators:
+        if operator.operator_id == source.operator_id:
+            operator.coordinator = InlineHandle("c", replace(coordinator, data=data).encode())
+    savepoint.mkdir()
+    (savepoint / "_metadata").write_bytes(write_metadata(metadata))
+    return enumerator
+
+
+@pytest.mark.parametrize("topic", ["\ud800", "\x1b[31mred", "[bold]a\nb", "=1+1"])
+def test_topics_that_no_broker_has(topic: str, tmp_path: Path) -> None:
+    """They are escaped, for people, in JSON and in SQL."""
+    with_waiting(topic, 3, tmp_path / "hostile")
+    lake = imported(tmp_path, tmp_path / "hostile")
+    place = ("--lake", lake.location, "--job", "orders")
+    query = "SELECT topic FROM statelake.splits WHERE partition = 3"
+    for words in (("offsets", *place), ("offsets", *place, "--json"),
+                  ("sql", "--lake", lake.location, query)):  # fmt: skip
+        ran = run(*words)
+        assert (ran.code, ran.err) == (0, "")
+        assert "\x1b" not in ran.out
+        ran.out.encode("utf-8")
+
+
+def test_a_partition_that_no_reader_has_got(tmp_path: Path) -> None:
+    """Its offset lies in the coordinator's state, which is carried; nothing else is another."""
+    savepoint = tmp_path / "waiting"
+    enumerator = with_waiting("orders", 3, savepoint)
+    lake = imported(tmp_path, savepoint)
+    words = ("--lake", lake.location, *PLACE, "--set-offsets", "orders:3=5")
+    ran = run("edit", *words, "--set-offsets", "orders:1=6", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    place = ("--lake", lake.location, "--job", "orders", "--snapshot", "edited")
+    assert run("export", *place, "--to", tmp_path / "out").code == 0
+    (edited,) = sources_of(open_snapshot(tmp_path / "out"))
+    assert edited.waiting == (KafkaSplit("orders", 3, 5, None),)
+    assert isinstance(edited.enumerator, KafkaEnumerator)
+    assert edited.enumerator.partitions[:3] == enumerator.partitions
+    assert offsets_in(tmp_path / "out") == {("orders", 0): 20, ("orders", 1): 6, ("orders", 2): 20}
+    shown = run("offsets", "--lake", lake.location, "--job", "orders", "--snapshot", "s").out
+    assert [line.split() for line in shown.splitlines()][-1] == [
+        "orders", "3", "earliest", "waiting",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ("orders:9=1", 3, "no source has a partition orders:9"),
+        ("order:0=1", 3, "there are: orders:0, orders:1, orders:2"),
+        ("other/orders:0=1", 3, "no operator 'other' is a source of Kafka"),
+        ("orders:0=soon", 3, "'soon' is no offset"),
+        ("orders=1", 3, "names no partition and offset"),
+        ("none.txt", 3, "none.txt"),
+    ],
+)
+def test_nothing_is_made_of_what_is_refused(
+    given: str, code: int, said: str, tmp_path: Path
+) -> None:
+    """The error names it, and there is no new snapshot."""
+    lake = imported(tmp_path)
+    ran = run("edit", "--lake", lake.location, *PLACE, "--set-offsets", given)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
+
+
+def test_a_line_of_a_file_is_named(tmp_path: Path) -> None:
+    """By its number."""
+    lake = imported(tmp_path)
+    path = tmp_path / "offsets.txt"
+    path.write_text("orders:0=1\norders:x=2\n", "utf-8")
+    ran = run("edit", "--lake", lake.location, *PLACE, "--set-offsets", path)
+    assert ran.code == 3
+    assert f"{path}:2" in ran.err
+    path.write_text("# nothing\n", "utf-8")
+    ran = run("edit", "--lake", lake.location, *PLACE, "--set-offsets", path)
+    assert ran.code == 3
+    assert "no offset is given" in ran.err
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--offsets-from-timestamp", "2026-11-20"),
+        ("--bootstrap-servers", "kafka:9092", "--set-offsets", "orders:0=1"),
+        ("--offsets-from-timestamp", "2026-11-20", "--bootstrap-servers", "kafka:9092",
+         "--set-offsets", "orders:0=1"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together(given: tuple[str, ...], tmp_path: Path) -> None:
+    """Wrong usage, before the lake is looked at."""
+    ran = run("edit", "--lake", tmp_path, *PLACE, *given)
+    assert (ran.code, ran.out) == (2, "")
