@@ -224,6 +224,8 @@ class ErasureSettings(dg.Resolvable, dg.Model):
         requests: A directory of requests, each a JSON file that is called by its id.
         promised_days: How long an erasure may take where its request does not say it.
         also: Other directories or URIs that its audit searches, such as exports.
+        blobs: Blob stores of runs, directories or URIs, that are erased from, too.
+        changelogs: Directories of changelogs that are.
         prefix: What its names in Dagster begin with, where a project has several lakes.
         sensor_seconds: How often the directory of requests is looked at, at least.
         schedule: When it is checked that no promise was broken.
@@ -232,6 +234,8 @@ class ErasureSettings(dg.Resolvable, dg.Model):
     requests: str = Field(min_length=1)
     promised_days: float = Field(default=30, gt=0, le=3650)
     also: list[str] = Field(default_factory=list)
+    blobs: list[str] = Field(default_factory=list)
+    changelogs: list[str] = Field(default_factory=list)
     prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_]*$")
     sensor_seconds: int = Field(default=30, ge=1)
     schedule: str = "0 6 * * *"

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import LakeError
 
-__all__ = ["ErasureRequest", "check_request", "keyed_digest", "without_words", "words_of"]
+__all__ = ["SECRET", "ErasureRequest", "check_request", "keyed_digest", "without_words", "words_of"]
 
+SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
 REDACTED = "[erased]"
 _REQUEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", re.ASCII)
 _LITERAL = re.compile(r"'((?:[^']|'')*)'")

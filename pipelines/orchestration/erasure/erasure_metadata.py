@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -20,14 +20,14 @@ SHOWN = 20
 
 
 def plan_metadata(
-    plan: ErasurePlan, request: RequestFile, against: str, secret: bytes
+    plan: ErasurePlan, request: RequestFile, against: Sequence[str], secret: bytes
 ) -> dict[str, Any]:
     """Of a plan.
 
     Args:
         plan: The plan.
         request: What it is of.
-        against: What stands against doing it; empty if nothing does.
+        against: What stands against doing it.
         secret: By which hashes are made.
     """
     hidden = Redaction(request.asked).text
@@ -36,13 +36,6 @@ def plan_metadata(
         (one.job, one.operator, one.state, f"{one.rows:,}", one.files, one.snapshots)
         for one in plan.states
     ]
-    questions = [f"the predicate is true of every row of {state}: say all" for state in plan.whole
-                 if not request.whole]  # fmt: skip
-    if plan.opaque and not request.asked.carried:
-        questions.append(
-            "raw, channel, coordinator or master state, which only the job can search, in"
-            f" {len(plan.opaque)} of {plan.snapshots} snapshots: say what is carried"
-        )
     return {
         "rows": plan.rows,
         "files": plan.files,
@@ -50,7 +43,7 @@ def plan_metadata(
         "snapshots": f"{len(plan.snapshots_found)} of {plan.snapshots}",
         "states": dg.MetadataValue.md(markdown_table(columns, rows)),
         "not erased from here": faults_list(map(hidden, plan.elsewhere)),
-        "stands against it": faults_list([*filter(None, [against]), *questions]),
+        "stands against it": faults_list(map(hidden, against)),
         "asked": dg.MetadataValue.timestamp(request.asked_at),
         "promised": dg.MetadataValue.timestamp(request.promised),
         "requested by": printable(request.requested_by) or "not said",

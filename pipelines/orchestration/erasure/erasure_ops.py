@@ -1,6 +1,7 @@
 """Ops: a request is planned; what was planned is erased, as somebody wants it; and audited."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import dagster as dg
@@ -12,6 +13,7 @@ from pipelines.lake.erase.auditing import audit_erasure
 from pipelines.lake.erase.erasing import erase, plan_erasure
 from pipelines.lake.erase.erasure_note import ErasureNote
 from pipelines.lake.erase.planning import ErasurePlan
+from pipelines.lake.erase.refusals import refuse_plan
 from pipelines.lake.erase.requests import keyed_digest
 from pipelines.orchestration.erasure.erasure_metadata import audit_metadata, plan_metadata
 from pipelines.orchestration.erasure.lake_erasure import LakeErasure
@@ -55,12 +57,7 @@ def plan_op(erasure: LakeErasure) -> dg.OpDefinition:
         def metadata() -> dict[str, Any]:
             secret, lake = erasure.secret(), erasure.open_lake()
             plan = _plan(lake, request, context)
-            against = ""
-            try:
-                refuse_held(lake, plan.changed(request.asked))
-            except HeldError as error:
-                against = redaction.text(str(error))
-            return plan_metadata(plan, request, against, secret)
+            return plan_metadata(plan, request, _against(lake, plan, request), secret)
 
         told = redaction.run(metadata)
         # one that somebody plans by hand may be unknown to the sensor
@@ -68,6 +65,24 @@ def plan_op(erasure: LakeErasure) -> dg.OpDefinition:
         context.log_event(erasure.materialized(PLAN, config.request, told))
 
     return plan_request
+
+
+def _against(lake: Lake, plan: ErasurePlan, request: RequestFile) -> list[str]:
+    """What stands against doing what was planned; that nothing is found does not."""
+    against: list[str] = []
+    with _collecting(against):
+        refuse_held(lake, plan.changed(request.asked))
+    with _collecting(against), suppress(NoMatchError):
+        refuse_plan(plan, request.asked, whole=request.whole)
+    return against
+
+
+@contextmanager
+def _collecting(errors: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except (HeldError, EncodeError) as error:
+        errors.append(str(error))
 
 
 def turn_op(erasure: LakeErasure, pool: str) -> dg.OpDefinition:

@@ -9,14 +9,13 @@ from typing import Any
 import dagster as dg
 
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.erase.requests import SECRET
 from pipelines.orchestration.erasure.request_files import RequestDirectory
 from pipelines.orchestration.resources import Locations
 from pipelines.orchestration.settings import ErasureSettings
 from state_core.errors import DeclarationError
 
 __all__ = ["LakeErasure"]
-
-SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,9 @@ class LakeErasure:
     @property
     def requests(self) -> RequestDirectory:
         """Where requests come in."""
-        return RequestDirectory(self.settings.requests, self.settings.promised_days)
+        said = self.settings
+        blobs, changelogs = tuple(said.blobs), tuple(said.changelogs)
+        return RequestDirectory(said.requests, said.promised_days, blobs, changelogs)
 
     def open_lake(self) -> Lake:
         """The lake."""

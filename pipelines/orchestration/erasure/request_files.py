@@ -11,7 +11,7 @@ import hmac
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -64,10 +64,14 @@ class RequestDirectory:
     Attributes:
         location: A path or URI.
         promised_days: How long an erasure may take where its request does not say it.
+        blobs: Blob stores of runs that are erased from, too.
+        changelogs: Directories of changelogs that are.
     """
 
     location: str
     promised_days: float
+    blobs: tuple[str, ...] = ()
+    changelogs: tuple[str, ...] = ()
 
     def ids(self) -> tuple[list[str], list[StateError]]:
         """The ids of all requests, and what is wrong with files that are called like none.
@@ -123,7 +127,8 @@ class RequestDirectory:
                 place=directory.uri,
                 remedy="call it by the number of a ticket",
             )
-        return parsed
+        asked = replace(parsed.asked, blobs=self.blobs, changelogs=self.changelogs)
+        return replace(parsed, asked=asked)
 
 
 def telling_words(asked: ErasureRequest) -> set[str]:

@@ -23,12 +23,11 @@ from pipelines.cli.options import lake_option
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.erase.erasing import erase, plan_erasure
 from pipelines.lake.erase.planning import ErasurePlan
-from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.lake.erase.requests import SECRET, ErasureRequest
 from state_core.errors import EncodeError
 
 __all__ = ["asked_options", "erase_command", "keys_and_predicates", "secret_of"]
 
-SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
