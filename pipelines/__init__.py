@@ -12,5 +12,6 @@
 `engine`           where slices of work run: in this process, or on Spark
 `keys`             keys as people write them, and what a savepoint holds for one
 `shown`            values as people, and JSON, read them
+`yaml_lines`       YAML of users, with the lines that its keys are on
 =================  ==================================================================
 """

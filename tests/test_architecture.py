@@ -177,11 +177,8 @@ PATHS_BY_HAND = {
     "pipelines.spark.packing": ({"pathlib", "os.walk"}, "files of what is installed here"),
     "pipelines.cli.demo.run": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
     "pipelines.lake.bootstrap.bootstrap_spec": ({"pathlib"}, USERS_OWN),
-    "pipelines.lake.edit.changes": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.edit.keeping": ({"pathlib"}, USERS_OWN),
-    "pipelines.lake.share.mask_file": (
-        {"pathlib", ".read_text"}, USERS_OWN,
-    ),
+    "pipelines.lake.share.mask_file": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.commits.checkpoint_records": ({"Directory"}, USERS_OWN),
     "pipelines.lake.verify.legality": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.tables.names": ({"Directory"}, "the last name of a path of its user's"),
@@ -189,7 +186,7 @@ PATHS_BY_HAND = {
         {"pathlib", "Directory", "DeltaTable", ".filesystem", ".get_file_info",
          ".open_input_stream"}, USERS_OWN,
     ),
-    "pipelines.lake.bootstrap.spec_lines": ({"pathlib", ".read_text"}, USERS_OWN),
+    "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.tables.table_log": (
         {"DeltaTable", "create_table_with_add_actions", "pathlib", ".symlink_to", ".rmdir"},
         "a directory of its own, where the log is that the resolver opened",

@@ -2,7 +2,6 @@
 
 ====================  ===============================================================
 `bootstrap_spec`      the file that says which table becomes which state
-`spec_lines`          YAML with the lines that its keys are on
 `sources`             Parquet, Delta, CSV and JSON lines, read in pieces
 `bootstrap_columns`   their columns as a state's
 `bootstrap_slice`     one slice's work

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.lake.bootstrap.bootstrap_columns import ColumnPlan, plan_column
-from pipelines.lake.bootstrap.spec_lines import SpecLines, read_yaml
+from pipelines.yaml_lines import SpecLines, read_yaml
 from state_core.errors import EncodeError, StateError
 from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 from state_core.serializers.framework.base import TypeSerializerSnapshot
@@ -124,7 +124,9 @@ def read_bootstrap_spec(given: str | Path | Mapping[str, Any]) -> BootstrapSpec:
         names = [name for name in ("operators", *DEFAULTS) if name in module]
         held, lines = {name: module[name] for name in names}, SpecLines({})
     else:
-        held, lines = read_yaml(path)
+        held, lines = read_yaml(
+            path, "operators", "give a YAML or Python file that begins with `operators`"
+        )
     return _Reader(path, held, lines).spec(str(Path(path).parent))
 
 

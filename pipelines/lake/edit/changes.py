@@ -19,10 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from pipelines.lake.tables.records import (
     OperatorRecord,
@@ -30,6 +27,7 @@ from pipelines.lake.tables.records import (
     SnapshotRecord,
     StateRecord,
 )
+from pipelines.yaml_lines import read_yaml
 from state_core.errors import EncodeError, NotFoundError, StateError
 from state_core.formats.layout.keyed_states import value_snapshot
 from state_core.formats.layout.meta_info import parse_state_meta_info
@@ -121,19 +119,15 @@ def read_changes(path: str, only: str = "") -> list[ValueChange]:
 
 
 def _load(path: str) -> Mapping[str, Any]:
+    wanted = "give a YAML or Python file that says what each state is to become"
+    if not path.endswith(".py"):
+        return read_yaml(path, "states", wanted)[0]
     try:
-        if path.endswith(".py"):
-            return vars(load_plugin(path))
-        read = yaml.safe_load(Path(path).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        return vars(load_plugin(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise EncodeError(
-            f"it can't be read ({' '.join(str(error).split())})",
-            place=path,
-            remedy="give a YAML or Python file that says what each state is to become",
+            f"it can't be read ({' '.join(str(error).split())})", place=path, remedy=wanted
         ) from error
-    if not isinstance(read, Mapping):
-        raise EncodeError("it holds no mapping", place=path, remedy="begin it with `states:`")
-    return read
 
 
 def _states(path: str, held: Mapping[str, Any], only: str) -> Mapping[str, Any]:

@@ -28,9 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipelines.lake.share.masking import CONSTANT, ELEMENTS, FORMAT, HASH, NULL, MaskRule
+from pipelines.yaml_lines import read_yaml
 from state_core.errors import EncodeError
 
 __all__ = ["DROP", "KEEP", "Mask", "read_mask"]
@@ -68,7 +67,7 @@ def read_mask(path: str) -> Mask:
         EncodeError: The file can't be understood, or there is no such secret; the message names
             the place, and never the secret.
     """
-    said = _load(path)
+    said, _ = read_yaml(path, "states", "give a YAML file that says what is masked: docs/share.md")
     unknown = sorted(map(str, set(said) - _SECTIONS))
     if unknown:
         raise _fault(
@@ -90,20 +89,6 @@ def read_mask(path: str) -> Mask:
         raise _fault(path, "secret", "format and hash need one: {env: NAME}, or {file: PATH}")
     secret = _secret(path, said["secret"]) if "secret" in said else b""
     return Mask(path, secret, keys, states, others)
-
-
-def _load(path: str) -> Mapping[str, Any]:
-    try:
-        said = yaml.safe_load(Path(path).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise EncodeError(
-            f"it can't be read ({' '.join(str(error).split())})",
-            place=path,
-            remedy="give a YAML file that says what is masked: docs/share.md",
-        ) from error
-    if not isinstance(said, Mapping):
-        raise EncodeError("it holds no mapping", place=path, remedy="begin it with `states:`")
-    return said
 
 
 def _mapping(path: str, said: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:

@@ -99,7 +99,7 @@ class TestCluster:
         (line,) = ended.stderr.strip().splitlines()
         assert "the executors lack a module of Python's" in line
         assert "statelake spark pack" in line
-        assert not (place.root / "none").exists()
+        assert not [*(place.root / "none").rglob("*.*")]
 
 
 @pytest.mark.nightly

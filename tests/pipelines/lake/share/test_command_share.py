@@ -99,7 +99,7 @@ def test_refused(place: tuple[object, ...], options: list[str], code: int, said:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[", "it can't be read"),
+        ("[", "it is no YAML"),
         ("- a", "it holds no mapping"),
         ("stats: {}", "'stats': it has no such part"),
         ("others: yes", "others: True is neither keep nor drop"),

@@ -1,4 +1,4 @@
-"""YAML with the lines that its keys are on, so that a message can name them."""
+"""YAML of users with the lines that its keys are on, so that a message can name them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,13 @@ class SpecLines:
         return 0
 
 
-def read_yaml(path: str) -> tuple[Mapping[str, Any], SpecLines]:
+def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], SpecLines]:
     """A file's mapping, and its lines.
+
+    Args:
+        path: The file.
+        first: The key that it begins with.
+        remedy: What to give, where it can't be read.
 
     Raises:
         EncodeError: It can't be read, is no mapping, or has a key twice.
@@ -47,11 +52,10 @@ def read_yaml(path: str) -> tuple[Mapping[str, Any], SpecLines]:
         ) from error  # fmt: skip
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise EncodeError(
-            f"it can't be read ({' '.join(str(error).split())})", place=path,
-            remedy="give a YAML or Python file that begins with `operators`",
-        ) from error  # fmt: skip
+            f"it can't be read ({' '.join(str(error).split())})", place=path, remedy=remedy
+        ) from error
     if not isinstance(held, Mapping):
-        raise EncodeError("it holds no mapping", place=path, remedy="begin it with `operators:`")
+        raise EncodeError("it holds no mapping", place=path, remedy=f"begin it with `{first}:`")
     lines: dict[tuple[str, ...], int] = {}
     _note(path, root, (), lines)
     return held, SpecLines(lines)
