@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,15 @@ PROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
 
 def declared(extra: str) -> set[str]:
     """The distributions that the project declares for an extra."""
-    (listed,) = re.findall(rf"^{extra} = \[(.*)\]$", PROJECT, re.MULTILINE)
+    (listed,) = re.findall(rf"^{extra} = \[(.*?)\]$", PROJECT, re.MULTILINE | re.DOTALL)
     return {re.match(r"[\w-]+", one)[0] for one in re.findall(r'"(.*?)"', listed)}  # type: ignore[index]
 
 
 @pytest.mark.parametrize("extra", extras._PACKAGES)
 def test_extras_are_what_the_project_declares(extra: str) -> None:
     """What is looked for is brought by the extra of that name, and by `all`."""
-    wanted = {module.replace("_", "-") for module in extras._PACKAGES[extra]}
+    known = packages_distributions()
+    wanted = {known[module][0].lower() for module in extras._PACKAGES[extra]}
     assert wanted <= declared(extra)
     (everything,) = re.findall(r'^all = \["statelake\[(.*)\]"\]$', PROJECT, re.MULTILINE)
     assert extra in everything.split(",")

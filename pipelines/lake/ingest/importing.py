@@ -206,7 +206,7 @@ class _Import:
         alike = alike_units(self._operators(), previous)
         tasks = [
             OperatorTask(
-                self.snapshot.location,
+                self.directory.location,
                 self.digest,
                 self.allow_external,
                 self.lake.location,
@@ -255,7 +255,7 @@ class _Import:
             present = {ends for target in targets for ends in target.known}
             tasks += [
                 ImportTask(
-                    self.snapshot.location,
+                    self.directory.location,
                     self.digest,
                     self.allow_external,
                     operator.operator_id,
