@@ -11,6 +11,7 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,12 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """What a module is made of: several tests look at each."""
+    return ast.parse(path.read_text("utf-8"))
+
+
 def is_package(name: str) -> bool:
     """Whether a module is a folder's `__init__`."""
     return MODULES[name].name == "__init__.py"
@@ -238,7 +245,7 @@ def unit_of(name: str) -> str:
 
 def imports_of(path: Path) -> Iterator[tuple[str, int]]:
     """Every imported module, wherever it is imported, with the line."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -296,7 +303,7 @@ def test_modules_of_tests_have_names_of_their_own() -> None:
 @pytest.mark.parametrize("name", sorted(name for name in MODULES if is_package(name)))
 def test_packages_say_what_lives_in_them(name: str) -> None:
     """The docstring of a package names every module and package in it."""
-    docstring = ast.get_docstring(ast.parse(MODULES[name].read_text("utf-8"))) or ""
+    docstring = ast.get_docstring(tree_of(MODULES[name])) or ""
     inside = [other.rpartition(".")[2] for other in MODULES if other.rpartition(".")[0] == name]
     assert [child for child in inside if child not in docstring] == []
 
@@ -319,7 +326,7 @@ def test_every_unit_of_the_table_is_there() -> None:
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_public_names_are_there(name: str) -> None:
     """`__all__` names what the module defines, or imports when it is first used."""
-    tree = ast.parse(MODULES[name].read_text("utf-8"))
+    tree = tree_of(MODULES[name])
     listed: list[str] = []
     defined: set[str] = set()
     for node in tree.body:
@@ -374,7 +381,7 @@ def paths_by_hand(tree: ast.AST) -> dict[str, int]:
 @pytest.mark.parametrize("name", sorted(set(MODULES) - RESOLVER))
 def test_no_path_is_joined_by_hand(name: str) -> None:
     """Paths go through `state_core.files.confinement`; exceptions have a reason, and are in use."""
-    found = paths_by_hand(ast.parse(MODULES[name].read_text("utf-8")))
+    found = paths_by_hand(tree_of(MODULES[name]))
     allowed, _ = PATHS_BY_HAND.get(name, (set(), ""))
     for what, line in found.items():
         assert what in allowed, (
