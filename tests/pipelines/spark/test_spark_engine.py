@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from pipelines.cli.main import main
@@ -91,6 +92,16 @@ class TestMap:
         assert found == [2 * number for number in range(20)]
         assert told[-1] == (20, 20)
         assert all(done <= total == 20 for done, total in told)
+
+    def test_each_is_a_task_of_sparks(self, engine: SparkEngine) -> None:
+        """However many there are: none waits behind another in one partition."""
+
+        def partition(_: int) -> int:
+            context = TaskContext.get()
+            return -1 if context is None else context.partitionId()
+
+        for count in (1, 7, 50):
+            assert sorted(engine.map(partition, range(count))) == list(range(count))
 
     def test_no_tasks_need_no_job(self, engine: SparkEngine) -> None:
         """Nothing in, nothing out."""
