@@ -93,7 +93,9 @@ THINNED = {
 
 
 # what takes long begins first, so that no worker waits for the other's last module in the end
-FIRST = ("spark", "orchestration", "integration", "adversary", "pipelines")
+FIRST = (
+    "test_commit_simulation.py", "spark", "orchestration", "integration", "adversary", "pipelines"
+)  # fmt: skip
 # modules that use the same session of Spark, or the same server, stay with one worker
 TOGETHER = {
     "spark": (
