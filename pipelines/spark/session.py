@@ -7,11 +7,13 @@ wins over the defaults here. A master that is configured (`--master`) is where i
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -26,6 +28,7 @@ __all__ = ["open_session"]
 
 GIVEN_BY_OTHERS = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
 CONNECT = "sc://"
+CONNECT_PORT, CONNECT_SECONDS = 15002, 20.0
 UNPACKED = "statelake"  # the directory of what executors are sent, below their own
 PYTHON = f"./{UNPACKED}/bin/python"
 JAVA_OPTIONS = (
@@ -109,6 +112,7 @@ def _connected(remote: str, application: str) -> SparkSession:
         StateError: The server can't be reached.
     """
     require_extra("connect")
+    _require_listener(remote)
     builder = SparkSession.builder.appName(application).remote(remote)
     for key, value in _given_settings().items():
         builder = builder.config(key, value)
@@ -121,11 +125,29 @@ def _connected(remote: str, application: str) -> SparkSession:
     except PySparkException as error:
         raise StateError(
             f"no session of Spark Connect ({' '.join(str(error).split())[:300]})",
-            place=remote,
-            remedy="look whether the server runs there: sc://HOST:15002",
+            place=remote.partition("/;")[0],
+            remedy=f"look whether the server runs there: sc://HOST:{CONNECT_PORT}",
         ) from error
     connected: SparkSession = session
     return connected
+
+
+def _require_listener(remote: str) -> None:
+    """Make sure that somebody listens there: the client itself would try for half an hour.
+
+    Raises:
+        StateError: Nobody does.
+    """
+    parts = urlsplit(remote.partition("/;")[0])
+    try:
+        address = (parts.hostname or "localhost", parts.port or CONNECT_PORT)
+        socket.create_connection(address, timeout=CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise StateError(
+            f"no session of Spark Connect ({error})",
+            place=remote.partition("/;")[0],  # behind it there may be a token
+            remedy=f"look whether the server runs there: sc://HOST:{CONNECT_PORT}",
+        ) from error
 
 
 def _packed() -> str:
