@@ -39,7 +39,8 @@ class Place:
     def statelake(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Call the command in a process of its own, in the directory."""
         command = [sys.executable, "-m", "pipelines.cli.main", *map(str, words)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        root = str(Path(__file__).parents[3])
+        environment = {**os.environ, "PYTHONPATH": root, "SPARK_LOCAL_IP": "127.0.0.1"}
         environment.pop("PYSPARK_PYTHON", None)
         return subprocess.run(
             command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
