@@ -282,7 +282,7 @@ def test_an_expression_that_gives_no_element(
         ("states: {}", "says nothing of any state"),
         ("states: {kinds: {type: Long}}", "not of the form operator/state"),
         ("states: {kinds/name: {type: Lon}}", "no known type"),
-        ("states: [", "can't be read"),
+        ("states: [", "spec.yaml:1: it is no YAML"),
     ],
 )
 def test_a_file_that_is_no_spec(

@@ -505,17 +505,16 @@ class TestDefinitions:
 
     def test_two_lakes_in_a_project(self, tmp_path: Path) -> None:
         """With a prefix their names do not collide."""
-        with dg.DagsterInstance.ephemeral():  # or it is one of a test before, which is gone
-            made = [
-                dg.build_defs_for_component(
-                    StateLake(
-                        lake=str(tmp_path / name),
-                        jobs=[JobSettings(name=name, savepoints="savepoints")],
-                        erasure=ErasureSettings(requests="requests", prefix=name),
-                    )
+        made = [
+            dg.build_defs_for_component(
+                StateLake(
+                    lake=str(tmp_path / name),
+                    jobs=[JobSettings(name=name, savepoints="savepoints")],
+                    erasure=ErasureSettings(requests="requests", prefix=name),
                 )
-                for name in ("eu", "us")
-            ]
+            )
+            for name in ("eu", "us")
+        ]
         both = dg.Definitions.merge(*made)
         dg.Definitions.validate_loadable(both)
         names = {job.name for job in both.get_repository_def().get_all_jobs()}
