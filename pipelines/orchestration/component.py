@@ -114,7 +114,9 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
             if self.lake and not settings.name:
                 raise ValueError("a job has a name and a directory of savepoints")
         if self.erasure is not None:
-            for location in (self.erasure.requests, *self.erasure.also):
+            erasure = self.erasure
+            places = (*erasure.also, *erasure.blobs, *erasure.changelogs)
+            for location in (erasure.requests, *places):
                 _refuse_credentials(location)
         prefixes = [job.prefix for job in self._state_jobs({})]
         if len(set(prefixes)) < len(prefixes):

@@ -10,9 +10,11 @@ from __future__ import annotations
 import pickle
 import re
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -34,6 +36,12 @@ Result = TypeVar("Result")
 POLL_SECONDS = 0.2
 NUMBER, TASK, OUTCOME = "number", "task", "outcome"
 OUTCOMES = f"{NUMBER} bigint, {OUTCOME} binary"
+_LIBRARIES = (
+    sysconfig.get_path("stdlib"),
+    sysconfig.get_path("platstdlib"),
+    f"{sys.base_prefix}/lib/python{sys.version_info.major}{sys.version_info.minor}.zip",
+)
+_PACKAGES = {"site-packages", "dist-packages"}
 # what Spark says of executors that can't run a task of ours, and what to do
 _NOT_READY = (
     (
@@ -90,7 +98,10 @@ class SparkEngine:
             try:
                 outcomes = frame.mapInArrow(guarded, OUTCOMES).collect()
             except (PySparkException, Py4JError) as error:
-                raise _not_ready(error) or error from error
+                refusal = _not_ready(error)
+                if refusal is None:
+                    raise
+                raise refusal from error
         results: dict[int, Result] = {}
         for number, packed_outcome in outcomes:
             outcome = pickle.loads(packed_outcome)  # noqa: S301 - of our own executors
@@ -153,6 +164,11 @@ def _not_ready(error: Exception) -> StateError | None:
     return None
 
 
+def _is_installed(place: str) -> bool:
+    """Whether a place of `sys.path` is Python's own library, or one that `pip` installs into."""
+    return place.startswith(_LIBRARIES) or not _PACKAGES.isdisjoint(Path(place).parts)
+
+
 class _Guarded(Generic[Task, Result]):
     """Calls the function, and returns our own errors as results: they name file and offset."""
 
@@ -161,11 +177,10 @@ class _Guarded(Generic[Task, Result]):
         self.plugins = plugins
         # a module of the directory that a command was called in is found there by workers too;
         # what is installed here is none of theirs, which may have it in another version
-        here = (sys.prefix, sys.base_prefix)
-        self.path = tuple(one for one in sys.path if not one.startswith(here))
+        self.path = tuple(place for place in sys.path if not _is_installed(place))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sys.path += [one for one in self.path if one not in sys.path]
+        sys.path += [place for place in self.path if place not in sys.path]
         for batch in batches:
             numbers, tasks = batch.column(NUMBER), batch.column(TASK)
             for number, task in zip(numbers.to_pylist(), tasks.to_pylist(), strict=True):

@@ -37,6 +37,7 @@ _SCRIPT = """\
 here=$(cd "$(dirname "$0")/.." && pwd)
 PYTHONPATH="$here/site${{PYTHONPATH:+:$PYTHONPATH}}"
 export PYTHONPATH
+check='import sys; print("%d.%d" % sys.version_info[:2])'
 for python in "$STATELAKE_PYTHON" python{version} python3 python; do
   if [ -n "$python" ] && [ "$("$python" -c "$check" 2>/dev/null)" = {version} ]; then
     exec "$python" "$@"
@@ -46,7 +47,7 @@ echo "what statelake sent is of Python {version}, and this node has none:" \\
   "install it, or set STATELAKE_PYTHON to where it is" >&2
 exit 1
 """
-_CHECK = "check='import sys; print(\"%d.%d\" % sys.version_info[:2])'\n"
+_VERSION = "{}.{}".format(*sys.version_info[:2])
 
 
 def pack(to: Path) -> int:
@@ -84,9 +85,7 @@ def pack(to: Path) -> int:
 
 
 def _add_script(archive: tarfile.TarFile) -> None:
-    version = "{}.{}".format(*sys.version_info[:2])
-    first, rest = _SCRIPT.format(version=version).split("\n", 1)
-    script = f"{first}\n{_CHECK}{rest}".encode()
+    script = _SCRIPT.format(version=_VERSION).encode()
     entry = tarfile.TarInfo("bin/python")
     entry.mode, entry.size = 0o755, len(script)
     archive.addfile(entry, io.BytesIO(script))
@@ -137,5 +136,4 @@ def _extra_of(requirement: str) -> str:
 
 def described() -> str:
     """What nodes must be to use an archive of this machine."""
-    version = "{}.{}".format(*sys.version_info[:2])
-    return f"Python {version} on {platform.system()} {platform.machine()}"
+    return f"Python {_VERSION} on {platform.system()} {platform.machine()}"

@@ -109,23 +109,25 @@ def _connected(remote: str, application: str) -> SparkSession:
 
     Raises:
         MissingExtraError: What Spark Connect needs is not installed.
+        MissingFileError: The archive for executors is not there.
         StateError: The server can't be reached.
     """
     require_extra("connect")
-    _require_listener(remote)
+    packed = _packed()
+    shown = remote.partition("/;")[0]  # behind it there may be a token
     builder = SparkSession.builder.appName(application).remote(remote)
     for key, value in _given_settings().items():
         builder = builder.config(key, value)
     try:
+        _require_listener(shown)
         session: Any = builder.getOrCreate()
-        packed = _packed()
         if packed:
             session.addArtifacts(f"{packed}#{UNPACKED}", archive=True)
             session.conf.set("spark.sql.execution.pyspark.python", PYTHON)
-    except PySparkException as error:
+    except (PySparkException, OSError, ValueError) as error:
         raise StateError(
             f"no session of Spark Connect ({' '.join(str(error).split())[:300]})",
-            place=remote.partition("/;")[0],
+            place=shown,
             remedy=f"look whether the server runs there: sc://HOST:{CONNECT_PORT}",
         ) from error
     connected: SparkSession = session
@@ -136,18 +138,12 @@ def _require_listener(remote: str) -> None:
     """Make sure that somebody listens there: the client itself would try for half an hour.
 
     Raises:
-        StateError: Nobody does.
+        OSError: Nobody does.
+        ValueError: It is no address.
     """
-    parts = urlsplit(remote.partition("/;")[0])
-    try:
-        address = (parts.hostname or "localhost", parts.port or CONNECT_PORT)
-        socket.create_connection(address, timeout=CONNECT_SECONDS).close()
-    except (OSError, ValueError) as error:
-        raise StateError(
-            f"no session of Spark Connect ({error})",
-            place=remote.partition("/;")[0],  # behind it there may be a token
-            remedy=f"look whether the server runs there: sc://HOST:{CONNECT_PORT}",
-        ) from error
+    parts = urlsplit(remote)
+    address = (parts.hostname or "localhost", parts.port or CONNECT_PORT)
+    socket.create_connection(address, timeout=CONNECT_SECONDS).close()
 
 
 def _packed() -> str:

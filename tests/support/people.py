@@ -16,9 +16,17 @@ import pyarrow as pa
 
 from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
 
-__all__ = ["ALICE", "NEW_PROFILE", "files_with", "forms_of", "people_savepoint"]
+__all__ = ["ALICE", "BESIDE_KEYS", "NEW_PROFILE", "files_with", "forms_of", "people_savepoint"]
 
 ALICE = "alice-7f3a9c"
+# where she is, and not the key
+BESIDE_KEYS = {
+    "users/friends": f"user_key = '{ALICE}'",
+    "places/members": f"element = '{ALICE}'",
+    "places/pending": f"value = '{ALICE}'",
+    "places/shared": f"value = '{ALICE}'",
+    "places/rules": f"key = '{ALICE}'",
+}
 PROFILE = {"pojo": "com.example.Profile", "fields": {"age": "int", "city": "String"}}
 NEW_PROFILE = {
     "pojo": "com.example.Profile",

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from pipelines.lake.catalog.unmanaged_state import carried_metadata
 from pipelines.lake.tables.operator_tables import read_operator_rows
-from pipelines.lake.tables.records import OperatorRecord
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from state_core.connectors.elements import StateElement
 from state_core.connectors.sinks import SINK_STATES, Sink, sink_of
 from state_core.connectors.sources import SOURCE_STATES, Source, source_of
 from state_core.formats.metadata.checkpoint_metadata import OperatorState
 from state_core.formats.operator_state.operator_reader import parse_operator_state
 
-__all__ = ["recorded_sinks", "recorded_sources"]
+__all__ = ["recorded_sinks", "recorded_sources", "sources_among"]
 
 
-def recorded_sources(
+def recorded_sources(lake: str, record: SnapshotRecord) -> list[Source]:
+    """The sources of a snapshot of the lake at a location.
+
+    Raises:
+        LakeError: A table, or the carried `_metadata`, can't be read.
+    """
+    return sources_among(lake, record.operators, carried_metadata(record).operators)
+
+
+def sources_among(
     lake: str, operators: Sequence[OperatorRecord], carried: Sequence[OperatorState]
 ) -> list[Source]:
-    """The sources of a snapshot.
+    """The sources among some operators.
 
     Args:
         lake: The lake's location.
-        operators: The snapshot's operators with tables.
-        carried: All its operators, as its carried `_metadata` has them.
+        operators: The operators with tables.
+        carried: All operators, as a carried `_metadata` has them.
 
     Raises:
         LakeError: A table can't be read.
@@ -41,19 +51,15 @@ def recorded_sources(
     return sources
 
 
-def recorded_sinks(lake: str, operators: Sequence[OperatorRecord]) -> list[Sink]:
-    """The sinks of a snapshot.
-
-    Args:
-        lake: The lake's location.
-        operators: The snapshot's operators with tables.
+def recorded_sinks(lake: str, record: SnapshotRecord) -> list[Sink]:
+    """The sinks of a snapshot of the lake at a location.
 
     Raises:
         LakeError: A table can't be read.
     """
     found = (
         sink_of(each.operator_id, each.label, _elements(lake, each, SINK_STATES))
-        for each in operators
+        for each in record.operators
     )
     return [sink for sink in found if sink is not None]
 

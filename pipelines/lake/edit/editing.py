@@ -16,7 +16,7 @@ from typing import TypeVar
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.lake.catalog.recorded_sources import recorded_sources
+from pipelines.lake.catalog.recorded_sources import sources_among
 from pipelines.lake.catalog.unmanaged_state import carried_metadata
 from pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
@@ -264,7 +264,7 @@ class _Edit:
         if not self.edit.set_offsets:
             return
         location = self.rewriter.lake.location
-        sources = recorded_sources(location, self.operators, self.metadata.operators)
+        sources = sources_among(location, self.operators, self.metadata.operators)
         for change in move_offsets(sources, self.edit.set_offsets):
             self.offsets += change.moved
             for state, elements in change.elements_by_state().items():

@@ -29,7 +29,7 @@ from pipelines.lake.erase.parquet_pages import pages_of
 from pipelines.lake.erase.planning import Planner, records_of
 from pipelines.lake.erase.requests import ErasureRequest, keyed_digest
 from pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
-from pipelines.lake.erase.task_state import task_jobs
+from pipelines.lake.erase.task_state import all_jobs
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import (
     ConflictError,
@@ -159,7 +159,7 @@ def audit_erasure(
             remedy="give the keys, predicates and the secret of the erasure",
         )
     engine = engine or LocalEngine()
-    there = {*lake.jobs(), *task_jobs(lake)}
+    there = set(all_jobs(lake))
     jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]
     records = records_of(lake, jobs)
     needles, left_out = needles_of(asked, [one for of_job in records.values() for one in of_job])

@@ -52,7 +52,7 @@ from pipelines.lake.erase.requests import (
     without_words,
     words_of,
 )
-from pipelines.lake.erase.task_state import TaskState, task_jobs
+from pipelines.lake.erase.task_state import TaskState, all_jobs
 from pipelines.lake.tables.names import is_edited_file, is_table_of, token_of
 from pipelines.lake.tables.records import (
     OperatorRecord,
@@ -223,7 +223,7 @@ class Erasure:
                 start = SWITCH + 1
             else:
                 self.note = replace(before, replaced={}, said={})
-        self.note.jobs = self.note.jobs or sorted({*self.lake.jobs(), *task_jobs(self.lake)})
+        self.note.jobs = self.note.jobs or all_jobs(self.lake)
         for job in self.note.jobs:
             refuse_during_erasure(self.lake, job, self.asked.request)
             if before is None:
@@ -402,9 +402,8 @@ class Erasure:
     def rewrite_logs(self) -> None:
         """Let every version of each table name the new files; it may be done once more."""
         self.records = records_of(self.lake, self.note.jobs)
-        kept = _named(
-            chain.from_iterable(self.records.values())
-        )  # some, if a snapshot that was not asked for has them
+        # an old file is still named if a snapshot that was not asked for has it
+        kept = _named(chain.from_iterable(self.records.values()))
         for _, path in self._table_paths():
             table, files = self.lake.table(path), self.note.replaced.get(path, {})
             if table.open() is not None:

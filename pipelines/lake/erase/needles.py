@@ -56,8 +56,7 @@ def needles_of(
     Returns:
         The forms, and the names of those that are not searched for.
     """
-    snapshots = {op.key_serializer for one in records for op in one.operators if op.states}
-    serializers = [key_serializer_of(snapshot) for snapshot in sorted(snapshots)]
+    serializers = _key_serializers(records)
     keys = set(asked.keys)
     forms: dict[bytes, Needle] = {}
     short: dict[str, None] = {}
@@ -83,17 +82,28 @@ def whole_forms(asked: ErasureRequest, records: Iterable[SnapshotRecord]) -> set
         asked: What is to be erased.
         records: Snapshots, whose operators say how keys are written.
     """
-    snapshots = {op.key_serializer for one in records for op in one.operators if op.states}
+    serializers = _key_serializers(records)
     words = words_of(ErasureRequest("", asked.keys))
     forms = {form.encode() for word in words for form in (word, json.dumps(word))}
     for word in asked.keys:
-        for snapshot in snapshots:
-            forms.update(data for _, data in _written(key_serializer_of(snapshot), word))
+        for serializer in serializers:
+            forms.update(data for _, data in _written(serializer, word))
         if re.fullmatch(r"-?\d{1,19}", word, re.ASCII):
             for size in (4, 8):  # as serdes of any framework write numbers
                 with suppress(OverflowError):
                     forms.add(int(word).to_bytes(size, "big", signed=True))
     return forms - {b""}
+
+
+def _key_serializers(records: Iterable[SnapshotRecord]) -> list[TypeSerializer]:
+    """What writes the keys of operators, each once."""
+    snapshots = {
+        operator.key_serializer
+        for record in records
+        for operator in record.operators
+        if operator.states
+    }
+    return [key_serializer_of(snapshot) for snapshot in sorted(snapshots)]
 
 
 def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:

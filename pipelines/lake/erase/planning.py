@@ -16,7 +16,7 @@ from pipelines.lake.edit.selecting import find_state, tables_of
 from pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met, rows_where
 from pipelines.lake.erase.opaque_state import has_opaque_state
 from pipelines.lake.erase.requests import ErasureRequest, keyed_digest, without_words, words_of
-from pipelines.lake.erase.task_state import TaskState, task_jobs
+from pipelines.lake.erase.task_state import TaskState, all_jobs
 from pipelines.lake.query.session import Session
 from pipelines.lake.query.table_names import TableNames
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
@@ -158,12 +158,11 @@ def records_of(lake: Lake, jobs: Sequence[str]) -> dict[str, list[SnapshotRecord
         DamagedLakeError: A row of one can't be believed: who knows what it holds?
     """
     found: dict[str, list[SnapshotRecord]] = {}
-    with_tasks = set(task_jobs(lake))
-    for job in jobs or sorted({*lake.jobs(), *with_tasks}):
+    for job in jobs or all_jobs(lake):
         records, bad = lake.records(job)
         if bad:
             raise bad[0].error
-        if not records and job not in with_tasks:
+        if not records and job not in all_jobs(lake):
             lake.snapshot(job, "")  # which says what there is
         found[job] = records
     return found
@@ -220,9 +219,9 @@ class Planner:
         tasks: list[RewriteTask] = []
         looked_at: list[_SharedFile] = []
         for file in shared:
-            transforms = self._transforms(file)
             unit = Unit(file.unit.partition, file.unit.first, file.unit.last)
-            if transforms and not all(one.foresee(unit) for one in transforms):
+            transforms = self._transforms(file, unit)
+            if transforms and not all(transform.foresee(unit) for transform in transforms):
                 layout = layout_of(self.lake, file.operator, file.table)
                 piece = Piece(unit, (file.unit,))
                 tasks.append(RewriteTask(layout, tuple(transforms), (piece,), ""))
@@ -252,7 +251,7 @@ class Planner:
         for records in self.records.values():
             yield from records
 
-    def _transforms(self, file: _SharedFile) -> list[Transform]:
+    def _transforms(self, file: _SharedFile, unit: Unit) -> list[Transform]:
         transforms: list[Transform] = []
         operator = file.operator
         if self.asked.keys and file.table.path in {state.table for state in operator.states}:
@@ -260,7 +259,6 @@ class Planner:
             if name not in self._keys:
                 self._keys[name], fitting = erased_keys(operator, self.asked.keys)
                 self._fitting |= fitting
-            unit = Unit(file.unit.partition, file.unit.first, file.unit.last)
             if len(self._keys[name].keys):
                 transforms.append(self._keys[name].of_unit(unit))
         for wanted, predicate in self.asked.where.items():

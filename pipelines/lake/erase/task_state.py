@@ -34,7 +34,7 @@ from state_core.commit.records.records import BLOB_STORE_FACTORY
 from state_core.errors import ConflictError, NotFoundError, UnsafePathError
 from state_core.files.filesystem import Directory
 
-__all__ = ["FoundRows", "FoundTaskState", "TaskState", "task_jobs"]
+__all__ = ["FoundRows", "FoundTaskState", "TaskState", "all_jobs"]
 
 RUNS_INSTANCE = "1"  # the id that runs give the instance of their job
 
@@ -79,14 +79,14 @@ class FoundTaskState:
     elsewhere: list[str] = field(default_factory=list)
 
 
-def task_jobs(lake: Lake) -> list[str]:
-    """The jobs whose tasks keep stores or changelogs in the lake, with snapshots or without."""
-    jobs = []
+def all_jobs(lake: Lake) -> list[str]:
+    """All jobs: with snapshots, or of which tasks alone keep stores or changelogs in the lake."""
+    jobs = set(lake.jobs())
     for name in lake.directory.names():
         job = unquote(name.replace("~", "%"))
         if job and _within(job) == name and any(_kept(lake, job, (STORES, CHANGELOGS))):
-            jobs.append(job)
-    return jobs
+            jobs.add(job)
+    return sorted(jobs)
 
 
 class TaskState:
@@ -185,7 +185,7 @@ class TaskState:
                 changelogs.erase(partition, lambda it: self.held.goes(it.key, it.value))
         for place in self.asked.blobs:
             store = FileSystemBlobStore(Directory(place).confined())
-            for prefix in self._prefixes():
+            for prefix in self._prefixes:
                 for blob in store.list(prefix):
                     store.delete(blob)
                 for folder in store.expiring(prefix):
@@ -224,6 +224,7 @@ class TaskState:
             if rows or mentions:
                 yield FoundRows(place, CHANGELOGS, str(partition), rows, 0, 0, mentions)
 
+    @cached_property
     def _prefixes(self) -> set[str]:
         """Below what the blobs of these jobs' runs lie, by what the records of runs say."""
         prefixes = set()
@@ -241,7 +242,7 @@ class TaskState:
         directory = Directory(place).confined()
         if not directory.exists("blobs"):
             raise NotFoundError("there is no blob store", place=place, remedy="name its directory")
-        prefixes = self._prefixes()
+        prefixes = self._prefixes
         going = 0
         others = set()
         for path, _ in directory.files_below("blobs"):
@@ -264,7 +265,7 @@ class TaskState:
         for job in self.records:
             if any(_kept(self.lake, job, (STORES, CHANGELOGS, CHECKPOINTS))):
                 yield f"what tasks of job {job!r} keep on their hosts, and in topics of Kafka's"
-        if not self.asked.blobs and self._prefixes():
+        if not self.asked.blobs and self._prefixes:
             yield "the blob store of runs: name it by --blobs"
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.recorded_sources import recorded_sources
-from pipelines.lake.catalog.unmanaged_state import carried_metadata
 from pipelines.lake.query.table_names import operator_tables_by_name
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from state_core.errors import StateError
@@ -108,8 +107,7 @@ def _splits(lake: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     """What sources have still to read; a snapshot whose tables can't be read is left out."""
     for record in records:
         try:
-            carried = carried_metadata(record).operators
-            sources = recorded_sources(lake, record.operators, carried)
+            sources = recorded_sources(lake, record)
         except StateError as error:
             LOG.warning("%s.splits is without %s: %s", CATALOG, record.snapshot_id, error)
             continue

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pipelines.spark.jars import java_command
-from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
-from tests.integration.flink.oracle import SHORT_JOBS
+from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
+from tests.integration.flink.oracle import answers_of, successes
 
 __all__ = ["EVERY_STATE", "ask", "operators_restored", "restored", "verdicts", "written"]
 
 EVERY_STATE = "-"
-PROGRAMS = ("EvolvingJobs.java", "EvolvingOperators.java", "Cluster.java", "Json.java")
+PROGRAMS = (
+    "EvolvingJobs.java",
+    "EvolvingOperators.java",
+    "Answers.java",
+    "Cluster.java",
+    "Json.java",
+)
 MODULES = ("flink-avro",)
 
 
@@ -31,31 +34,13 @@ def ask(version: str, commands: Iterable[Iterable[object]]) -> list[str]:
     sources = [JAVA_SOURCES / program for program in PROGRAMS]
     sources += sorted((JAVA_SOURCES / "evolving" / version).iterdir())
     classes = compiled(sources, jars, f"evolving-{version}-2.3.0")
-    path = ":".join(map(str, [classes, *jars]))
-    lines = ["\t".join(map(str, words)) + "\n" for words in commands]
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        done = subprocess.run(
-            [
-                java_command(), "-Xmx1g", *SHORT_JOBS, f"-Djava.io.tmpdir={directory}", *OPENS,
-                "-cp", path, "EvolvingJobs",
-            ],
-            input="".join(lines),
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=300,
-            check=False,
-        )  # fmt: skip
-    answers = done.stdout.splitlines()
-    assert len(answers) == len(lines), done.stderr[-3000:]
-    return answers
+    return answers_of("EvolvingJobs", classes, jars, commands)
 
 
 def written(version: str, backends: Iterable[str], to: Path) -> list[Path]:
     """Canonical savepoints of the job with these classes, one of each backend."""
-    answers = ask(version, [("write", backend, (to / backend).as_uri()) for backend in backends])
-    assert all(answer.startswith("ok ") for answer in answers), answers
-    return [Path(answer.removeprefix("ok file:")) for answer in answers]
+    commands = [("write", backend, (to / backend).as_uri()) for backend in backends]
+    return [Path(place.removeprefix("file:")) for place in successes(ask(version, commands))]
 
 
 def restored(
@@ -77,15 +62,13 @@ def operators_restored(
 def _lines(version: str, asked: list[tuple[str, ...]], work: Path) -> list[list[Any]]:
     """The lines that each command writes to a file."""
     files = [work / f"lines-{index}" for index in range(len(asked))]
-    answers = ask(version, [(*one, file) for one, file in zip(asked, files, strict=True)])
-    assert all(answer.startswith("ok ") for answer in answers), answers
+    successes(ask(version, [(*words, file) for words, file in zip(asked, files, strict=True)]))
     return [[json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files]
 
 
 def verdicts(version: str, savepoint: Path, work: Path) -> dict[str, str]:
     """Flink's verdict on each state of a savepoint, were it restored by these classes."""
     file = work / "verdicts"
-    (answer,) = ask(version, [("verdicts", savepoint.as_uri(), file)])
-    assert answer.startswith("ok "), answer
+    successes(ask(version, [("verdicts", savepoint.as_uri(), file)]))
     found: dict[str, str] = json.loads(file.read_text("utf-8"))
     return found

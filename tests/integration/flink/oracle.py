@@ -47,6 +47,60 @@ def sorted_lines(held: Iterable[Any]) -> list[str]:
     return sorted(json.dumps(one, sort_keys=True) for one in held)
 
 
+def answers_of(
+    program: str,
+    classes: Path,
+    jars: Iterable[Path],
+    commands: Iterable[Iterable[object]],
+    heap: str = "1g",
+) -> list[str]:
+    """What a program of ours says to some commands: lines that begin with `ok` or `error`.
+
+    All are run in one JVM, one after the other.
+
+    Args:
+        program: Its class, which answers as `Answers.java` does.
+        classes: The directory that it is compiled to.
+        jars: What it needs.
+        commands: The words of each command.
+        heap: Of the JVM.
+
+    Raises:
+        FlinkError: The program ended too soon.
+    """
+    lines = ["\t".join(map(str, words)) + "\n" for words in commands]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        done = subprocess.run(
+            [
+                java_command(), f"-Xmx{heap}", *SHORT_JOBS, f"-Djava.io.tmpdir={directory}", *OPENS,
+                "-cp", ":".join(map(str, [classes, *jars])), program,
+            ],
+            input="".join(lines),
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=ANSWER_SECONDS,
+            check=False,
+        )  # fmt: skip
+    answers = done.stdout.splitlines()
+    if len(answers) != len(lines):
+        raise FlinkError(done.stderr[-3000:])
+    return answers
+
+
+def successes(answers: Iterable[str]) -> list[str]:
+    """What follows the `ok` of each answer.
+
+    Raises:
+        FlinkError: A command failed.
+    """
+    answers = list(answers)
+    failed = [answer for answer in answers if not answer.startswith("ok ")]
+    if failed:
+        raise FlinkError("\n".join(failed))
+    return [answer.removeprefix("ok ") for answer in answers]
+
+
 class FlinkOracle:
     """One version of Flink in a JVM of its own, asked line by line.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.spark.jars import java_command, resolve_jars
-from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
-from tests.integration.flink.oracle import SHORT_JOBS
+from pipelines.spark.jars import resolve_jars
+from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
+from tests.integration.flink.oracle import answers_of, successes
 
 __all__ = ["MODULES", "NEW", "OLD", "Run", "connector_jars", "run_sources"]
 
@@ -18,7 +17,7 @@ NEW, OLD = "2.3.0", "1.20.0"
 MODULES = ("flink-connector-files",)
 # whichever Flink they were made for: the newest there is, and one with the old consumer
 CONNECTORS = {NEW: "5.0.0-2.2", OLD: "3.2.0-1.19"}
-PROGRAMS = ("SourceJobs.java", "Cluster.java")
+PROGRAMS = ("SourceJobs.java", "Answers.java", "Cluster.java")
 
 
 @dataclass(frozen=True)
@@ -56,31 +55,15 @@ def run_sources(runs: Sequence[Run], version: str = NEW) -> list[tuple[list[str]
     jars = [*flink, *(jar for jar in connector_jars(version) if jar.name not in known)]
     names = [*PROGRAMS, "OldKafka.java"] if version == OLD else PROGRAMS
     classes = compiled([JAVA_SOURCES / name for name in names], jars, f"sources-{version}")
-    path = ":".join(map(str, [classes, *jars]))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         files = [Path(directory) / f"lines-{index}" for index in range(len(runs))]
-        words = [
+        commands = [
             ["run", run.parallelism, run.pause, run.lines,
              "-" if run.savepoint is None else run.savepoint.as_uri(), file,
              "-" if run.to is None else run.to.as_uri(), *run.source]
             for run, file in zip(runs, files, strict=True)
         ]  # fmt: skip
-        done = subprocess.run(
-            [
-                java_command(), "-Xmx768m", *SHORT_JOBS, f"-Djava.io.tmpdir={directory}", *OPENS,
-                "-cp", path, "SourceJobs",
-            ],
-            input="".join("\t".join(map(str, line)) + "\n" for line in words),
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=300,
-            check=False,
-        )  # fmt: skip
-        answers = done.stdout.splitlines()
-        assert len(answers) == len(runs), done.stderr[-3000:]
-        assert all(answer.startswith("ok ") for answer in answers), [*answers, done.stderr[-3000:]]
-        places = [answer.removeprefix("ok ") for answer in answers]
+        places = successes(answers_of("SourceJobs", classes, jars, commands, "768m"))
         return [
             (
                 file.read_text("utf-8").splitlines(),

@@ -33,18 +33,11 @@ from pipelines.orchestration.settings import ErasureSettings, JobSettings
 from state_core import NewKeyedState, NewOperator, write_snapshot
 from state_core.errors import DeclarationError
 from tests.support.lakes import DEMO, files_of, import_as
-from tests.support.people import ALICE, files_with, people_savepoint
+from tests.support.people import ALICE, BESIDE_KEYS, files_with, people_savepoint
 from tests.support.steps import do_at, stop
 
 SECRET = "s3cret-of-the-desk"  # noqa: S105 - to be looked for
 ASKED_AT = "2026-01-01T09:00:00Z"
-WHERE = {
-    "users/friends": f"user_key = '{ALICE}'",
-    "places/members": f"element = '{ALICE}'",
-    "places/pending": f"value = '{ALICE}'",
-    "places/shared": f"value = '{ALICE}'",
-    "places/rules": f"key = '{ALICE}'",
-}
 ID = "gdpr-7"
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dagster.md"
 
@@ -167,7 +160,7 @@ def test_a_request_is_planned_approved_erased_and_proved(
         savepoint = people_savepoint(desk.base / f"day-{day}", day, people=20)
         import_as(desk.lake, savepoint, f"day-{day}", uids=("users", "places"))
     # every person is a friend of hers
-    desk.put(requested_by="privacy desk", where=WHERE, all=True)
+    desk.put(requested_by="privacy desk", where=BESIDE_KEYS, all=True)
     before = files_of(desk.base / "lake")
     assert files_with(desk.base / "lake", ALICE)
     (asked,) = desk.look().run_requests
@@ -522,11 +515,11 @@ class TestDefinitions:
         keys = {key.to_user_string() for key in both.resolve_asset_graph().asset_check_keys}
         assert "eu/erasure_requests:no_expired_requests" in keys
 
-    @pytest.mark.parametrize("field", ["requests", "also"])
+    @pytest.mark.parametrize("field", ["requests", "also", "blobs", "changelogs"])
     def test_credentials_are_refused(self, field: str) -> None:
         """As in every other location."""
         location = "s3://key:secret@bucket/x"
-        erasure = {"requests": "r"} | {field: [location] if field == "also" else location}
+        erasure = {"requests": "r"} | {field: location if field == "requests" else [location]}
         with pytest.raises(ValueError, match="must not have credentials"):
             StateLake.model_validate(
                 {"lake": "l", "jobs": [{"name": "o", "savepoints": "s"}], "erasure": erasure}

@@ -115,15 +115,10 @@ def _ends_of(place: Place, operator: str | None) -> tuple[list[Source], list[Sin
             recorded_sinks,
             recorded_sources,
         )
-        from pipelines.lake.catalog.unmanaged_state import (  # noqa: PLC0415 - Delta if wanted
-            carried_metadata,
-        )
 
         lake, record = place.recorded()
-        sources = recorded_sources(
-            lake.location, record.operators, carried_metadata(record).operators
-        )
-        sinks = recorded_sinks(lake.location, record.operators)
+        sources = recorded_sources(lake.location, record)
+        sinks = recorded_sinks(lake.location, record)
         labels = {source.operator: source.operator_id for source in sources}
         labels |= {sink.operator: sink.operator_id for sink in sinks}
         named = labels.get(operator or "", operator)
@@ -269,13 +264,10 @@ def offsets_at(
     """
     require_extra("kafka")
     from pipelines.lake.catalog.recorded_sources import recorded_sources  # noqa: PLC0415 - the same
-    from pipelines.lake.catalog.unmanaged_state import (  # noqa: PLC0415 - Delta if wanted
-        carried_metadata,
-    )
     from state_core.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted
 
     record = lake.snapshot(job, snapshot_id)
-    sources = recorded_sources(lake.location, record.operators, carried_metadata(record).operators)
+    sources = recorded_sources(lake.location, record)
     reads = {source.operator: partitions_read(source) for source in sources}
     partitions = {partition for of_source in reads.values() for partition in of_source}
     if not partitions:

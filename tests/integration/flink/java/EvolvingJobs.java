@@ -1,6 +1,3 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.lang.reflect.Modifier;
 import java.nio.charset.StandardCharsets;
@@ -63,8 +60,7 @@ import org.apache.flink.util.Collector;
 
 /**
  * A job whose types evolve: it is compiled with one `evolving/.../Shop.java` or another, whose classes
- * have the same names. A line of standard input is a command, with tabs between its words, and each
- * answer is a line that begins with "ok" or "error".
+ * have the same names. Its commands:
  *
  * <pre>
  * write    BACKEND DIRECTORY                take a canonical savepoint of these keys
@@ -81,19 +77,7 @@ public class EvolvingJobs {
     static final ConcurrentLinkedQueue<String> LINES = new ConcurrentLinkedQueue<>();
 
     public static void main(String[] arguments) throws Exception {
-        PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        System.setOut(System.err);
-        BufferedReader lines =
-                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            String[] words = line.split("\t");
-            try {
-                answers.println("ok " + run(words));
-            } catch (Throwable problem) {
-                answers.println("error " + describe(problem));
-            }
-        }
-        Runtime.getRuntime().halt(0);
+        Answers.to(EvolvingJobs::run);
     }
 
     private static String run(String[] words) throws Exception {
@@ -210,14 +194,6 @@ public class EvolvingJobs {
     private static void build(DataStream<Long> numbers, Evolving evolving) {
         numbers.keyBy(number -> "key-" + number).process(evolving).uid("evolving").name("evolving")
                 .sinkTo(new DiscardingSink<>()).uid("sink");
-    }
-
-    private static String describe(Throwable problem) {
-        StringBuilder text = new StringBuilder();
-        for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
-            text.append(cause.getClass().getSimpleName()).append(": ").append(cause.getMessage()).append(" | ");
-        }
-        return text.toString().replace('\n', ' ');
     }
 
     // ---------------------------------------------------------------------------- the states

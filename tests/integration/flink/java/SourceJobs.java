@@ -1,6 +1,3 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -30,8 +27,7 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 
 /**
- * A job of one source, which tells what it reads. A line of standard input is a command, with tabs
- * between its words, and each answer is a line that begins with "ok" or "error".
+ * A job of one source, which tells what it reads. Its command:
  *
  * <pre>
  * run  PARALLELISM PAUSE LINES SAVEPOINT FILE DIRECTORY SOURCE...
@@ -53,19 +49,7 @@ public class SourceJobs {
     private static final long PATIENCE_MS = 60_000;
 
     public static void main(String[] arguments) throws Exception {
-        PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        System.setOut(System.err);
-        BufferedReader lines =
-                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            try {
-                answers.println("ok " + run(line.split("\t")));
-            } catch (Throwable problem) {
-                problem.printStackTrace();
-                answers.println("error " + problem.toString().replace('\n', ' '));
-            }
-        }
-        Runtime.getRuntime().halt(0);
+        Answers.to(SourceJobs::run);
     }
 
     private static String run(String[] words) throws Exception {

@@ -21,7 +21,7 @@ from pipelines.lake.erase.searching import Searcher
 from state_core.errors import ConflictError, DamagedLakeError, EncodeError, NotFoundError
 from state_core.files.compression import compress_snappy
 from tests.support.lakes import DEMO, import_as
-from tests.support.people import ALICE, people_savepoint
+from tests.support.people import ALICE, BESIDE_KEYS, people_savepoint
 from tests.support.rocksdb_databases import Settings
 from tests.support.rocksdb_databases import write as rocksdb_write
 
@@ -30,13 +30,7 @@ NUMBER = ErasureRequest("gdpr-1", [KEY], carried="keep")
 TEXT = ErasureRequest(
     "gdpr-2",
     [ALICE],
-    {
-        "users/friends": f"user_key = '{ALICE}'",
-        "places/members": f"element = '{ALICE}'",
-        "places/pending": f"value = '{ALICE}'",
-        "places/shared": f"value = '{ALICE}'",
-        "places/rules": f"key = '{ALICE}'",
-    },
+    BESIDE_KEYS,
 )
 
 

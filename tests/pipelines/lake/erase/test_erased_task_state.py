@@ -45,20 +45,13 @@ from state_core.files.filesystem import Directory
 from tests.support.jobs.alert_orders import alerts_module, state_rows
 from tests.support.jobs.committed_job import CommittedJob
 from tests.support.lakes import import_as
-from tests.support.people import ALICE, files_with, people_savepoint
+from tests.support.people import ALICE, BESIDE_KEYS, files_with, people_savepoint
 from tests.support.steps import do_at
 
 KEY = ALICE.encode()
 BOB = b"bob-77aa01"
 TASK = "Partition 0"
 CHANGES = SystemStreamPartition("kafka", "visits-log", 0)
-WHERE = {
-    "users/friends": f"user_key = '{ALICE}'",
-    "places/members": f"element = '{ALICE}'",
-    "places/pending": f"value = '{ALICE}'",
-    "places/shared": f"value = '{ALICE}'",
-    "places/rules": f"key = '{ALICE}'",
-}
 CUSTOMER = 783_633_772_217
 alerts = alerts_module()
 
@@ -104,7 +97,9 @@ def root(committed: Path, tmp_path: Path) -> Path:
 
 def asked(root: Path, carried: str = "", request: str = "gdpr-4711") -> ErasureRequest:
     """All of her, and where."""
-    return ErasureRequest(request, [ALICE], WHERE, carried, changelogs=[str(root / "changelogs")])
+    return ErasureRequest(
+        request, [ALICE], BESIDE_KEYS, carried, changelogs=[str(root / "changelogs")]
+    )
 
 
 def stored(root: Path) -> dict[bytes, bytes]:

@@ -46,21 +46,14 @@ from tests.support.lakes import (
     raw_savepoint,
     unit_paths,
 )
-from tests.support.people import ALICE, NEW_PROFILE, files_with, people_savepoint
+from tests.support.people import ALICE, BESIDE_KEYS, NEW_PROFILE, files_with, people_savepoint
 from tests.support.steps import EndError, Step, do_at, stop
 
 UIDS = ("users", "places")
-EVERYWHERE = {
-    "users/friends": f"user_key = '{ALICE}'",
-    "clients/friends": f"user_key = '{ALICE}'",  # as it is called where it was renamed
-    "places/members": f"element = '{ALICE}'",
-    "places/pending": f"value = '{ALICE}'",
-    "places/shared": f"value = '{ALICE}'",
-    "places/rules": f"key = '{ALICE}'",
-}
+RENAMED = {"clients/friends": BESIDE_KEYS["users/friends"]}
+EVERYWHERE = BESIDE_KEYS | RENAMED
 REQUEST = ErasureRequest("gdpr-4711", [ALICE], EVERYWHERE)
-WITHOUT_CLIENTS = {state: where for state, where in EVERYWHERE.items() if "clients" not in state}
-SMALL = ErasureRequest("gdpr-4711", [ALICE], WITHOUT_CLIENTS)
+SMALL = ErasureRequest("gdpr-4711", [ALICE], BESIDE_KEYS)
 KEYED = ErasureRequest("gdpr-4712", [ALICE])
 
 
