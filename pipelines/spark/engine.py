@@ -7,6 +7,7 @@ Python worker loads it before its first task.
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import sys
@@ -14,7 +15,6 @@ import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -166,7 +166,7 @@ def _not_ready(error: Exception) -> StateError | None:
 
 def _is_installed(place: str) -> bool:
     """Whether a place of `sys.path` is Python's own library, or one that `pip` installs into."""
-    return place.startswith(_LIBRARIES) or not _PACKAGES.isdisjoint(Path(place).parts)
+    return place.startswith(_LIBRARIES) or not _PACKAGES.isdisjoint(place.split(os.sep))
 
 
 class _Guarded(Generic[Task, Result]):
