@@ -7,7 +7,6 @@ Python worker loads it before its first task.
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 import sys
@@ -166,7 +165,7 @@ def _not_ready(error: Exception) -> StateError | None:
 
 def _is_installed(place: str) -> bool:
     """Whether a place of `sys.path` is Python's own library, or one that `pip` installs into."""
-    return place.startswith(_LIBRARIES) or not _PACKAGES.isdisjoint(place.split(os.sep))
+    return place.startswith(_LIBRARIES) or not _PACKAGES.isdisjoint(re.split(r"[\\/]", place))
 
 
 class _Guarded(Generic[Task, Result]):
