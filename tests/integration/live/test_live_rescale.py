@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,14 @@ JOB = JobDeclaration("counting", (
     declare_operator("counter", "Counting", StreamKind.KEYED, counts, key="Long", parallelism=2),
 ))
 """
+
+
+def every_second(names: Iterable[str], first: int) -> list[Any]:
+    """Every second of them in CI, from one on; the others at night."""
+    return [
+        pytest.param(name, marks=[pytest.mark.nightly] if (at - first) % 2 else [])
+        for at, name in enumerate(names)
+    ]
 
 
 class Counting:
@@ -169,7 +177,7 @@ def test_what_is_wrong_before_is_told_before_anything_happens(counting: Counting
     assert ended_journals(counting.lake, "counting") == []
 
 
-@pytest.mark.parametrize("step", [step.name for step in STEPS])
+@pytest.mark.parametrize("step", every_second([step.name for step in STEPS], 0))
 def test_a_rescale_that_was_killed_goes_on(counting: Counting, step: str) -> None:
     """After each step, when that has been done and nobody has noted it yet."""
     counting.killed(counting.plan(), step, "did")
@@ -182,7 +190,7 @@ def test_a_rescale_that_was_killed_goes_on(counting: Counting, step: str) -> Non
     counting.goes_on(result)
 
 
-@pytest.mark.parametrize("step", [step.name for step in STEPS])
+@pytest.mark.parametrize("step", every_second([step.name for step in STEPS], 1))
 def test_a_rescale_that_was_killed_is_rolled_back(counting: Counting, step: str) -> None:
     """After each step, when it was noted; the old job runs, and it alone."""
     counting.killed(counting.plan(), step, "kept")
@@ -192,7 +200,7 @@ def test_a_rescale_that_was_killed_is_rolled_back(counting: Counting, step: str)
     counting.goes_on(result)
 
 
-@pytest.mark.parametrize("phase", ["did", "kept"])
+@pytest.mark.parametrize("phase", every_second(["did", "kept"], 0))
 @pytest.mark.parametrize("step", [step.name for step in WAY_BACK])
 def test_a_way_back_that_was_killed_goes_on(counting: Counting, step: str, phase: str) -> None:
     """Whatever it is called with: it is on its way back."""
