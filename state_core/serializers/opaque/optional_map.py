@@ -25,8 +25,9 @@ from state_core.serializers.opaque.decoders import opaque_serializer
 __all__ = [
     "FramedSnapshot",
     "OptionalEntry",
+    "RawEntry",
     "read_optional_map",
-    "skip_optional_map",
+    "read_raw_map",
     "write_optional_map",
 ]
 
@@ -103,6 +104,19 @@ class OptionalEntry:
         return self.key is not None and self.value is not None
 
 
+@dataclass(frozen=True, slots=True)
+class RawEntry:
+    """An entry whose value is not looked into.
+
+    Attributes:
+        name: The name.
+        value: The bytes of the value; None if it has gone missing.
+    """
+
+    name: str
+    value: bytes | None
+
+
 def read_optional_map(
     source: DataInput, what: str, bound: Bound = MEMBERS
 ) -> tuple[OptionalEntry, ...]:
@@ -130,14 +144,15 @@ def read_optional_map(
     return tuple(entries.values())
 
 
-def skip_optional_map(source: DataInput) -> None:
-    """Move behind a map whose values need not be understood."""
+def read_raw_map(source: DataInput) -> tuple[RawEntry, ...]:
+    """Read a map whose keys and values are something else, as the bytes that they are."""
     if source.read_long() != HEADER:
         raise source.fault("a map of optional entries without its magic number")
+    entries = []
     for _ in range(source.read_count("map entries", MIN_ENTRY_BYTES)):
-        source.read_utf()
-        _read_frame(source)
-        _read_frame(source)
+        name, _, value = source.read_utf(), _read_frame(source), _read_frame(source)
+        entries.append(RawEntry(name, None if value is None else bytes(value.data)))
+    return tuple(entries)
 
 
 def write_optional_map(entries: tuple[OptionalEntry, ...], out: DataOutput) -> None:
