@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError, StateError
+from state_core.errors import CorruptSnapshotError, EncodeError, IncompatibleError, StateError
 from state_core.files.wire import DataInput
 from state_core.serializers.framework import plugins
 from state_core.serializers.kryo.columns import Column, column_of
@@ -48,7 +48,7 @@ class _Declared:
 _declared = _Declared()
 
 
-def declare_classes(said: Mapping[str, Any], place: str) -> None:
+def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
     """Declare classes of a user that Kryo writes field by field, and enums.
 
     Args:
@@ -56,7 +56,7 @@ def declare_classes(said: Mapping[str, Any], place: str) -> None:
             `{fields: {name: type}}` or `{enum: [constants]}`, each with `final: true` where no
             class extends it; `types`, by a state's class its type with arguments, such as
             `java.util.List: List<Long>`.
-        place: The file, for messages.
+        place: Where it is said, for messages.
 
     Raises:
         EncodeError: It is not of that form.
@@ -73,7 +73,7 @@ def declare_classes(said: Mapping[str, Any], place: str) -> None:
         for name, one in _mapping(said, "classes", place).items()
     }
     types = {
-        name: _type(one, f"{place}, types: {name}")
+        name: _type(one, f"{place}, types: {name}".removeprefix(", "))
         for name, one in _mapping(said, "types", place).items()
     }
     _declared.classes.update(classes)
@@ -91,7 +91,7 @@ def _mapping(said: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]
 
 
 def _class(name: str, said: Any, place: str) -> UserClass:
-    place = f"{place}, classes: {name}"
+    place = f"{place}, classes: {name}".removeprefix(", ")
     form = "give it `fields: {name: type}`, or `enum: [constants]`, and `final: true` if it is"
     if not isinstance(said, Mapping) or ("fields" in said) == ("enum" in said):
         raise EncodeError("it has neither fields nor constants, or both", place=place, remedy=form)
@@ -142,10 +142,15 @@ class KryoValues:
         """Return the value of exactly these bytes, and which Kryo wrote them.
 
         Raises:
+            IncompatibleError: They are of the other version than the one that was declared.
             StateError: They are not understood, or as both versions in two ways.
         """
         if self.version is not None:
-            return self._read(data, self.version), self.version
+            try:
+                return self._read(data, self.version), self.version
+            except StateError:
+                self._check_other(data, self.version)
+                raise
         found: list[tuple[Item | None, KryoVersion]] = []
         refused: StateError | None = None
         for version in KryoVersion:
@@ -163,22 +168,36 @@ class KryoValues:
         return found[0]
 
     def _read(self, data: bytes | memoryview, version: KryoVersion) -> Item | None:
-        reader = ObjectReader(DataInput(data, "value of Kryo"), version, self.classes)
-        item = reader.class_and_object()
-        if reader.source.remaining:
-            raise reader.source.fault(f"{reader.source.remaining} bytes behind a value")
+        source = DataInput(data, "value of Kryo")
+        item = self.read_next(source, version)
+        if source.remaining:
+            raise source.fault(f"{source.remaining} bytes behind a value")
         return item
 
-    def measure(self, data: memoryview) -> int:
-        """Return the length of the value that these bytes of a known version begin with.
+    def _check_other(self, data: bytes | memoryview, version: KryoVersion) -> None:
+        """Refuse a declaration that is wrong: what is edited would be written for another Flink.
 
         Raises:
-            StateError: They are not understood.
+            IncompatibleError: The bytes make sense as the other version.
         """
-        version = self.version or KryoVersion.FLINK_2
-        reader = ObjectReader(DataInput(data, "value of Kryo"), version, self.classes)
-        reader.class_and_object()
-        return reader.source.position
+        (other,) = (one for one in KryoVersion if one is not version)
+        try:
+            self._read(data, other)
+        except StateError:
+            return
+        raise IncompatibleError(
+            f"a value of Kryo's makes sense as Flink {other.value} writes it, and not as Flink"
+            f" {version.value}, which was declared",
+            remedy=f"say `flink: {other.value}` in the file for --kryo",
+        )
+
+    def read_next(self, source: DataInput, version: KryoVersion) -> Item | None:
+        """Return the value that comes next.
+
+        Raises:
+            StateError: It is not understood.
+        """
+        return ObjectReader(source, version, self.classes).class_and_object()
 
     def write(self, item: Item | None, version: KryoVersion) -> bytes:
         """Return the bytes of a value.
@@ -235,6 +254,8 @@ class KryoDecoder(Decoder):
             item, _ = self.values.read(data)
             check_tree(item, len(data))
             return self.column.shown(item)
+        except IncompatibleError:
+            raise
         except StateError:
             return None
 
@@ -257,19 +278,27 @@ class _MeasuringDecoder(KryoDecoder):
 
     def length(self, data: memoryview) -> int:
         """Return the length of the value at the start."""
+        source = DataInput(data, "value of Kryo")
         try:
-            return self.values.measure(data)
+            self.values.read_next(source, self.values.version or KryoVersion.FLINK_2)
         except StateError as error:
-            error.remedy = (
-                "correct the class in the file for --kryo; without `flink` there, values whose"
-                " form is not known are carried as bytes"
-            )
-            raise
+            raise CorruptSnapshotError(
+                error.problem,
+                place=error.place,
+                remedy="correct the class in the file for --kryo; without `flink` there, values"
+                " whose form is not known are carried as bytes",
+            ) from error
+        return source.position
 
 
 def kryo_values(registered: Iterable[tuple[str, bool]], version: KryoVersion | None) -> KryoValues:
-    """Return what reads and writes the values of a snapshot, as users have declared them."""
-    return KryoValues(registered, _declared.version or version)
+    """Return what reads and writes the values of a snapshot, as users have declared them.
+
+    Args:
+        registered: As `KryoValues` has it.
+        version: What the snapshot says of it, which goes before what users say.
+    """
+    return KryoValues(registered, version or _declared.version)
 
 
 def kryo_decoder(
