@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from pipelines.cli.commands.plugins import plugins_option
@@ -15,7 +17,7 @@ from pipelines.cli.options import (
 )
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import read_changes
-from pipelines.lake.edit.kryo_upgrading import plan_kryo_upgrade, upgrade_kryo
+from pipelines.lake.edit.kryo_upgrading import LATER, plan_kryo_upgrade, upgrade_kryo
 from pipelines.operations.migrations import Outcome, migrate_one, preview_migration
 from state_core.errors import StateError
 
@@ -86,11 +88,17 @@ def migrate(
     named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
     wanted = list(named) or [one for one in known if not one.endswith(suffix)]
     if kryo_to_flink_2:
-        for one in wanted:
+        made = [
             _upgrade_kryo(
                 opened, job, one, f"{one}{suffix}", dry_run=dry_run, note=note, engine=engine,
                 quiet=as_json_,
-            )  # fmt: skip
+            )
+            for one in wanted
+        ]  # fmt: skip
+        if as_json_:
+            as_json(made)
+        if any(state["left"] not in ("", LATER) for one in made for state in one["states"]):
+            context.exit(1)
         return
     (change,) = read_changes(spec, state)
     outcomes = []
@@ -139,13 +147,14 @@ def _upgrade_kryo(
     note: str,
     engine: str,
     quiet: bool,
-) -> None:
-    """Write what Flink 1's Kryo wrote as Flink 2's does, and list what became of each state."""
+) -> dict[str, Any]:
+    """Write what Flink 1's Kryo wrote as Flink 2's does, and say what became of each state."""
+    if any(summary.snapshot_id == made for summary in lake.summaries(job)):
+        if not quiet:
+            tell(f"{made} is there already: {snapshot} was migrated before")
+        return {"snapshot": snapshot, "made": made, "states": []}
     if dry_run:
-        plan = plan_kryo_upgrade(lake.snapshot(job, snapshot))
-    elif any(summary.snapshot_id == made for summary in lake.summaries(job)):
-        tell(f"{made} is there already: {snapshot} was migrated before")
-        return
+        made, plan = "", plan_kryo_upgrade(lake.snapshot(job, snapshot))
     else:
         with progress_bar(f"migrating {snapshot}", quiet=quiet) as progress:
             record, plan = upgrade_kryo(
@@ -153,17 +162,16 @@ def _upgrade_kryo(
             )
         made = record.snapshot_id
     outcomes = ["as it was" if one.left else "for Flink 2" for one in plan]
-    if quiet:
-        states = [
-            {**vars(one), "outcome": outcome} for one, outcome in zip(plan, outcomes, strict=True)
+    if not quiet:
+        rows = [
+            (f"{one.operator}/{one.state}", outcome, f"{one.entries:,}", one.left)
+            for one, outcome in zip(plan, outcomes, strict=True)
         ]
-        as_json({"snapshot": snapshot, "made": "" if dry_run else made, "states": states})
-        return
-    rows = [
-        (f"{one.operator}/{one.state}", outcome, f"{one.entries:,}", one.left)
-        for one, outcome in zip(plan, outcomes, strict=True)
+        title = f"{snapshot}: {len(plan)} states with Kryo" + (f", now {made}" if made else "")
+        print_table(title, ("<state", "<values", ">entries", "<why"), rows)
+        if dry_run:
+            tell("a dry run: nothing was changed")
+    states = [
+        {**vars(one), "outcome": outcome} for one, outcome in zip(plan, outcomes, strict=True)
     ]
-    title = f"{snapshot}: {len(plan)} states with Kryo" + ("" if dry_run else f", now {made}")
-    print_table(title, ("<state", "<values", ">entries", "<why"), rows)
-    if dry_run:
-        tell("a dry run: nothing was changed")
+    return {"snapshot": snapshot, "made": made, "states": states}

@@ -36,10 +36,11 @@ from state_core.serializers.framework.base import TypeSerializerSnapshot
 from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from state_core.serializers.kryo.wire import KryoVersion
 
-__all__ = ["KryoUpgrade", "Upgraded", "plan_kryo_upgrade", "upgrade_kryo"]
+__all__ = ["LATER", "KryoUpgrade", "Upgraded", "plan_kryo_upgrade", "upgrade_kryo"]
 
 NAME = KryoSerializerSnapshot.java_class.encode()
 TIMERS = "timers"
+LATER = "Flink 2 wrote it"
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def _why_left(operator: OperatorRecord, state: StateRecord | OperatorStateRecord
     if not isinstance(value, KryoSerializerSnapshot) or state.meta_info.count(NAME) > 1:
         return "Kryo is within another type, or in keys"
     if value.kryo is KryoVersion.FLINK_2:
-        return "Flink 2 wrote it"
+        return LATER
     if value.decoder() is None:
         return f"the form of {value.type_class} is not known: declare it in a file for --kryo"
     return ""
