@@ -76,8 +76,7 @@ def migrate(
           --to customer.yaml
       statelake migrate --lake lake --job shop --all --state rules/rules --to rule.yaml --dry-run
       statelake migrate --lake lake --job shop --all --state customers/customer --to customer.yaml
-      statelake migrate --lake lake --job shop --snapshot monday --kryo-to-flink-2 \\
-          --kryo classes.yaml
+      statelake migrate --lake lake --job shop --snapshot monday --kryo-to-flink-2 --suffix -2
     """
     if bool(snapshot_ids) == every:
         raise click.UsageError("give either --snapshot (once or more) or --all")
