@@ -178,10 +178,14 @@ def _why_left(operator: OperatorRecord, state: StateRecord | OperatorStateRecord
     value = _value_of(state.meta_info)
     if not isinstance(value, KryoSerializerSnapshot) or state.meta_info.count(NAME) > 1:
         return "Kryo is within another type, or in keys"
-    if value.kryo is KryoVersion.FLINK_2:
+    decoder = value.decoder()
+    version = value.kryo if decoder is None else decoder.values.version
+    if version is KryoVersion.FLINK_2:
         return LATER
-    if value.decoder() is None:
+    if decoder is None:
         return f"the form of {value.type_class} is not known: declare it in a file for --kryo"
+    if version is None:
+        return "nothing says that Flink 1 wrote it: say `flink: 1` in a file for --kryo"
     return ""
 
 
