@@ -13,6 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from state_core.serializers.framework import plugins, registry
+from state_core.serializers.kryo import decoding
 from state_core.serializers.opaque import decoders
 from tests.support.savepoints.golden_cases import GOLDEN
 
@@ -169,6 +170,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten behind it; no entry points, nothing was loaded yet."""
     monkeypatch.setattr(registry, "_classes", registry.registered_classes())
     monkeypatch.setattr(decoders, "_decoders", {})
+    monkeypatch.setattr(decoding, "_declared", decoding._Declared())
     state = plugins._State()
     state.changes = next(_CHANGES)
     monkeypatch.setattr(plugins, "_state", state)

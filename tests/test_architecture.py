@@ -40,7 +40,7 @@ LAYERS = (
     ("state_core.serializers.framework", "state_core.serializers.sql.types"),
     ("state_core.serializers.basic", "state_core.serializers.sql.binary"),
     ("state_core.serializers.opaque",),
-    ("state_core.serializers.composite",),
+    ("state_core.serializers.composite", "state_core.serializers.kryo"),
     (
         "state_core.serializers.avro",
         "state_core.serializers.operators",

@@ -4,7 +4,8 @@
 `framework/`     base classes, columns, snapshots, the registry, users' plugins
 `basic/`         numbers, text, dates and times, enums
 `composite/`     collections, tuples, rows, POJOs, optional values, windows
-`opaque/`        Kryo and its like: carried as bytes, decoded by users' code only
+`kryo/`          Kryo, for classes whose form is known
+`opaque/`        what only its class understands: carried as bytes, decoded by users' code
 `avro/`          Avro, in Flink's encoding
 `scala/`         types of the Scala API
 `sql/`           Flink SQL's rows and types: logical types, the binary format

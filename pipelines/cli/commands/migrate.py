@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from pipelines.cli.commands.plugins import plugins_option
@@ -15,6 +17,7 @@ from pipelines.cli.options import (
 )
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import read_changes
+from pipelines.lake.edit.kryo_upgrading import LATER, plan_kryo_upgrade, upgrade_kryo
 from pipelines.operations.migrations import Outcome, migrate_one, preview_migration
 from state_core.errors import StateError
 
@@ -26,8 +29,9 @@ __all__ = ["migrate"]
 @job_option
 @snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to migrate.")
 @click.option("--all", "every", is_flag=True, help="All snapshots that were not migrated yet.")
-@click.option("--state", required=True, metavar="OPERATOR/STATE", help="The state.")
-@click.option("--to", "spec", required=True, help="A file that says what it becomes.")
+@click.option("--state", default="", metavar="OPERATOR/STATE", help="The state.")
+@click.option("--to", "spec", default="", help="A file that says what it becomes.")
+@click.option("--kryo-to-flink-2", is_flag=True, help="Write all that Flink 1's Kryo wrote anew.")
 @click.option("--suffix", default="-migrated", show_default=True, help="Behind the old id.")
 @click.option("--dry-run", is_flag=True, help="Only say whether it would work.")
 @click.option("--note", default="", help="Kept with the new snapshot.")
@@ -43,6 +47,7 @@ def migrate(
     every: bool,
     state: str,
     spec: str,
+    kryo_to_flink_2: bool,
     suffix: str,
     dry_run: bool,
     note: str,
@@ -55,7 +60,11 @@ def migrate(
     needs only the new type. For more, the file gives Spark SQL over the old value. Compatibility is
     resolved first; every value is read back before the new snapshot exists. With --all, snapshots
     that were migrated already are skipped, so a stopped run is resumed by running it again.
-    What Kryo wrote needs a decoder of yours, in --plugins or in a Python file for --to.
+    What Kryo wrote of classes that are not known needs their fields, in --kryo, or a decoder of
+    yours, in --plugins or in a Python file for --to.
+
+    With --kryo-to-flink-2, all states with values of Kryo's become what Flink 2 reads, in one new
+    snapshot; Flink itself can't restore them. Which stay as they are, and why, is listed.
 
     A state may be operator state: the elements of a list (split or union), or the values of a
     broadcast state, whose keys stay. Where the copies of a broadcast state differ, nothing is
@@ -67,14 +76,30 @@ def migrate(
           --to customer.yaml
       statelake migrate --lake lake --job shop --all --state rules/rules --to rule.yaml --dry-run
       statelake migrate --lake lake --job shop --all --state customers/customer --to customer.yaml
+      statelake migrate --lake lake --job shop --snapshot monday --kryo-to-flink-2 --suffix -2
     """
     if bool(snapshot_ids) == every:
         raise click.UsageError("give either --snapshot (once or more) or --all")
+    if bool(state) != bool(spec) or bool(state) == kryo_to_flink_2:
+        raise click.UsageError("give either --state and --to, or --kryo-to-flink-2")
     opened = Lake(lake)
-    (change,) = read_changes(spec, state)
     known = [summary.snapshot_id for summary in opened.summaries(job)]
     named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
     wanted = list(named) or [one for one in known if not one.endswith(suffix)]
+    if kryo_to_flink_2:
+        made = [
+            _upgrade_kryo(
+                opened, job, one, f"{one}{suffix}", dry_run=dry_run, note=note, engine=engine,
+                quiet=as_json_,
+            )
+            for one in wanted
+        ]  # fmt: skip
+        if as_json_:
+            as_json(made)
+        if any(state["left"] not in ("", LATER) for one in made for state in one["states"]):
+            context.exit(1)
+        return
+    (change,) = read_changes(spec, state)
     outcomes = []
     for one in wanted:
         if dry_run:
@@ -109,3 +134,43 @@ def migrate(
             tell("a dry run: nothing was changed")
     if failed:
         context.exit(1)
+
+
+def _upgrade_kryo(
+    lake: Lake,
+    job: str,
+    snapshot: str,
+    made: str,
+    *,
+    dry_run: bool,
+    note: str,
+    engine: str,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Write what Flink 1's Kryo wrote as Flink 2's does, and say what became of each state."""
+    if any(summary.snapshot_id == made for summary in lake.summaries(job)):
+        if not quiet:
+            tell(f"{made} is there already: {snapshot} was migrated before")
+        return {"snapshot": snapshot, "made": made, "states": []}
+    if dry_run:
+        made, plan = "", plan_kryo_upgrade(lake.snapshot(job, snapshot))
+    else:
+        with progress_bar(f"migrating {snapshot}", quiet=quiet) as progress:
+            record, plan = upgrade_kryo(
+                lake, job, snapshot, made, note=note, engine=engine, progress=progress
+            )
+        made = record.snapshot_id
+    outcomes = ["as it was" if one.left else "for Flink 2" for one in plan]
+    if not quiet:
+        rows = [
+            (f"{one.operator}/{one.state}", outcome, f"{one.entries:,}", one.left)
+            for one, outcome in zip(plan, outcomes, strict=True)
+        ]
+        title = f"{snapshot}: {len(plan)} states with Kryo" + (f", now {made}" if made else "")
+        print_table(title, ("<state", "<values", ">entries", "<why"), rows)
+        if dry_run:
+            tell("a dry run: nothing was changed")
+    states = [
+        {**vars(one), "outcome": outcome} for one, outcome in zip(plan, outcomes, strict=True)
+    ]
+    return {"snapshot": snapshot, "made": made, "states": states}

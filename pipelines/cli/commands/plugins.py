@@ -1,12 +1,18 @@
-"""`--plugins`: code of users that registers serializers and decoders, for every command."""
+"""`--plugins` and `--kryo`: what users know of their types, for every command."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import click
 
-from state_core.serializers.framework.plugins import ENVIRONMENT, load_plugin
+from state_core.serializers.framework.plugins import ENVIRONMENT, load_plugin, load_text
 
 __all__ = ["plugins_option"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _load(context: click.Context, _: click.Parameter, named: tuple[str, ...]) -> None:
@@ -16,7 +22,24 @@ def _load(context: click.Context, _: click.Parameter, named: tuple[str, ...]) ->
             load_plugin(one)
 
 
-plugins_option = click.option(
+def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...]) -> None:
+    """Declare the classes of each file by a plugin made of it, which other processes load too."""
+    if not named or context.resilient_parsing:
+        return
+    from pipelines.yaml_lines import read_yaml  # noqa: PLC0415 - only when wanted
+
+    for path in named:
+        said, _lines = read_yaml(path, "classes", "give a YAML file with `flink` and `classes`")
+        text = json.dumps(said, default=str)
+        program = (
+            "import json\n"
+            "from state_core.serializers.kryo.decoding import declare_classes\n"
+            f"declare_classes(json.loads({text!r}))\n"
+        )
+        load_text(path, program.encode())
+
+
+_plugins = click.option(
     "--plugins",
     multiple=True,
     metavar="MODULE_OR_FILE",
@@ -24,3 +47,16 @@ plugins_option = click.option(
     expose_value=False,
     help=f"Python that registers serializers or decoders of yours; also {ENVIRONMENT}.",
 )
+_kryo = click.option(
+    "--kryo",
+    multiple=True,
+    metavar="FILE",
+    callback=_declare,
+    expose_value=False,
+    help="YAML that says which Flink wrote Kryo's values, and the fields of your classes.",
+)
+
+
+def plugins_option(command: _Command) -> _Command:
+    """Give a command both options."""
+    return _plugins(_kryo(command))

@@ -14,6 +14,7 @@
 `offsets`             the transform by which sources of Kafka go on from elsewhere
 `merging`             operators of another snapshot, or of another job
 `migrating`           the transform by which values become those of other serializers
+`kryo_upgrading`      what Flink 1's Kryo wrote, for Flink 2
 `changes`             the file in which a user says what types become
 ====================  ===============================================================
 

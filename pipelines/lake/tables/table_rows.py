@@ -166,7 +166,7 @@ def typed_rows(
         raise LakeError(
             f"its columns are not those of the state ({' '.join(str(error).split())})",
             place=place,
-            remedy="if it was imported with decoders of yours, name them: --plugins, or"
+            remedy="if it was imported with decoders of yours, name them: --plugins, --kryo, or"
             " STATELAKE_PLUGINS",
         ) from error
 

@@ -2,6 +2,7 @@
 
 ========================  ===========================================================
 `value_migration`         a state's values as another serializer writes them
+`kryo_upgrade`            values of Flink 1's Kryo as Flink 2's writes them
 `key_bytes`               keys alone, by which rows are chosen
 `recompression`           a savepoint with another compression
 ========================  ===========================================================

@@ -40,6 +40,7 @@ __all__ = [
     "exact_values",
     "migrate_rows",
     "resolve_element",
+    "rewritten_rows",
     "validate_rows",
     "with_value_bytes",
 ]
@@ -95,8 +96,19 @@ def decode_rows(rows: StateRows, value: TypeSerializer) -> StateRows:
         rows: The rows as they are without it.
         value: The value's serializer with it.
     """
+    return rewritten_rows(rows, value, rows.layout.value_writer(rows.batch).to_binary())
+
+
+def rewritten_rows(rows: Rows, value: TypeSerializer, stored: pa.LargeBinaryArray) -> Rows:
+    """The same rows with other value bytes.
+
+    Args:
+        rows: The rows.
+        value: The serializer that the values are to have.
+        stored: The bytes of each row's value as they are to stand in a file.
+    """
     layout = replace(rows.layout, value=value)
-    cursor = _binary_cursor(rows.layout.value_writer(rows.batch).to_binary())
+    cursor = _binary_cursor(stored)
     starts, ends = cursor.position.copy(), cursor.end.copy()
     columns = _decoded(layout, cursor)
     columns[RAW_VALUE] = raw_column(cursor, starts, ends)
@@ -115,11 +127,7 @@ def with_value_bytes(rows: ElementRows, values: Mapping[int, bytes]) -> ElementR
     """
     before = rows.layout.value_writer(rows.batch).to_binary().to_pylist()
     elements = [values.get(row, data) for row, data in enumerate(before)]
-    cursor = _binary_cursor(pa.array(elements, pa.large_binary()))
-    starts, ends = cursor.position.copy(), cursor.end.copy()
-    columns = _decoded(rows.layout, cursor)
-    columns[RAW_VALUE] = raw_column(cursor, starts, ends)
-    return replace(rows, batch=_with_columns(rows, rows.layout, columns))
+    return rewritten_rows(rows, rows.layout.value, pa.array(elements, pa.large_binary()))
 
 
 def _decoded(layout: KeyedLayout | OperatorLayout, cursor: Cursor) -> dict[str, pa.Array]:

@@ -100,9 +100,11 @@ BUILT_IN = {
         "org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot",
     ),
     "state_core.serializers.opaque.opaque_bytes": (
-        "org.apache.flink.api.java.typeutils.runtime.kryo.KryoSerializerSnapshot",
         "org.apache.flink.api.java.typeutils.runtime.ValueSerializer$ValueSerializerSnapshot",
         "org.apache.flink.api.java.typeutils.runtime.CopyableValueSerializer$CopyableValueSerializerSnapshot",
+    ),
+    "state_core.serializers.kryo.snapshot": (
+        "org.apache.flink.api.java.typeutils.runtime.kryo.KryoSerializerSnapshot",
     ),
     "state_core.serializers.operators.cep": (
         "org.apache.flink.cep.nfa.DeweyNumber$DeweyNumberSerializer$DeweyNumberSerializerSnapshot",

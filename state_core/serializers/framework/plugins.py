@@ -34,6 +34,7 @@ __all__ = [
     "failures",
     "load_installed",
     "load_plugin",
+    "load_text",
     "loaded_plugins",
     "note_change",
     "restore_plugins",
@@ -102,9 +103,22 @@ def load_plugin(named: str) -> types.ModuleType:
         text = Path(named).read_bytes()
     except OSError as error:
         raise PluginError(f"it can't be read ({error.strerror})", place=named) from error
+    return load_text(named, text)
+
+
+def load_text(path: str, text: bytes) -> types.ModuleType:
+    """Run the text of a file as a module; once, however often this is called.
+
+    Args:
+        path: The file, for messages.
+        text: Python.
+
+    Raises:
+        PluginError: It fails.
+    """
     # by content, so that what is loaded here and there, or again, is one module
-    name = f"statelake_plugin_{Path(named).stem}_{hashlib.sha256(text).hexdigest()[:12]}"
-    return _load(Plugin(name, named, text))
+    name = f"statelake_plugin_{Path(path).stem}_{hashlib.sha256(text).hexdigest()[:12]}"
+    return _load(Plugin(name, path, text))
 
 
 def loaded_plugins() -> tuple[Plugin, ...]:

@@ -25,6 +25,7 @@ __all__ = [
     "DecodedSerializer",
     "Decoder",
     "decoder_of",
+    "is_undecoded",
     "opaque_serializer",
     "register_decoder",
     "undecoded",
@@ -108,6 +109,11 @@ def undecoded() -> Iterator[None]:
         yield
     finally:
         _undecoded.reset(token)
+
+
+def is_undecoded() -> bool:
+    """Return whether this thread acts as if no decoder were registered."""
+    return _undecoded.get()
 
 
 def opaque_serializer(java_class: str) -> TypeSerializer:

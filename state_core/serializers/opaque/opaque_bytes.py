@@ -3,7 +3,7 @@
 Their snapshots are walked (they are framed, or of a known form), carried whole, and written back
 as they were; their values are `binary`, unless a user has registered a decoder for the class.
 
-Source: `KryoSerializerSnapshot`, `GenericTypeSerializerSnapshot`, `LinkedOptionalMapSerializer`.
+Source: `GenericTypeSerializerSnapshot`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from state_core.serializers.framework.base import TypeSerializer, TypeSerializer
 from state_core.serializers.framework.compatibility import Compatibility, incompatible
 from state_core.serializers.framework.registry import register
 from state_core.serializers.opaque.decoders import opaque_serializer
-from state_core.serializers.opaque.optional_map import skip_optional_map
 
 __all__ = [
+    "RUNTIME",
+    "CarriedSnapshot",
     "CopyableValueSerializerSnapshot",
     "GenericSerializerSnapshot",
-    "KryoSerializerSnapshot",
 ]
 
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
 
 
-class _CarriedSnapshot(TypeSerializerSnapshot):
+class CarriedSnapshot(TypeSerializerSnapshot):
     """A snapshot kept as bytes, of which only the type's class is read."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class _CarriedSnapshot(TypeSerializerSnapshot):
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
         """Return incompatible for another class; for the same one only its Java code could tell."""
-        if not isinstance(old, _CarriedSnapshot) or type(old) is not type(self):
+        if not isinstance(old, CarriedSnapshot) or type(old) is not type(self):
             return incompatible(old.type_name, self.type_name, "the serializer is another one")
         if old.type_class != self.type_class:
             return incompatible(old.type_name, self.type_name, "the class is another one")
@@ -60,21 +60,7 @@ class _CarriedSnapshot(TypeSerializerSnapshot):
 
 
 @register
-class KryoSerializerSnapshot(_CarriedSnapshot):
-    """`KryoSerializerSnapshot`: a class and three maps of registrations."""
-
-    java_class = f"{RUNTIME}kryo.KryoSerializerSnapshot"
-    current_version = 2
-    versions = range(2, 3)
-
-    def walk(self, source: DataInput) -> None:
-        """Move behind registrations, default serializers and default serializer classes."""
-        for _ in range(3):
-            skip_optional_map(source)
-
-
-@register
-class GenericSerializerSnapshot(_CarriedSnapshot):
+class GenericSerializerSnapshot(CarriedSnapshot):
     """`ValueSerializer$ValueSerializerSnapshot`: a class that writes itself."""
 
     java_class = f"{RUNTIME}ValueSerializer$ValueSerializerSnapshot"

@@ -25,9 +25,11 @@ from state_core.serializers.opaque.decoders import opaque_serializer
 __all__ = [
     "FramedSnapshot",
     "OptionalEntry",
+    "RawEntry",
     "read_optional_map",
-    "skip_optional_map",
+    "read_raw_map",
     "write_optional_map",
+    "write_raw_map",
 ]
 
 HEADER = 0x4F2C69A3D70
@@ -103,6 +105,21 @@ class OptionalEntry:
         return self.key is not None and self.value is not None
 
 
+@dataclass(frozen=True, slots=True)
+class RawEntry:
+    """An entry whose key and value are not looked into.
+
+    Attributes:
+        name: The name.
+        key: The bytes of the key; None if it has gone missing.
+        value: The bytes of the value; None if it has gone missing.
+    """
+
+    name: str
+    key: bytes | None
+    value: bytes | None
+
+
 def read_optional_map(
     source: DataInput, what: str, bound: Bound = MEMBERS
 ) -> tuple[OptionalEntry, ...]:
@@ -130,14 +147,29 @@ def read_optional_map(
     return tuple(entries.values())
 
 
-def skip_optional_map(source: DataInput) -> None:
-    """Move behind a map whose values need not be understood."""
+def read_raw_map(source: DataInput) -> tuple[RawEntry, ...]:
+    """Read a map whose keys and values are something else, as the bytes that they are."""
     if source.read_long() != HEADER:
         raise source.fault("a map of optional entries without its magic number")
+    entries = []
     for _ in range(source.read_count("map entries", MIN_ENTRY_BYTES)):
-        source.read_utf()
-        _read_frame(source)
-        _read_frame(source)
+        name, key, value = source.read_utf(), _read_frame(source), _read_frame(source)
+        entries.append(RawEntry(name, _bytes_of(key), _bytes_of(value)))
+    return tuple(entries)
+
+
+def _bytes_of(frame: DataInput | None) -> bytes | None:
+    return None if frame is None else bytes(frame.data)
+
+
+def write_raw_map(entries: tuple[RawEntry, ...], out: DataOutput) -> None:
+    """Write a map: the reverse of `read_raw_map`."""
+    out.write_long(HEADER)
+    out.write_int(len(entries))
+    for entry in entries:
+        out.write_utf(entry.name)
+        _write_frame(entry.key, out)
+        _write_frame(entry.value, out)
 
 
 def write_optional_map(entries: tuple[OptionalEntry, ...], out: DataOutput) -> None:

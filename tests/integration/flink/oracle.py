@@ -25,6 +25,7 @@ SOURCES = (
     "ChainJobs.java",
     "OperatorJobs.java",
     "OwnTypeJobs.java",
+    "KryoJobs.java",
     "ProfileJobs.java",
     "Judge.java",
     "Json.java",

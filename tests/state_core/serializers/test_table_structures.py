@@ -21,7 +21,7 @@ from state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.opaque.opaque_bytes import KryoSerializerSnapshot
+from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from state_core.serializers.sql.row_data import (
     BinaryRowDataSerializerSnapshot,
     RowDataSerializerSnapshot,

@@ -26,8 +26,8 @@ from state_core.formats.writing.writer import (
     keyed_handle,
     write_keyed_part,
 )
+from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from state_core.serializers.opaque.decoders import undecoded
-from state_core.serializers.opaque.opaque_bytes import KryoSerializerSnapshot
 from tests.support.lakes import KINDS
 
 __all__ = ["CAR", "CAR_TYPE", "KRYO_STATES", "car", "car_bytes", "kryo_savepoint", "kryo_snapshot"]

@@ -85,6 +85,9 @@ public class Jobs {
             case "own":
                 finish(OwnTypeJobs.own(numbers, restoring));
                 return keys;
+            case "kryo":
+                finish(KryoJobs.kryo(numbers, restoring));
+                return keys;
             case "pojo":
                 finish(Judge.pojoJob(numbers));
                 return keys;

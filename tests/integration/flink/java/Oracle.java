@@ -179,6 +179,9 @@ public class Oracle {
         Configuration conf = new Configuration();
         conf.setString("state.backend.type", args.get("backend"));
         conf.setString("restart-strategy.type", "none");
+        if (args.get("case").equals("kryo")) {
+            conf.setString("pipeline.serialization-config", KryoJobs.REGISTERED);
+        }
         Cluster.size(conf, Integer.parseInt(args.get("parallelism")));
         return conf;
     }

@@ -1,0 +1,194 @@
+"""Kryo 1 to 2: a snapshot of Flink 1 becomes one whose Kryo values Flink 2 reads.
+
+Every state whose values (elements, a map's values) are Kryo's is rewritten, all in one snapshot.
+What stays as Flink 1 wrote it is named: values of classes whose form is not known, and Kryo within
+other types, keys and namespaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.lake.catalog.attempts import Attempt
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.migrating import refuse_disagreeing
+from pipelines.lake.edit.pieces import Rows
+from pipelines.lake.edit.rewriting import (
+    TableRewriter,
+    Transform,
+    layout_of,
+    pieces_of,
+    prepare_snapshot,
+)
+from pipelines.lake.tables.names import check_names
+from pipelines.lake.tables.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+    StateRecord,
+)
+from state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
+from state_core.formats.layout.meta_info import parse_state_meta_info
+from state_core.formats.rewriting.kryo_upgrade import upgrade_rows
+from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from state_core.serializers.kryo.wire import KryoVersion
+
+__all__ = ["LATER", "KryoUpgrade", "Upgraded", "plan_kryo_upgrade", "upgrade_kryo"]
+
+NAME = KryoSerializerSnapshot.java_class.encode()
+TIMERS = "timers"
+LATER = "Flink 2 wrote it"
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    """What becomes of a state with values of Kryo's.
+
+    Attributes:
+        operator: The operator's uid or id.
+        state: The state.
+        entries: Of the state.
+        left: Why it stays as Flink 1 wrote it; empty if it is rewritten.
+    """
+
+    operator: str
+    state: str
+    entries: int
+    left: str = ""
+
+
+@dataclass(frozen=True)
+class KryoUpgrade(Transform):
+    """Values of Kryo as Flink 2 writes them.
+
+    Attributes:
+        meta_info: The state as Flink 1 wrote it.
+    """
+
+    keeps_count = True
+
+    meta_info: bytes
+
+    def apply(self, rows: Rows) -> Rows:
+        """Write the values again."""
+        before = _value_of(self.meta_info)
+        assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
+        return upgrade_rows(rows, before)
+
+
+def plan_kryo_upgrade(record: SnapshotRecord) -> list[Upgraded]:
+    """What would become of each state of a snapshot that has Kryo in it."""
+    return [
+        Upgraded(operator.label, state.name, state.entries, _why_left(operator, state))
+        for operator in record.operators
+        for state in _states(operator)
+        if NAME in state.meta_info or _has_kryo_keys(operator, state)
+    ]
+
+
+def upgrade_kryo(
+    lake: Lake,
+    job: str,
+    parent: str,
+    snapshot_id: str,
+    *,
+    note: str = "",
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> tuple[SnapshotRecord, list[Upgraded]]:
+    """Register a new snapshot whose values of Kryo are as Flink 2 writes them.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        parent: The snapshot of Flink 1.
+        snapshot_id: What the new one is to be called.
+        note: Kept with it.
+        engine: `auto`, `spark`, `local`, or an engine.
+        progress: Called with (done, total) after each task of a table.
+
+    Returns:
+        The new snapshot, the old one if there is nothing to rewrite; and what became of each state
+        with Kryo in it.
+
+    Raises:
+        ConflictError: The id is taken.
+        StateError: A value is not understood; nothing was registered.
+    """
+    check_names(job, snapshot_id)
+    record = lake.snapshot(job, parent)
+    plan = plan_kryo_upgrade(record)
+    wanted = {(one.operator, one.state) for one in plan if not one.left}
+    if not wanted:
+        return record, plan
+    prepare_snapshot(lake, job, snapshot_id)
+    chosen = choose_engine(engine)
+    paths = [
+        state.table
+        for operator in record.operators
+        for state in _states(operator)
+        if (operator.label, state.name) in wanted
+    ]
+    lake.check_tables(paths)
+    with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:
+        lake.snapshot(job, parent)
+        rewriter = TableRewriter(lake, attempt.token, chosen, progress)
+        operators = [_upgraded(rewriter, operator, wanted) for operator in record.operators]
+        made = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
+        lake.append(made)
+    return made, plan
+
+
+def _upgraded(
+    rewriter: TableRewriter, operator: OperatorRecord, wanted: set[tuple[str, str]]
+) -> OperatorRecord:
+    """The operator with the tables of wanted states rewritten."""
+    for state in _states(operator):
+        if (operator.label, state.name) not in wanted:
+            continue
+        refuse_disagreeing(operator, state)
+        (table,) = (one for one in operator.tables if one.path == state.table)
+        before = _value_of(state.meta_info)
+        assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
+        after = with_value_bytes(state.meta_info, before.for_flink_2())
+        layout = layout_of(rewriter.lake, operator, table).with_meta_info(after)
+        upgrade = KryoUpgrade(state.meta_info)
+        operator = rewriter.rewrite_table(
+            operator, table, layout, pieces_of(rewriter.lake, table), [upgrade]
+        )
+    return operator
+
+
+def _states(operator: OperatorRecord) -> Sequence[StateRecord | OperatorStateRecord]:
+    keyed = [state for state in operator.states if state.kind != TIMERS]
+    return [*keyed, *operator.operator_states]
+
+
+def _has_kryo_keys(operator: OperatorRecord, state: StateRecord | OperatorStateRecord) -> bool:
+    return isinstance(state, StateRecord) and NAME in operator.key_serializer
+
+
+def _why_left(operator: OperatorRecord, state: StateRecord | OperatorStateRecord) -> str:
+    """Why a state with Kryo in it is not rewritten; empty if it is."""
+    if _has_kryo_keys(operator, state):
+        return "its keys are Kryo's, and entries are found by the bytes of their keys"
+    value = _value_of(state.meta_info)
+    if not isinstance(value, KryoSerializerSnapshot) or state.meta_info.count(NAME) > 1:
+        return "Kryo is within another type, or in keys"
+    decoder = value.decoder()
+    version = value.kryo if decoder is None else decoder.values.version
+    if version is KryoVersion.FLINK_2:
+        return LATER
+    if decoder is None:
+        return f"the form of {value.type_class} is not known: declare it in a file for --kryo"
+    if version is None:
+        return "nothing says that Flink 1 wrote it: say `flink: 1` in a file for --kryo"
+    return ""
+
+
+def _value_of(meta_info: bytes) -> TypeSerializerSnapshot:
+    """The type of a state's values."""
+    return value_snapshot(parse_state_meta_info(meta_info))

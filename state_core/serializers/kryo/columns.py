@@ -1,0 +1,434 @@
+"""Objects as Arrow's values, and back.
+
+A class whose fields or elements are known is a struct, a list or a map; what may be anything is
+JSON. A collection or a map is written back as the usual class (`ArrayList`, `HashSet`, `HashMap`)
+where its field's type is an interface; if it was another one, its bytes stay beside the value.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from state_core.errors import EncodeError, UnsupportedFormatError
+from state_core.printable import is_text
+from state_core.serializers.kryo.forms import decimal_parts, decimal_text
+from state_core.serializers.kryo.graph import Classes, Item
+from state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, component_of
+from state_core.serializers.kryo.json_values import JsonValues
+from state_core.serializers.kryo.objects import FieldForm
+
+__all__ = ["Column", "column_of"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
+_TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
+# the class that a field of an interface's type is written as
+_USUAL = {
+    "List": "ArrayList", "Collection": "ArrayList", "Set": "HashSet", "Map": "HashMap",
+    "SortedSet": "TreeSet", "NavigableSet": "TreeSet", "SortedMap": "TreeMap",
+    "NavigableMap": "TreeMap", "Queue": "LinkedList", "Deque": "ArrayDeque",
+}  # fmt: skip
+_USUAL = {f"java.util.{name}": f"java.util.{usual}" for name, usual in _USUAL.items()}
+_MAPS = {f"java.util.{name}" for name in (
+    "Map", "HashMap", "LinkedHashMap", "TreeMap", "SortedMap", "NavigableMap", "Hashtable",
+    "concurrent.ConcurrentHashMap", "concurrent.ConcurrentSkipListMap",
+)}  # fmt: skip
+DECIMAL_DIGITS = 38
+
+
+class Column(ABC):
+    """A column of values of a type.
+
+    Attributes:
+        arrow_type: Its type.
+        closed: Whether its type alone says what values may have within, however deep.
+    """
+
+    arrow_type: pa.DataType
+    closed: bool = True
+
+    @abstractmethod
+    def shown(self, value: Any) -> Any:
+        """Return Arrow's value of an item, or of a primitive; None for null.
+
+        Raises:
+            UnsupportedFormatError: The column can't hold it.
+        """
+
+    @abstractmethod
+    def kept(self, value: Any) -> Any:
+        """Return the item, or the primitive, of a value as `to_pylist` has it.
+
+        Raises:
+            EncodeError: There is none.
+        """
+
+
+@dataclass(frozen=True)
+class _Scalar(Column):
+    """Values that are shown by a function, and taken back by another."""
+
+    java_class: str
+    arrow_type: pa.DataType
+    show: Callable[[Any], Any]
+    keep: Callable[[Any], Any]
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        """Whether Kryo of both versions writes it in a form that is known."""
+        return self.java_class != "java.util.Locale"
+
+    def shown(self, value: Any) -> Any:
+        """Show the value, if it is of the class."""
+        if value is None:
+            return None
+        if value.java_class != self.java_class:
+            raise _not_for(value, self.java_class)
+        return _show(self.show, value.value)
+
+    def kept(self, value: Any) -> Any:
+        """Make the item."""
+        return None if value is None else Item(self.java_class, _keep(self.keep, value))
+
+
+@dataclass(frozen=True)
+class _Enum(Column):
+    """Constants of an enum, those with a class of their own too."""
+
+    java_class: str
+    classes: Classes
+    arrow_type = pa.string()
+
+    def shown(self, value: Any) -> Any:
+        """Show the constant's name."""
+        if value is None:
+            return None
+        if self.classes.enum_of(value.java_class) != self.java_class:
+            raise _not_for(value, self.java_class)
+        return value.value
+
+    def kept(self, value: Any) -> Any:
+        """Make the item."""
+        return None if value is None else Item(self.java_class, value)
+
+
+@dataclass(frozen=True)
+class _Primitive(Column):
+    """Primitives in an object's fields and in arrays, which are no items."""
+
+    box: _Scalar
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """That of the box."""
+        return self.box.arrow_type
+
+    def shown(self, value: Any) -> Any:
+        """Show the number."""
+        return _show(self.box.show, value)
+
+    def kept(self, value: Any) -> Any:
+        """Take the number."""
+        if value is None:
+            raise EncodeError(f"null for a primitive of {self.box.java_class}")
+        return _keep(self.box.keep, value)
+
+
+def _show(show: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        shown = show(value)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise UnsupportedFormatError(f"{value!r} is in no column ({error})") from error
+    if isinstance(shown, str) and not is_text(shown):
+        raise UnsupportedFormatError(f"{shown!r} is no text")
+    return shown
+
+
+def _keep(keep: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return keep(value)
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        raise EncodeError(f"{str(value)[:200]!r} can't be written ({error})") from error
+
+
+def _not_for(value: Any, wanted: str) -> UnsupportedFormatError:
+    return UnsupportedFormatError(f"a {value.java_class}, where a column holds {wanted}")
+
+
+class _Json(Column):
+    """Values of any class, as JSON."""
+
+    arrow_type = pa.string()
+    closed = False
+
+    def __init__(self, classes: Classes) -> None:
+        self.classes = classes
+
+    def shown(self, value: Any) -> Any:
+        """Make JSON of the item."""
+        return None if value is None else JsonValues(self.classes).text(value)
+
+    def kept(self, value: Any) -> Any:
+        """Make the item of JSON."""
+        return None if value is None else JsonValues(self.classes).item(str(value))
+
+
+@dataclass(frozen=True)
+class _List(Column):
+    """Collections, and arrays."""
+
+    java_class: str
+    element: Column
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """A list."""
+        return pa.list_(self.element.arrow_type)
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        """Whether the elements are."""
+        return self.element.closed
+
+    def shown(self, value: Any) -> Any:
+        """Show the elements."""
+        if value is None:
+            return None
+        if not isinstance(value.value, list):
+            raise _not_for(value, self.java_class)
+        return [self.element.shown(one) for one in value.value]
+
+    def kept(self, value: Any) -> Any:
+        """Make the items."""
+        if value is None:
+            return None
+        return Item(self.java_class, [self.element.kept(one) for one in value])
+
+
+@dataclass(frozen=True)
+class _Map(Column):
+    """Maps."""
+
+    java_class: str
+    key: Column
+    value: Column
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """A map."""
+        return pa.map_(self.key.arrow_type, self.value.arrow_type)
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        """Whether keys and values are."""
+        return self.key.closed and self.value.closed
+
+    def shown(self, value: Any) -> Any:
+        """Show the entries."""
+        if value is None:
+            return None
+        pairs = [(self.key.shown(key), self.value.shown(one)) for key, one in value.value]
+        if any(key is None for key, _ in pairs):
+            raise UnsupportedFormatError("a null key, which no column of maps holds")
+        return pairs
+
+    def kept(self, value: Any) -> Any:
+        """Make the items."""
+        if value is None:
+            return None
+        pairs = [(self.key.kept(key), self.value.kept(one)) for key, one in value]
+        return Item(self.java_class, pairs)
+
+
+@dataclass(frozen=True)
+class _Struct(Column):
+    """Objects with fields."""
+
+    java_class: str
+    fields: dict[str, Column]
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """A struct."""
+        return pa.struct([pa.field(name, one.arrow_type) for name, one in self.fields.items()])
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        """Whether the fields are."""
+        return all(one.closed for one in self.fields.values())
+
+    def shown(self, value: Any) -> Any:
+        """Show the fields."""
+        if value is None:
+            return None
+        if value.java_class != self.java_class:
+            raise _not_for(value, self.java_class)
+        return {name: one.shown(value.value[name]) for name, one in self.fields.items()}
+
+    def kept(self, value: Any) -> Any:
+        """Make the items."""
+        if value is None:
+            return None
+        fields = {name: one.kept(value.get(name)) for name, one in self.fields.items()}
+        return Item(self.java_class, fields)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _instant(seconds: int, nanos: int) -> datetime:
+    return EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+
+
+def _since(moment: datetime) -> tuple[int, int]:
+    """Seconds since 1970, and nanoseconds."""
+    micros = (moment - EPOCH) // timedelta(microseconds=1)
+    return micros // 1_000_000, micros % 1_000_000 * 1000
+
+
+def _millis(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def _local(value: tuple[int, ...]) -> datetime:
+    *parts, nanos = value
+    year, month, day, hour, minute, second = parts
+    return datetime(year, month, day, hour, minute, second, nanos // 1000)  # noqa: DTZ001
+
+
+def _local_parts(moment: datetime) -> tuple[int, ...]:
+    return (*moment.timetuple()[:6], moment.microsecond * 1000)
+
+
+def _clock(value: tuple[int, ...]) -> str:
+    """A `LocalTime` as `toString` has it."""
+    hour, minute, second, nanos = value
+    text = f"{hour:02}:{minute:02}"
+    if second or nanos:
+        text += f":{second:02}"
+    if nanos:
+        digits = f"{nanos:09}"
+        text += "." + next(digits[:n] for n in (3, 6, 9) if not digits[n:].strip("0"))
+    return text
+
+
+def _clock_parts(text: str) -> tuple[int, ...]:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError("no time, such as 12:30:00.5")
+    hour, minute, second, fraction = match.groups()
+    return int(hour), int(minute), int(second or 0), int((fraction or "0").ljust(9, "0"))
+
+
+def _big(value: int) -> Decimal:
+    if len(str(abs(value))) > DECIMAL_DIGITS:
+        raise ValueError(f"more than {DECIMAL_DIGITS} digits")
+    return Decimal(value)
+
+
+def _parts(*names: str) -> tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
+    """A struct of some numbers."""
+    return (
+        pa.struct({name: pa.int64() for name in names}),
+        lambda value: dict(zip(names, value, strict=True)),
+        lambda value: tuple(value[name] for name in names),
+    )
+
+
+def _boxes() -> dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]]]:
+    types = {"Boolean": pa.bool_(), "Byte": pa.int8(), "Short": pa.int16(), "Integer": pa.int32(),
+             "Long": pa.int64(), "Float": pa.float32(), "Double": pa.float64(),
+             "Character": pa.string(), "String": pa.string(), "StringBuilder": pa.string(),
+             "StringBuffer": pa.string()}  # fmt: skip
+    return {f"java.lang.{name}": (kind, _same, _same) for name, kind in types.items()}
+
+
+_SCALARS: dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **_boxes(),
+    "[B": (pa.binary(), _same, _same),
+    "java.math.BigInteger": (pa.decimal128(DECIMAL_DIGITS, 0), _big, int),
+    "java.math.BigDecimal": (pa.string(), lambda one: decimal_text(*one), decimal_parts),
+    "java.net.URI": (pa.string(), _same, _same),
+    "java.util.Currency": (pa.string(), _same, _same),
+    "java.util.UUID": (pa.string(), _same, _same),
+    "java.util.BitSet": (pa.list_(pa.int64()), _same, _same),
+    "java.util.Locale": (
+        pa.struct({name: pa.string() for name in ("language", "country", "variant")}),
+        *_parts("language", "country", "variant")[1:],
+    ),
+    "java.util.regex.Pattern": (pa.string(), lambda one: one[0], lambda one: (one, 0)),
+    **{
+        name: (UTC_MICROS, lambda one: EPOCH + timedelta(milliseconds=one), _millis)
+        for name in ("java.util.Date", "java.sql.Date", "java.sql.Time")
+    },
+    "java.sql.Timestamp": (
+        UTC_MICROS,
+        lambda one: _instant(one[0] // 1000, one[1]),
+        lambda one: (_since(one)[0] * 1000, _since(one)[1]),
+    ),
+    "java.time.Instant": (UTC_MICROS, lambda one: _instant(*one), _since),
+    "java.time.LocalDate": (
+        pa.date32(),
+        lambda one: date(*one),
+        lambda one: (one.year, one.month, one.day),
+    ),
+    "java.time.LocalTime": (pa.string(), _clock, _clock_parts),
+    "java.time.LocalDateTime": (MICROS, _local, _local_parts),
+    "java.time.OffsetDateTime": (
+        pa.struct({"local": MICROS, "offset_seconds": pa.int64()}),
+        lambda one: {"local": _local(one[:7]), "offset_seconds": one[7]},
+        lambda one: (*_local_parts(one["local"]), one["offset_seconds"]),
+    ),
+    "java.time.OffsetTime": (
+        pa.struct({"local": pa.string(), "offset_seconds": pa.int64()}),
+        lambda one: {"local": _clock(one[:4]), "offset_seconds": one[4]},
+        lambda one: (*_clock_parts(one["local"]), one["offset_seconds"]),
+    ),
+    "java.time.Duration": _parts("seconds", "nanos"),
+    "java.time.Period": _parts("years", "months", "days"),
+    "java.time.YearMonth": _parts("year", "month"),
+    "java.time.MonthDay": _parts("month", "day"),
+    "java.time.Year": (pa.int32(), lambda one: one[0], lambda one: (one,)),
+    "java.time.ZoneOffset": (pa.int32(), lambda one: one[0], lambda one: (one,)),
+}
+
+
+def column_of(kind: JavaType, classes: Classes, within: tuple[str, ...] = ()) -> Column:
+    """Return the column of a type.
+
+    Args:
+        kind: The type.
+        classes: What is known of classes.
+        within: The classes that it is a part of: one that has itself within is JSON there.
+    """
+    if kind.name in PRIMITIVES:
+        return _Primitive(_Scalar(kind.box, *_SCALARS[kind.box]))
+    user = classes.users.get(kind.name)
+    if kind.name in classes.enums:
+        return _Enum(kind.name, classes)
+    if user is not None and user.fields and kind.name not in within:
+        form = classes.forms.get(kind.name)
+        if isinstance(form, FieldForm):
+            deeper = (*within, kind.name)
+            fields = {name: column_of(one, classes, deeper) for name, one in form.fields.items()}
+            return _Struct(kind.name, fields)
+    if kind.name in _SCALARS:
+        return _Scalar(kind.name, *_SCALARS[kind.name])
+    if kind.name.startswith("["):
+        return _List(kind.name, column_of(JavaType(component_of(kind.name)), classes, within))
+    nested = [column_of(one, classes, within) for one in kind.arguments]
+    if len(nested) == 2 and kind.name in _MAPS:
+        return _Map(_USUAL.get(kind.name, kind.name), *nested)
+    usual = _USUAL.get(kind.name, kind.name)
+    if len(nested) == 1 and kind.name.startswith("java.util.") and usual in classes.forms:
+        return _List(usual, *nested)
+    return _Json(classes)

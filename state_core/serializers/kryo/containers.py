@@ -1,0 +1,328 @@
+"""Collections, maps, arrays of objects, and what has one object within.
+
+Kryo 2.24 writes the class of each element, unless a field's type arguments say it and it is final.
+Kryo 5 writes it once where all elements have the same.
+
+Source: `CollectionSerializer`, `MapSerializer`, `DefaultSerializers`, `ObjectArraySerializer`,
+`OptionalSerializers`, `ImmutableCollectionsSerializers`; chill's `ArraysAsListSerializer` and
+Flink 1's `PriorityQueueSerializer`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from state_core.bounds import EMPTY_ELEMENTS
+from state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
+from state_core.serializers.kryo.java_types import JavaType, component_of
+from state_core.serializers.kryo.wire import KryoVersion
+
+__all__ = ["CONTAINER_FORMS", "ArrayForm", "CollectionForm", "MapForm"]
+
+ELEMENTS = "elements"
+
+
+def _known(reader: ObjectReader | ObjectWriter, arguments: tuple[JavaType, ...], at: int) -> str:
+    """The class of elements that a field's type says; empty if it is not final."""
+    if len(arguments) <= at or not reader.classes.is_final(arguments[at].name):
+        return ""
+    return arguments[at].name
+
+
+def _inner(version: KryoVersion, arguments: tuple[JavaType, ...], at: int) -> tuple[JavaType, ...]:
+    """The type arguments of the elements, which only Kryo 5 passes on."""
+    if version is KryoVersion.FLINK_1 or not arguments:
+        return ()
+    return arguments[at].arguments
+
+
+@dataclass(frozen=True)
+class CollectionForm(Form):
+    """A collection: its value is a list.
+
+    Attributes:
+        sorted: Whether a comparator stands before the elements, kept in `extra`.
+        nulls: Whether Kryo 5 allows for null.
+        asked: Whether a field's type arguments count: chill's own serializers do not ask for them.
+    """
+
+    sorted: bool = False
+    nulls: bool = True
+
+    def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Read the elements."""
+        known = _known(reader, arguments, 0)
+        inner = _inner(reader.version, arguments, -1)
+        if reader.version is KryoVersion.FLINK_1:
+            self._read_older(reader, item, known)
+            return
+        if known and not self.nulls:
+            flag, count = False, reader.varint()
+        else:
+            flag, count = reader.flagged()
+        if count == 0:
+            raise reader.source.fault("null for a collection")
+        count -= 1
+        if self.sorted:
+            item.extra = reader.class_and_object()
+        item.value = []
+        if count == 0:
+            return
+        can_be_null = flag
+        if not known and flag:
+            known = reader.read_class() or ""
+            if not known:
+                EMPTY_ELEMENTS.check(count, reader.source)
+                item.value = [None] * count
+                return
+            can_be_null = reader.source.read_boolean() if self.nulls else False
+        for _ in range(reader.length(ELEMENTS, count)):
+            if not known:
+                java_class = reader.read_class()
+                element = None if java_class is None else reader.known(java_class, inner)
+            elif can_be_null:
+                element = reader.known_or_null(known, inner)
+            else:
+                element = reader.known(known, inner)
+            item.value.append(element)
+
+    def _read_older(self, reader: ObjectReader, item: Item, known: str) -> None:
+        if self.sorted:
+            item.extra = reader.class_and_object()
+        item.value = []
+        for _ in range(reader.length(ELEMENTS)):
+            item.value.append(reader.known_or_null(known) if known else reader.class_and_object())
+
+    def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Write the elements."""
+        elements: list[Item | None] = item.value
+        known = _known(writer, arguments, 0)
+        inner = _inner(writer.version, arguments, -1)
+        if writer.version is KryoVersion.FLINK_1:
+            self._write_older(writer, item, known)
+            return
+        null = None in elements
+        can_be_null = null
+        if not elements:
+            writer.varint(1)
+        elif known and not self.nulls:
+            writer.varint(len(elements) + 1)
+        elif known:
+            writer.flagged(null, len(elements) + 1)
+        else:
+            classes = {element.java_class for element in elements if element is not None}
+            writer.flagged(len(classes) < 2, len(elements) + 1)
+            if len(classes) < 2:
+                known = next(iter(classes), "null")
+        if self.sorted:
+            writer.class_and_object(item.extra)
+        if not elements:
+            return
+        if known and not _known(writer, arguments, 0):
+            writer.write_class(None if known == "null" else known)
+            if known == "null":
+                return
+            if self.nulls:
+                writer.out.write_boolean(null)
+        for element in elements:
+            if not known:
+                writer.write_class(None if element is None else element.java_class)
+                if element is not None:
+                    writer.known(element, inner)
+            elif can_be_null:
+                writer.known_or_null(element, inner)
+            elif element is not None:
+                writer.known(element, inner)
+
+    def _write_older(self, writer: ObjectWriter, item: Item, known: str) -> None:
+        if self.sorted:
+            writer.class_and_object(item.extra)
+        writer.varint(len(item.value))
+        for element in item.value:
+            if known:
+                writer.known_or_null(element)
+            else:
+                writer.class_and_object(element)
+
+
+@dataclass(frozen=True)
+class MapForm(Form):
+    """A map: its value is a list of pairs.
+
+    Attributes:
+        sorted: Whether a comparator stands before the entries, kept in `extra`: in Kryo 5, in both.
+        nulls: Whether Kryo 5 allows for null.
+    """
+
+    sorted: tuple[bool, bool] = (False, False)
+    nulls: bool = True
+
+    def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Read the entries."""
+        older = reader.version is KryoVersion.FLINK_1
+        if older and self.sorted[0]:
+            item.extra = reader.class_and_object()
+        count = reader.varint()
+        if not older:
+            if count == 0:
+                raise reader.source.fault("null for a map")
+            count -= 1
+            if self.sorted[1]:
+                item.extra = reader.class_and_object()
+        item.value = []
+        for _ in range(reader.length("entries", count)):
+            pair = [self._read_part(reader, arguments, at) for at in (0, 1)]
+            item.value.append(tuple(pair))
+
+    def _read_part(
+        self, reader: ObjectReader, arguments: tuple[JavaType, ...], at: int
+    ) -> Item | None:
+        known, inner = _known(reader, arguments, at), _inner(reader.version, arguments, at)
+        if not known:
+            java_class = reader.read_class()
+            return None if java_class is None else reader.known(java_class, inner)
+        if self.nulls or reader.version is KryoVersion.FLINK_1:
+            return reader.known_or_null(known, inner)
+        return reader.known(known, inner)
+
+    def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Write the entries."""
+        older = writer.version is KryoVersion.FLINK_1
+        if older and self.sorted[0]:
+            writer.class_and_object(item.extra)
+        writer.varint(len(item.value) + (0 if older else 1))
+        if not older and self.sorted[1]:
+            writer.class_and_object(item.extra)
+        for pair in item.value:
+            for at, part in enumerate(pair):
+                known, inner = _known(writer, arguments, at), _inner(writer.version, arguments, at)
+                if not known:
+                    writer.write_class(None if part is None else part.java_class)
+                    if part is not None:
+                        writer.known(part, inner)
+                elif self.nulls or older:
+                    writer.known_or_null(part, inner)
+                else:
+                    writer.known(part, inner)
+
+
+class ArrayForm(Form):
+    """An array of objects: its value is a list."""
+
+    def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Read the elements."""
+        known = _final_component(reader, item)
+        count = reader.varint()
+        if count == 0:
+            raise reader.source.fault("null for an array")
+        item.value = []
+        for _ in range(reader.length(ELEMENTS, count - 1)):
+            item.value.append(reader.known_or_null(known) if known else reader.class_and_object())
+
+    def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Write the elements."""
+        known = _final_component(writer, item)
+        writer.varint(len(item.value) + 1)
+        for element in item.value:
+            if known:
+                writer.known_or_null(element)
+            else:
+                writer.class_and_object(element)
+
+
+def _final_component(reader: ObjectReader | ObjectWriter, item: Item) -> str:
+    """The class of an array's elements, if it is final: arrays are, whatever is in them."""
+    known = component_of(item.java_class)
+    return known if known.startswith("[") or reader.classes.is_final(known) else ""
+
+
+class _AsList(CollectionForm):
+    """`Arrays.asList`: chill writes the class of the array's elements, kept in `extra`."""
+
+    def _read_older(self, reader: ObjectReader, item: Item, _: str) -> None:
+        count = reader.length(ELEMENTS)
+        item.extra = reader.read_class()
+        item.value = [reader.class_and_object() for _ in range(count)]
+
+    def _write_older(self, writer: ObjectWriter, item: Item, _: str) -> None:
+        writer.varint(len(item.value))
+        writer.write_class(item.extra or "java.lang.Object")
+        for element in item.value:
+            writer.class_and_object(element)
+
+
+class _Queue(CollectionForm):
+    """`PriorityQueue`: Flink 1's serializer asks for no type arguments."""
+
+    def _read_older(self, reader: ObjectReader, item: Item, _: str) -> None:
+        super()._read_older(reader, item, "")
+
+    def _write_older(self, writer: ObjectWriter, item: Item, _: str) -> None:
+        super()._write_older(writer, item, "")
+
+
+@dataclass(frozen=True)
+class _Single(Form):
+    """What holds so many objects, each with its class; its value is a list of them."""
+
+    count: int
+
+    def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Read the objects."""
+        item.value = [reader.class_and_object() for _ in range(self.count)]
+        if self.count == 2:
+            item.value = [tuple(item.value)]
+
+    def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Write the objects."""
+        for one in item.value[0] if self.count == 2 else item.value:
+            writer.class_and_object(one)
+
+
+class _Empty(Form):
+    """What holds nothing, and takes no bytes; its value is an empty list."""
+
+    def read(self, _reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Read nothing."""
+        item.value = []
+
+    def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Write nothing."""
+
+
+_COLLECTION, _MAP = CollectionForm(), MapForm()
+_FIXED, _FIXED_MAP = CollectionForm(nulls=False), MapForm(nulls=False)
+_UTIL = "java.util."
+_IMMUTABLE = f"{_UTIL}ImmutableCollections$"
+CONTAINER_FORMS: dict[str, Form] = {
+    "[Ljava.lang.Object;": ArrayForm(),
+    **{
+        f"{_UTIL}{name}": _COLLECTION
+        for name in (
+            "ArrayList", "LinkedList", "ArrayDeque", "HashSet", "LinkedHashSet", "Vector", "Stack",
+            "concurrent.CopyOnWriteArrayList", "concurrent.CopyOnWriteArraySet",
+            "concurrent.ConcurrentLinkedQueue", "concurrent.ConcurrentLinkedDeque",
+        )
+    },
+    **{
+        f"{_UTIL}{name}": _MAP
+        for name in (
+            "HashMap", "LinkedHashMap", "Hashtable", "IdentityHashMap", "WeakHashMap",
+            "concurrent.ConcurrentHashMap",
+        )
+    },
+    f"{_UTIL}TreeSet": CollectionForm(sorted=True),
+    f"{_UTIL}TreeMap": MapForm(sorted=(True, True)),
+    f"{_UTIL}concurrent.ConcurrentSkipListMap": MapForm(sorted=(False, True)),
+    f"{_UTIL}Arrays$ArrayList": _AsList(),
+    f"{_UTIL}PriorityQueue": _Queue(sorted=True),
+    f"{_UTIL}Collections$EmptyList": _Empty(),
+    f"{_UTIL}Collections$EmptySet": _Empty(),
+    f"{_UTIL}Collections$EmptyMap": _Empty(),
+    f"{_UTIL}Collections$SingletonList": _Single(1),
+    f"{_UTIL}Collections$SingletonSet": _Single(1),
+    f"{_UTIL}Collections$SingletonMap": _Single(2),
+    f"{_UTIL}Optional": _Single(1),
+    **{f"{_IMMUTABLE}{name}": _FIXED for name in ("ListN", "List12", "SetN", "Set12")},
+    **{f"{_IMMUTABLE}{name}": _FIXED_MAP for name in ("MapN", "Map1")},
+}  # fmt: skip

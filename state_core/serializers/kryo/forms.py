@@ -1,0 +1,390 @@
+"""Values that have no objects within: numbers, text, dates and times, arrays of numbers.
+
+Source: `DefaultSerializers`, `DefaultArraySerializers`, `TimeSerializers`, `OptionalSerializers`,
+and chill's serializers, which Flink 1 registers in their stead.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from state_core.errors import EncodeError
+from state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
+from state_core.serializers.kryo.java_types import PRIMITIVES, JavaType
+from state_core.serializers.kryo.wire import KryoVersion
+
+__all__ = ["SIMPLE_FORMS", "TIMES", "Simple", "decimal_parts", "decimal_text", "primitive"]
+
+OFFSET_ELSEWHERE = 127  # of an offset that is no quarter of an hour: seconds follow
+QUARTER = 900
+
+
+@dataclass(frozen=True)
+class Simple(Form):
+    """A value that two functions read and write."""
+
+    get: Callable[[ObjectReader], Any]
+    put: Callable[[ObjectWriter, Any], None]
+
+    def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Read the value."""
+        item.value = self.get(reader)
+
+    def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Write the value."""
+        self.put(writer, item.value)
+
+
+def _fixed(form: str) -> Simple:
+    return Simple(lambda r: r.fixed(form), lambda w, value: w.fixed(form, value))
+
+
+def _zigzag(bits: int) -> Simple:
+    return Simple(lambda r: r.zigzag(bits), lambda w, value: w.zigzag(value, bits))
+
+
+_TEXT = Simple(lambda r: r.string(), lambda w, value: w.string(value))
+_MILLIS = Simple(lambda r: r.varlong(), lambda w, value: w.varlong(value))
+_BOOLEAN = Simple(lambda r: r.source.read_boolean(), lambda w, value: w.out.write_boolean(value))
+_CHARACTER = Simple(lambda r: chr(int(r.fixed("H"))), lambda w, value: w.fixed("H", ord(value)))
+_PRIMITIVE_FORMS = {
+    "boolean": _BOOLEAN,
+    "byte": _fixed("b"),
+    "char": _CHARACTER,
+    "short": _fixed("h"),
+    "int": _zigzag(32),
+    "long": _zigzag(64),
+    "float": _fixed("f"),
+    "double": _fixed("d"),
+}
+
+
+def primitive(name: str) -> Simple:
+    """Return the form of a primitive type, which is also that of its box."""
+    return _PRIMITIVE_FORMS[name]
+
+
+def _array(element: Simple) -> Simple:
+    def get(reader: ObjectReader) -> list[Any]:
+        count = _less_one(reader, "elements of an array")
+        return [element.get(reader) for _ in range(count)]
+
+    def put(writer: ObjectWriter, value: list[Any]) -> None:
+        writer.varint(len(value) + 1)
+        for one in value:
+            element.put(writer, one)
+
+    return Simple(get, put)
+
+
+def _less_one(reader: ObjectReader, what: str) -> int:
+    """A length that is written as one more, since 0 is null, which stands elsewhere."""
+    count = reader.varint()
+    if count == 0:
+        raise reader.source.fault(f"null for {what}")
+    return reader.length(what, count - 1)
+
+
+def _get_bytes(reader: ObjectReader) -> bytes:
+    return reader.source.read_bytes(_less_one(reader, "bytes"))
+
+
+def _put_bytes(writer: ObjectWriter, value: bytes) -> None:
+    writer.varint(len(value) + 1)
+    writer.out.write_bytes(value)
+
+
+def _get_big(reader: ObjectReader) -> int:
+    return int.from_bytes(_get_bytes(reader), "big", signed=True)
+
+
+def _put_big(writer: ObjectWriter, value: int) -> None:
+    bits = (value if value >= 0 else ~value).bit_length()
+    _put_bytes(writer, value.to_bytes(bits // 8 + 1, "big", signed=True))
+
+
+def _get_decimal(reader: ObjectReader) -> tuple[int, int]:
+    return _get_big(reader), reader.zigzag(32)
+
+
+def _put_decimal(writer: ObjectWriter, value: tuple[int, int]) -> None:
+    _put_big(writer, value[0])
+    writer.zigzag(value[1], 32)
+
+
+def _get_uuid(reader: ObjectReader) -> str:
+    if reader.version is KryoVersion.FLINK_1:
+        halves = [reader.zigzag(64), reader.zigzag(64)]
+    else:
+        halves = [int(reader.fixed("q")), int(reader.fixed("q"))]
+    high, low = (half & (1 << 64) - 1 for half in halves)
+    return str(uuid.UUID(int=high << 64 | low))
+
+
+def _put_uuid(writer: ObjectWriter, value: str) -> None:
+    number = uuid.UUID(value).int
+    for half in (number >> 64, number & (1 << 64) - 1):
+        signed = half - (1 << 64) if half >> 63 else half
+        if writer.version is KryoVersion.FLINK_1:
+            writer.zigzag(signed, 64)
+        else:
+            writer.fixed("q", signed)
+
+
+def _get_timestamp(reader: ObjectReader) -> tuple[int, int]:
+    """Milliseconds of whole seconds, and nanoseconds."""
+    millis, nanos = reader.varlong(), reader.varint()
+    return millis - (nanos // 1_000_000 if reader.version is KryoVersion.FLINK_1 else 0), nanos
+
+
+def _put_timestamp(writer: ObjectWriter, value: tuple[int, int]) -> None:
+    millis, nanos = value
+    whole = nanos // 1_000_000 if writer.version is KryoVersion.FLINK_1 else 0
+    writer.varlong(millis + whole)
+    writer.varint(nanos)
+
+
+def _get_locale(reader: ObjectReader) -> tuple[str, ...]:
+    if reader.version is KryoVersion.FLINK_1:
+        raise reader.unknown("a java.util.Locale, which Flink 1 writes as Java does")
+    return tuple(reader.string() or "" for _ in range(3))
+
+
+def _put_locale(writer: ObjectWriter, value: tuple[str, ...]) -> None:
+    if writer.version is KryoVersion.FLINK_1:
+        raise EncodeError("a java.util.Locale, which Flink 1 writes as Java does")
+    for part in value:
+        writer.string(part)
+
+
+def _put_built(writer: ObjectWriter, value: str) -> None:
+    writer.string(value, plain=writer.version is KryoVersion.FLINK_2)
+
+
+def _get_pattern(reader: ObjectReader) -> tuple[str | None, int]:
+    return reader.string(), 0 if reader.version is KryoVersion.FLINK_1 else reader.varint()
+
+
+def _put_pattern(writer: ObjectWriter, value: tuple[str, int]) -> None:
+    writer.string(value[0])
+    if writer.version is KryoVersion.FLINK_2:
+        writer.varint(value[1])
+
+
+def _get_bits(reader: ObjectReader) -> list[int]:
+    count = reader.length("words of bits")
+    return [int(reader.fixed("q")) for _ in range(count)]
+
+
+def _put_bits(writer: ObjectWriter, value: list[int]) -> None:
+    writer.varint(len(value))
+    for word in value:
+        writer.fixed("q", word)
+
+
+def _get_date(reader: ObjectReader) -> tuple[int, ...]:
+    return reader.signed_varint(), reader.source.read_byte(), reader.source.read_byte()
+
+
+def _put_date(writer: ObjectWriter, value: tuple[int, ...]) -> None:
+    writer.varint(value[0])
+    writer.out.write_byte(value[1])
+    writer.out.write_byte(value[2])
+
+
+def _get_time(reader: ObjectReader) -> tuple[int, ...]:
+    """Hour, minute, second and nanosecond; the last that is not 0 is inverted, but nanoseconds."""
+    parts: list[int] = []
+    for _ in range(3):
+        part = reader.source.read_byte()
+        if part < 0:
+            return (*parts, ~part, *[0] * (3 - len(parts)))
+        parts.append(part)
+    return (*parts, reader.varint())
+
+
+def _put_time(writer: ObjectWriter, value: tuple[int, ...]) -> None:
+    if value[3]:
+        for part in value[:3]:
+            writer.out.write_byte(part)
+        writer.varint(value[3])
+        return
+    last = max([0] + [index for index in range(3) if value[index]])
+    for part in value[:last]:
+        writer.out.write_byte(part)
+    writer.out.write_byte(~value[last])
+
+
+def _get_offset(reader: ObjectReader) -> tuple[int, ...]:
+    quarters = reader.source.read_byte()
+    if quarters == OFFSET_ELSEWHERE:
+        return (int(reader.fixed("i")),)
+    return (quarters * QUARTER,)
+
+
+def _put_offset(writer: ObjectWriter, value: tuple[int, ...]) -> None:
+    (seconds,) = value
+    if seconds % QUARTER:
+        writer.out.write_byte(OFFSET_ELSEWHERE)
+        writer.fixed("i", seconds)
+        return
+    writer.out.write_byte(seconds // QUARTER)
+
+
+def _numbers(*kinds: str) -> Simple:
+    """Some numbers: `+` rarely negative, `b` a byte, `L` a fixed and `l` a short long."""
+    gets: dict[str, Callable[[ObjectReader], int]] = {
+        "+": lambda r: r.signed_varint(),
+        "b": lambda r: r.source.read_byte(),
+        "L": lambda r: int(r.fixed("q")),
+        "l": lambda r: r.varlong(),
+    }
+    puts: dict[str, Callable[[ObjectWriter, int], None]] = {
+        "+": lambda w, value: w.varint(value),
+        "b": lambda w, value: w.out.write_byte(value),
+        "L": lambda w, value: w.fixed("q", value),
+        "l": lambda w, value: w.varlong(value),
+    }
+
+    def put(writer: ObjectWriter, value: tuple[int, ...]) -> None:
+        for kind, one in zip(kinds, value, strict=True):
+            puts[kind](writer, one)
+
+    return Simple(lambda r: tuple(gets[kind](r) for kind in kinds), put)
+
+
+def _joined(*parts: tuple[Simple, int]) -> Simple:
+    """Times that are made of others, each of so many numbers."""
+
+    def put(writer: ObjectWriter, value: tuple[int, ...]) -> None:
+        for form, count in parts:
+            form.put(writer, value[:count])
+            value = value[count:]
+
+    return Simple(lambda r: tuple(one for form, _ in parts for one in form.get(r)), put)
+
+
+_DATE, _TIME = Simple(_get_date, _put_date), Simple(_get_time, _put_time)
+_OFFSET = Simple(_get_offset, _put_offset)
+
+
+@dataclass(frozen=True)
+class _Time(Form):
+    """A class of `java.time`: Kryo 5 has forms for them, Kryo 2.24 writes their fields.
+
+    Its value is a tuple of numbers, largest unit first.
+
+    Attributes:
+        newer: As Kryo 5 writes it.
+        older: The fields in their order, each a primitive type or a class of `java.time`.
+        places: For each number of the fields, its place in the value.
+    """
+
+    newer: Simple
+    older: tuple[str, ...]
+    places: tuple[int, ...]
+
+    def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Read the value."""
+        if reader.version is KryoVersion.FLINK_2:
+            self.newer.read(reader, item, arguments)
+            return
+        numbers: list[int] = []
+        for kind in self.older:
+            if kind in PRIMITIVES:
+                numbers.append(primitive(kind).get(reader))
+                continue
+            within = reader.known_or_null(kind)
+            if within is None or len(within.value) != TIMES[kind]:
+                raise reader.source.fault(f"no {kind} in a {item.java_class}")
+            numbers += within.value
+        value = dict(zip(self.places, numbers, strict=True))
+        item.value = tuple(value[place] for place in sorted(value))
+
+    def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Write the value."""
+        if len(item.value) != len(self.places):
+            raise EncodeError(f"{item.value!r} is no {item.java_class}")
+        if writer.version is KryoVersion.FLINK_2:
+            self.newer.write(writer, item, arguments)
+            return
+        numbers = [item.value[place] for place in self.places]
+        for kind in self.older:
+            if kind in PRIMITIVES:
+                primitive(kind).put(writer, numbers.pop(0))
+                continue
+            within = tuple(numbers.pop(0) for _ in range(TIMES[kind]))
+            writer.known_or_null(Item(kind, within))
+
+
+_LOCAL_DATE, _LOCAL_TIME, _ZONE_OFFSET = (
+    "java.time.LocalDate",
+    "java.time.LocalTime",
+    "java.time.ZoneOffset",
+)
+_TIME_FORMS = {
+    _LOCAL_DATE: _Time(_DATE, ("short", "short", "int"), (2, 1, 0)),
+    _LOCAL_TIME: _Time(_TIME, ("byte", "byte", "int", "byte"), (0, 1, 3, 2)),
+    "java.time.LocalDateTime": _Time(
+        _joined((_DATE, 3), (_TIME, 4)), (_LOCAL_DATE, _LOCAL_TIME), tuple(range(7))
+    ),
+    _ZONE_OFFSET: _Time(_OFFSET, ("int",), (0,)),
+    "java.time.OffsetTime": _Time(
+        _joined((_TIME, 4), (_OFFSET, 1)), (_ZONE_OFFSET, _LOCAL_TIME), (4, 0, 1, 2, 3)
+    ),
+    "java.time.OffsetDateTime": _Time(
+        _joined((_DATE, 3), (_TIME, 4), (_OFFSET, 1)),
+        ("java.time.LocalDateTime", _ZONE_OFFSET),
+        tuple(range(8)),
+    ),
+    "java.time.Instant": _Time(_numbers("l", "+"), ("int", "long"), (1, 0)),
+    "java.time.Duration": _Time(_numbers("L", "+"), ("int", "long"), (1, 0)),
+    "java.time.Period": _Time(_numbers("+", "+", "+"), ("int", "int", "int"), (2, 1, 0)),
+    "java.time.Year": _Time(_numbers("+"), ("int",), (0,)),
+    "java.time.YearMonth": _Time(_numbers("+", "b"), ("int", "int"), (1, 0)),
+    "java.time.MonthDay": _Time(_numbers("b", "b"), ("int", "int"), (1, 0)),
+}
+# by class, of how many numbers its value is
+TIMES = {name: len(form.places) for name, form in _TIME_FORMS.items()}
+
+SIMPLE_FORMS: dict[str, Form] = {
+    **{box: primitive(name) for name, (box, _) in PRIMITIVES.items()},
+    **{f"[{letter}": _array(primitive(name)) for name, (_, letter) in PRIMITIVES.items()},
+    **_TIME_FORMS,
+    "[B": Simple(_get_bytes, _put_bytes),
+    "java.lang.String": _TEXT,
+    "java.lang.StringBuilder": Simple(_TEXT.get, _put_built),
+    "java.lang.StringBuffer": Simple(_TEXT.get, _put_built),
+    "java.math.BigInteger": Simple(_get_big, _put_big),
+    "java.math.BigDecimal": Simple(_get_decimal, _put_decimal),
+    "java.net.URI": _TEXT,
+    "java.sql.Date": _MILLIS,
+    "java.sql.Time": _MILLIS,
+    "java.sql.Timestamp": Simple(_get_timestamp, _put_timestamp),
+    "java.util.BitSet": Simple(_get_bits, _put_bits),
+    "java.util.Currency": _TEXT,
+    "java.util.Date": _MILLIS,
+    "java.util.Locale": Simple(_get_locale, _put_locale),
+    "java.util.UUID": Simple(_get_uuid, _put_uuid),
+    "java.util.regex.Pattern": Simple(_get_pattern, _put_pattern),
+    "sun.util.calendar.ZoneInfo": _TEXT,
+}
+
+
+def decimal_text(unscaled: int, scale: int) -> str:
+    """Return a `BigDecimal` as `toString` has it."""
+    digits = tuple(map(int, str(abs(unscaled))))
+    return str(Decimal((int(unscaled < 0), digits, -scale)))
+
+
+def decimal_parts(text: str) -> tuple[int, int]:
+    """Return the unscaled number and the scale of a `BigDecimal`: the reverse."""
+    sign, digits, exponent = Decimal(text).as_tuple()
+    if not isinstance(exponent, int):
+        raise EncodeError(f"{text} is no number")
+    unscaled = int("".join(map(str, digits)))
+    return -unscaled if sign else unscaled, -exponent

@@ -1,0 +1,319 @@
+"""Objects as Kryo writes them: each with its class and its references.
+
+A class is written as an id, if it is registered, or by name, the first time, and then by the number
+of that name. Before each object that is no box of a primitive stands whether it comes now, is null,
+or which earlier one it is. In Kryo 5 enums have no such mark.
+
+Source: `com.esotericsoftware.kryo.Kryo`, `DefaultClassResolver`, `MapReferenceResolver`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from state_core.errors import EncodeError, UnsupportedFormatError
+from state_core.files.wire import DataInput
+from state_core.serializers.kryo.java_types import (
+    PRIMITIVES,
+    JavaType,
+    UserClass,
+    component_of,
+)
+from state_core.serializers.kryo.wire import KryoInput, KryoOutput, KryoVersion
+
+__all__ = ["Classes", "Form", "Item", "ObjectReader", "ObjectWriter", "check_tree"]
+
+NULL, NEW, FIRST_REFERENCE = 0, 1, 2  # what stands before an object
+NO_CLASS, BY_NAME, FIRST_ID = 0, 1, 2  # what stands before an object whose class is not known
+DEEPEST = 100
+BOXES = frozenset(box for box, _ in PRIMITIVES.values())
+# what objects that are shared may come to, said once for each time that they are met
+MOST_OF_A_BYTE, MOST_AT_ALL = 1000, 10_000
+# of which the JVM has one object each: empty collections, and offsets of quarters of an hour
+EMPTY, ZONE_OFFSET, QUARTER = "java.util.Collections$Empty", "java.time.ZoneOffset", 900
+_BODY = re.compile(r"(.+)\$\d+")
+
+
+@dataclass(eq=False)
+class Item:
+    """An object.
+
+    Attributes:
+        java_class: Its class, as it was written.
+        value: What its form makes of it: a number, text, a list, ...; for an object with fields
+            their values by name. Objects within are items, or None for null.
+        extra: What some classes have beside: a comparator, the class of an array's elements.
+    """
+
+    java_class: str
+    value: Any = None
+    extra: Any = None
+
+
+class Form(ABC):
+    """How the values of a class are written, behind their class and reference."""
+
+    @abstractmethod
+    def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Read the value of an item, whose field's type has these arguments."""
+
+    @abstractmethod
+    def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Write the value of an item."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What is known of classes.
+
+    Attributes:
+        forms: The forms of the classes that are known, by class.
+        final: Classes that no class extends.
+        enums: Enums.
+        ids: The classes that are registered, by their ids.
+        users: The classes of users.
+    """
+
+    forms: Mapping[str, Form]
+    final: frozenset[str]
+    enums: frozenset[str]
+    ids: Mapping[int, str]
+    users: Mapping[str, UserClass] = field(default_factory=dict)
+
+    def form_of(self, java_class: str) -> Form | None:
+        """Return a class's form, of an enum's constants with a body too; None if it is unknown."""
+        form = self.forms.get(java_class)
+        if form is None and java_class.startswith("["):
+            known = component_of(java_class)
+            form = self.forms["[Ljava.lang.Object;"] if known not in ("", *PRIMITIVES) else None
+        return form or (self.forms.get(self.enum_of(java_class)) if "$" in java_class else None)
+
+    def enum_of(self, java_class: str) -> str:
+        """Return the enum that a class is, or is the body of a constant of; empty if it is none."""
+        if java_class in self.enums:
+            return java_class
+        body = _BODY.fullmatch(java_class)
+        return body[1] if body and body[1] in self.enums else ""
+
+    def is_final(self, java_class: str) -> bool:
+        """Return whether a field of the class holds nothing but it, so that no class is written."""
+        while java_class.startswith("["):
+            java_class = component_of(java_class)
+        return java_class in self.final or java_class in PRIMITIVES
+
+    def has_references(self, java_class: str, version: KryoVersion) -> bool:
+        """Return whether values of the class are numbered, and written once."""
+        if java_class in BOXES:
+            return False
+        return version is KryoVersion.FLINK_1 or not self.enum_of(java_class)
+
+
+class ObjectReader(KryoInput):
+    """Reads objects.
+
+    Args:
+        source: The bytes.
+        version: Which Kryo wrote them.
+        classes: What is known of classes.
+    """
+
+    def __init__(self, source: DataInput, version: KryoVersion, classes: Classes) -> None:
+        super().__init__(source, version)
+        self.classes = classes
+        self.items: list[Item] = []
+        self.names: list[str] = []
+        self.depth = 0
+
+    def read_class(self) -> str | None:
+        """A class; None where there is null.
+
+        Raises:
+            UnsupportedFormatError: Nothing is registered under its id.
+            CorruptSnapshotError: It is the number of a name that was not read.
+        """
+        number = self.varint()
+        if number == NO_CLASS:
+            return None
+        if number != BY_NAME:
+            name = self.classes.ids.get(number - FIRST_ID)
+            if name is None:
+                raise self.unknown(f"a class with the id {number - FIRST_ID}")
+            return name
+        number = self.varint()
+        if number == len(self.names):
+            self.names.append(self.string() or "")
+        elif number > len(self.names):
+            raise self.source.fault(f"class name {number}, of {len(self.names)} read")
+        return self.names[number]
+
+    def class_and_object(self) -> Item | None:
+        """An object of any class, or null."""
+        java_class = self.read_class()
+        return None if java_class is None else self.known(java_class)
+
+    def known_or_null(self, java_class: str, arguments: tuple[JavaType, ...] = ()) -> Item | None:
+        """An object of a known class, or null."""
+        return self._object(java_class, arguments, may_be_null=True)
+
+    def known(self, java_class: str, arguments: tuple[JavaType, ...] = ()) -> Item:
+        """An object of a known class."""
+        item = self._object(java_class, arguments, may_be_null=False)
+        if item is None:
+            raise self.source.fault(f"null, where a {java_class} must be")
+        return item
+
+    def _object(
+        self, java_class: str, arguments: tuple[JavaType, ...], *, may_be_null: bool
+    ) -> Item | None:
+        numbered = self.classes.has_references(java_class, self.version)
+        if may_be_null or numbered:
+            mark = self.varint()
+            if mark == NULL:
+                return None
+            if mark >= FIRST_REFERENCE and (not numbered or mark - 2 >= len(self.items)):
+                raise self.source.fault(f"object {mark - 2}, of {len(self.items)} read")
+            if mark >= FIRST_REFERENCE:
+                return self.items[mark - FIRST_REFERENCE]
+        form = self.classes.form_of(java_class)
+        if form is None:
+            raise self.unknown(f"a value of {java_class}")
+        item = Item(java_class)
+        if numbered:
+            self.items.append(item)
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.unknown(f"objects {DEEPEST} deep in each other")
+        form.read(self, item, arguments)
+        self.depth -= 1
+        return item
+
+    def unknown(self, what: str) -> UnsupportedFormatError:
+        """The error to raise for what is not known here."""
+        return UnsupportedFormatError(
+            f"{what}, whose form is not known",
+            place=self.source.place,
+            remedy="declare the class in a file for --kryo",
+        )
+
+
+class ObjectWriter(KryoOutput):
+    """Writes objects: the reverse of `ObjectReader`.
+
+    Args:
+        version: The Kryo that is to read them.
+        classes: What is known of classes.
+    """
+
+    def __init__(self, version: KryoVersion, classes: Classes) -> None:
+        super().__init__(version)
+        self.classes = classes
+        self.ids = {name: number for number, name in classes.ids.items()}
+        # each object that was written, kept so that no other gets its identity, and its number
+        self.items: dict[object, tuple[Item, int]] = {}
+        self.names: dict[str, int] = {}
+        self.depth = 0
+
+    def write_class(self, java_class: str | None) -> None:
+        """A class, or null."""
+        if java_class is None:
+            self.varint(NO_CLASS)
+            return
+        number = self.ids.get(java_class)
+        if number is None and self.classes.enum_of(java_class) in self.ids:
+            number = self.ids[self.classes.enum_of(java_class)]
+        if number is not None:
+            self.varint(number + FIRST_ID)
+            return
+        self.varint(BY_NAME)
+        if java_class in self.names:
+            self.varint(self.names[java_class])
+            return
+        self.names[java_class] = len(self.names)
+        self.varint(self.names[java_class])
+        self.string(java_class, always=self.version is KryoVersion.FLINK_2)
+
+    def class_and_object(self, item: Item | None) -> None:
+        """An object of any class, or null."""
+        self.write_class(None if item is None else item.java_class)
+        if item is not None:
+            self.known(item)
+
+    def known_or_null(self, item: Item | None, arguments: tuple[JavaType, ...] = ()) -> None:
+        """An object whose class is known, or null."""
+        if item is None:
+            self.varint(NULL)
+            return
+        if not self.classes.has_references(item.java_class, self.version):
+            self.varint(NEW)
+        self.known(item, arguments)
+
+    def known(self, item: Item, arguments: tuple[JavaType, ...] = ()) -> None:
+        """An object whose class is known."""
+        if self.classes.has_references(item.java_class, self.version):
+            who = self._identity(item)
+            if who in self.items:
+                self.varint(self.items[who][1] + FIRST_REFERENCE)
+                return
+            self.items[who] = (item, len(self.items))
+            self.varint(NEW)
+        form = self.classes.form_of(item.java_class)
+        if form is None:
+            raise EncodeError(
+                f"a value of {item.java_class}, whose form is not known",
+                remedy="declare the class in a file for --kryo",
+            )
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise EncodeError(f"objects {DEEPEST} deep in each other")
+        form.write(self, item, arguments)
+        self.depth -= 1
+
+    def _identity(self, item: Item) -> object:
+        """What an object is one by: of some there is but one in a JVM."""
+        name, value = item.java_class, item.value
+        if self.classes.enum_of(name):
+            return self.classes.enum_of(name), value
+        if name == ZONE_OFFSET and value[0] % QUARTER == 0:
+            return name, value
+        if name.startswith(EMPTY):
+            return name
+        return id(item)
+
+
+def check_tree(item: Item | None, size: int) -> None:
+    """Refuse objects that are no tree of a size in proportion to their bytes.
+
+    Args:
+        item: The objects.
+        size: The bytes that they were read from.
+
+    Raises:
+        UnsupportedFormatError: One has itself within, or shared ones come to too many.
+    """
+    left = MOST_AT_ALL + MOST_OF_A_BYTE * size
+    within: set[int] = set()
+
+    def walk(part: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise UnsupportedFormatError("objects that are shared come to too many values")
+        if isinstance(part, Item):
+            if id(part) in within:
+                raise UnsupportedFormatError(f"a {part.java_class} that has itself within")
+            within.add(id(part))
+            walk(part.value)
+            walk(part.extra)
+            within.remove(id(part))
+        elif isinstance(part, (list, tuple)):
+            for one in part:
+                walk(one)
+        elif isinstance(part, dict):
+            for one in part.values():
+                walk(one)
+
+    walk(item)

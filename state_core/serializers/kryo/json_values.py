@@ -1,0 +1,148 @@
+"""Objects as JSON, where no type says what a column could hold.
+
+What JSON has is as JSON has it: null, text, `Boolean`, `Integer`, `Double`, an `ArrayList`, a
+`HashMap` with keys that are text. All else says its class, as in `{"@class": "java.lang.Long",
+"value": 5}`; a map's value is a list of pairs, an object's its fields.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from state_core.errors import EncodeError
+from state_core.serializers.kryo.containers import ArrayForm, CollectionForm, MapForm
+from state_core.serializers.kryo.forms import TIMES, decimal_parts, decimal_text
+from state_core.serializers.kryo.graph import Classes, Item
+from state_core.serializers.kryo.java_types import PRIMITIVES
+from state_core.serializers.kryo.objects import FieldForm
+
+__all__ = ["JsonValues"]
+
+CLASS = "@class"
+HOLDERS = ("java.util.Collections$", "java.util.Optional")
+BARE = {
+    str: "java.lang.String", bool: "java.lang.Boolean", int: "java.lang.Integer",
+    float: "java.lang.Double", list: "java.util.ArrayList", dict: "java.util.HashMap",
+}  # fmt: skip
+
+
+class JsonValues:
+    """Makes JSON of objects, and objects of JSON.
+
+    Args:
+        classes: What is known of classes.
+    """
+
+    def __init__(self, classes: Classes) -> None:
+        self.classes = classes
+
+    def text(self, item: Item | None) -> str:
+        """The JSON of an object."""
+        said = json.dumps(self.said(item), ensure_ascii=False)
+        try:
+            said.encode("utf-8")
+        except UnicodeEncodeError:  # half of a character
+            return json.dumps(json.loads(said))
+        return said
+
+    def said(self, item: Item | None) -> Any:
+        """What JSON has for an object."""
+        if item is None:
+            return None
+        said: Any
+        form = self.classes.form_of(item.java_class)
+        if isinstance(form, FieldForm):
+            said = {
+                name: _number(value) if not isinstance(value, Item) else self.said(value)
+                for name, value in item.value.items()
+            }
+        elif isinstance(form, MapForm) or _pairs(item):
+            said = [[self.said(part) for part in pair] for pair in item.value]
+            keys = [key for key, _ in said]
+            plain = all(isinstance(key, str) and not key.startswith("@") for key in keys)
+            if item.java_class == BARE[dict] and plain and len(set(keys)) == len(keys):
+                said = dict(said)
+        elif isinstance(item.value, list):
+            said = [
+                self.said(one) if isinstance(one, Item) or one is None else _number(one)
+                for one in item.value
+            ]
+        elif item.java_class == "java.math.BigDecimal":
+            said = decimal_text(*item.value)
+        else:
+            said = _number(item.value)
+        if BARE.get(type(said)) == item.java_class:
+            return said
+        tagged = {CLASS: item.java_class, "value": said}
+        if item.extra is not None:
+            extra = item.extra
+            tagged["with"] = self.said(extra) if isinstance(extra, Item) else extra
+        return tagged
+
+    def item(self, text: str) -> Item | None:
+        """The object of JSON.
+
+        Raises:
+            EncodeError: It is no JSON, or no object that is known.
+        """
+        try:
+            return self.made(json.loads(text))
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise EncodeError(f"{text[:200]!r} is no value of Kryo's ({error})") from error
+
+    def made(self, said: Any) -> Item | None:
+        """The object of what JSON has."""
+        if said is None:
+            return None
+        java_class, extra = BARE[type(said)], None
+        if isinstance(said, dict) and CLASS in said:
+            java_class, extra, said = said[CLASS], said.get("with"), said["value"]
+        elif isinstance(said, dict):
+            said = list(said.items())
+        form = self.classes.form_of(java_class)
+        if isinstance(extra, dict):
+            extra = self.made(extra)
+        item = Item(java_class, said, extra)
+        if isinstance(form, FieldForm):
+            item.value = {
+                name: _unsaid(said[name], kind.box)
+                if kind.name in PRIMITIVES
+                else self.made(said[name])
+                for name, kind in form.fields.items()
+            }
+        elif isinstance(form, MapForm) or (said and java_class.endswith("SingletonMap")):
+            item.value = [tuple(self.made(part) for part in pair) for pair in said]
+        elif isinstance(form, (CollectionForm, ArrayForm)) or java_class.startswith(HOLDERS):
+            item.value = [self.made(one) for one in said]
+        else:
+            item.value = _unsaid(said, java_class)
+        return item
+
+
+def _pairs(item: Item) -> bool:
+    return item.java_class.endswith("SingletonMap")
+
+
+def _number(value: Any) -> Any:
+    """What JSON has for a value without objects."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _unsaid(said: Any, java_class: str) -> Any:
+    """The value without objects of what JSON has."""
+    if java_class == "java.math.BigDecimal":
+        return decimal_parts(said)
+    if java_class == "[B":
+        return bytes.fromhex(said)
+    if java_class in ("java.lang.Float", "java.lang.Double"):
+        return float(said)
+    if java_class in ("[F", "[D"):
+        return [float(one) for one in said]
+    several = ("java.util.Locale", "java.util.regex.Pattern", "java.sql.Timestamp")
+    return tuple(said) if java_class in TIMES or java_class in several else said

@@ -1,0 +1,141 @@
+"""`KryoSerializerSnapshot`: a state's class, and the classes that the job has registered.
+
+Each registration is a class and, if the job gave one, its serializer, by its class or as a Java
+object. That object is passed over: only its class's name is looked for.
+
+Nothing in it says which Flink wrote the values. What was rewritten for Flink 2 gets a mark, behind
+the first class's name, where Flink reads no further, so that it is known here.
+
+Source: `KryoSerializerSnapshot`, `KryoSerializerSnapshotData` of Flink 1.20 and 2.3.
+"""
+
+from __future__ import annotations
+
+from state_core.errors import StateError
+from state_core.files.wire import DataInput, DataOutput
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.registry import register
+from state_core.serializers.kryo.decoding import KryoDecoder, KryoValues, kryo_decoder, kryo_values
+from state_core.serializers.kryo.wire import KryoVersion
+from state_core.serializers.opaque.decoders import (
+    DecodedSerializer,
+    decoder_of,
+    is_undecoded,
+    opaque_serializer,
+)
+from state_core.serializers.opaque.opaque_bytes import RUNTIME, CarriedSnapshot
+from state_core.serializers.opaque.optional_map import RawEntry, read_raw_map, write_raw_map
+
+__all__ = ["KryoSerializerSnapshot"]
+
+UNSPECIFIED, INSTANCE = 0, 2
+MARK = b"statelake: flink 2"
+# what Flink 2 has for Avro's arrays where a job has Avro: the serializer as a Java object
+AVRO_ARRAY = "org.apache.avro.generic.GenericData$Array"
+_AVRO_HOLDER = "org.apache.flink.api.common.SerializableSerializer"
+_AVRO_SERIALIZER = (
+    "org.apache.flink.formats.avro.utils.AvroKryoSerializerUtils$AvroGenericDataArraySerializer"
+)
+# the classes of a Java object that holds a serializer, by the Flink that has them
+_HOLDERS = {
+    KryoVersion.FLINK_1: b"org.apache.flink.api.common.ExecutionConfig$SerializableSerializer",
+    KryoVersion.FLINK_2: b"org.apache.flink.api.common.SerializableSerializer",
+}
+
+
+@register
+class KryoSerializerSnapshot(CarriedSnapshot):
+    """`KryoSerializerSnapshot`: a class and three maps of registrations."""
+
+    java_class = f"{RUNTIME}kryo.KryoSerializerSnapshot"
+    current_version = 2
+    versions = range(2, 3)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maps: tuple[tuple[RawEntry, ...], ...] = ()
+        self.registered: tuple[tuple[str, bool], ...] = ()
+        self.kryo: KryoVersion | None = None
+        self.overridden = False
+
+    def walk(self, source: DataInput) -> None:
+        """Read registrations, default serializers and default serializer classes."""
+        start = source.position
+        self.maps = tuple(read_raw_map(source) for _ in range(3))
+        raw = bytes(source.data[start : source.position])
+        self.kryo = next((one for one, holder in _HOLDERS.items() if holder in raw), None)
+        if any((entry.key or b"").endswith(MARK) for entry in self.maps[0]):
+            self.kryo = KryoVersion.FLINK_2
+        self.registered = tuple(map(_registration, self.maps[0]))
+        # of classes of the JDK: which of them it counts for only Java's class hierarchy says
+        defaults = (*self.maps[1], *self.maps[2])
+        self.overridden = any(entry.name.startswith("java.") for entry in defaults)
+
+    def restore_serializer(self) -> TypeSerializer:
+        """Return the decoder of the class, of a user or our own, or else a serializer of bytes."""
+        if decoder_of(self.type_class) is None and not is_undecoded():
+            decoder = self.decoder()
+            if decoder is not None:
+                return DecodedSerializer(self.type_class, decoder)
+        return opaque_serializer(self.type_class)
+
+    def decoder(self) -> KryoDecoder | None:
+        """Return the decoder of the class; None if its form is not known."""
+        if self.overridden:
+            return None
+        return kryo_decoder(self.type_class, self.registered, self.kryo)
+
+    def values(self, version: KryoVersion) -> KryoValues:
+        """Return what reads and writes the values as that Flink does."""
+        return kryo_values(self.registered, version)
+
+    def for_flink_2(self) -> KryoSerializerSnapshot:
+        """Return the snapshot of values that were rewritten for Flink 2."""
+        registered = [_for_flink_2(entry) for entry in self.maps[0]]
+        first = registered[0]
+        registered[0] = RawEntry(first.name, (first.key or b"") + MARK, first.value)
+        out = DataOutput()
+        out.write_utf(self.type_class)
+        for entries in (tuple(registered), *self.maps[1:]):
+            write_raw_map(entries, out)
+        made = KryoSerializerSnapshot()
+        made.read_snapshot(self.current_version, DataInput(out.to_bytes()))
+        return made
+
+
+def _registration(entry: RawEntry) -> tuple[str, bool]:
+    """The class of an entry, and whether it has a serializer of its own."""
+    if entry.value is None:
+        return entry.name, True
+    value = DataInput(entry.value)
+    try:
+        name = value.read_utf()
+        return name, value.read_int() != UNSPECIFIED
+    except StateError:
+        return entry.name, True
+
+
+def _for_flink_2(entry: RawEntry) -> RawEntry:
+    """A registration as Flink 2 has it: that of Avro's arrays is an object of another class."""
+    if entry.name != AVRO_ARRAY or _HOLDERS[KryoVersion.FLINK_1] not in (entry.value or b""):
+        return entry
+    out = DataOutput()
+    out.write_utf(AVRO_ARRAY)
+    out.write_int(INSTANCE)
+    out.write_bytes(_avro_object())
+    return RawEntry(entry.name, entry.key, out.to_bytes())
+
+
+def _avro_object() -> bytes:
+    """A `SerializableSerializer` with the serializer of Avro's arrays, as Java writes objects."""
+    out = DataOutput()
+    out.write_bytes(bytes.fromhex("aced00057372"))
+    out.write_utf(_AVRO_HOLDER)
+    out.write_bytes(bytes.fromhex("410ebe4da2208fb50200014c"))
+    out.write_utf("serializer")
+    out.write_bytes(b"t")
+    out.write_utf("Lcom/esotericsoftware/kryo/Serializer;")
+    out.write_bytes(b"xpsr")
+    out.write_utf(_AVRO_SERIALIZER)
+    out.write_bytes(bytes.fromhex("00000000000000010200007870"))
+    return out.to_bytes()

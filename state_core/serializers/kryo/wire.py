@@ -1,0 +1,219 @@
+"""Numbers and text as Kryo writes them: 2.24 in Flink 1, 5.6 in Flink 2.
+
+Variable-length numbers and text have one form in both; fixed ones are big-endian in 2.24 and
+little-endian in 5.6.
+
+Source: `com.esotericsoftware.kryo.io.Input` and `Output`.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+
+from state_core.files.wire import DataInput, DataOutput
+
+__all__ = ["KryoInput", "KryoOutput", "KryoVersion"]
+
+LAST = 0x80  # of the last character of ASCII text; of a first byte: a length in characters follows
+MORE = 0x40
+# the longest text that is written as ASCII, without a length
+LONGEST_ASCII = {1: 63, 2: 32}
+
+
+class KryoVersion(enum.IntEnum):
+    """The Kryo of a version of Flink, by that version."""
+
+    FLINK_1 = 1  # Kryo 2.24
+    FLINK_2 = 2  # Kryo 5.6
+
+    @property
+    def order(self) -> str:
+        """The order of bytes of fixed numbers, as `struct` has it."""
+        return ">" if self is KryoVersion.FLINK_1 else "<"
+
+
+class KryoInput:
+    """Reads what Kryo writes.
+
+    Args:
+        source: The bytes.
+        version: Which Kryo wrote them.
+    """
+
+    def __init__(self, source: DataInput, version: KryoVersion) -> None:
+        self.source = source
+        self.version = version
+
+    def fixed(self, form: str) -> int | float:
+        """A number of fixed length, of a `struct` format character."""
+        form = self.version.order + form
+        value: int | float = struct.unpack(form, self.source.read_bytes(struct.calcsize(form)))[0]
+        return value
+
+    def varint(self) -> int:
+        """A number of 32 bits that is rarely negative, as unsigned."""
+        value = self._unsigned(5)
+        if value >> 32:
+            raise self.source.fault("a variable-length number of more than 32 bits")
+        return value
+
+    def zigzag(self, bits: int) -> int:
+        """A signed number of 32 or 64 bits, small ones of either sign short."""
+        value = self.varint() if bits == 32 else self._unsigned(9)
+        return value >> 1 ^ -(value & 1)
+
+    def varlong(self) -> int:
+        """A signed number of 64 bits that is rarely negative."""
+        value = self._unsigned(9)
+        return value - (1 << 64) if value >> 63 else value
+
+    def signed_varint(self) -> int:
+        """A signed number of 32 bits that is rarely negative."""
+        value = self.varint()
+        return value - (1 << 32) if value >> 31 else value
+
+    def _unsigned(self, most: int) -> int:
+        value = 0
+        for index in range(most):
+            byte = self.source.read_unsigned_byte()
+            if index == 8:  # the ninth byte has all of its bits
+                return value | byte << 56
+            value |= (byte & 0x7F) << 7 * index
+            if byte < LAST:
+                return value
+        raise self.source.fault(f"a variable-length number of more than {most} bytes")
+
+    def flagged(self) -> tuple[bool, int]:
+        """A flag and a number of 32 bits."""
+        first = self.source.read_unsigned_byte()
+        value = first & 0x3F
+        if first & MORE:
+            for shift in (6, 13, 20, 27):
+                byte = self.source.read_unsigned_byte()
+                value |= (byte & 0x7F) << shift
+                if byte < LAST:
+                    break
+        return bool(first & LAST), value & 0xFFFFFFFF
+
+    def string(self) -> str | None:
+        """Text."""
+        source = self.source
+        if source.remaining and source.data[source.position] & LAST:
+            _, length = self.flagged()
+            if length == 0:
+                return None
+            return self._characters(length - 1)
+        start = source.position
+        while source.read_unsigned_byte() < LAST:
+            pass
+        text = bytearray(source.data[start : source.position])
+        text[-1] &= 0x7F
+        return text.decode("ascii")
+
+    def _characters(self, count: int) -> str:
+        """So many UTF-16 code units, each in UTF-8 by itself."""
+        source = self.source
+        if count > source.remaining:
+            raise source.fault(f"a string of {count} characters, {source.remaining} bytes left")
+        run = bytes(source.data[source.position : source.position + count])
+        if run.isascii():
+            source.position += count
+            return run.decode("ascii")
+        units = []
+        for _ in range(count):
+            byte = source.read_unsigned_byte()
+            if byte >= 0xE0:
+                byte = (byte & 0x0F) << 12 | self._six() << 6 | self._six()
+            elif byte >= 0xC0:
+                byte = (byte & 0x1F) << 6 | self._six()
+            elif byte >= LAST:
+                raise source.fault("a byte that begins no character")
+            units.append(byte)
+        return struct.pack(f"<{count}H", *units).decode("utf-16-le", "surrogatepass")
+
+    def _six(self) -> int:
+        byte = self.source.read_unsigned_byte()
+        if byte & 0xC0 != LAST:
+            raise self.source.fault("a byte that goes on with no character")
+        return byte & 0x3F
+
+    def length(self, what: str, count: int | None = None) -> int:
+        """A number of things that take a byte each at least; or one that was read already.
+
+        Raises:
+            CorruptSnapshotError: What is left has no room for them.
+        """
+        count = self.varint() if count is None else count
+        if count > self.source.remaining:
+            left = f"{count} {what} declared, {self.source.remaining} bytes left"
+            raise self.source.fault(left)
+        return count
+
+
+class KryoOutput:
+    """Writes what Kryo writes: the reverse of `KryoInput`."""
+
+    def __init__(self, version: KryoVersion) -> None:
+        self.version = version
+        self.out = DataOutput()
+
+    def fixed(self, form: str, value: float) -> None:
+        """A number of fixed length."""
+        self.out.write_bytes(struct.pack(self.version.order + form, value))
+
+    def varint(self, value: int) -> None:
+        """A number of 32 bits that is rarely negative."""
+        self._unsigned(value & 0xFFFFFFFF)
+
+    def zigzag(self, value: int, bits: int) -> None:
+        """A signed number."""
+        self._unsigned((value << 1 ^ value >> bits - 1) & (1 << bits) - 1)
+
+    def varlong(self, value: int) -> None:
+        """A signed number of 64 bits that is rarely negative."""
+        self._unsigned(value & (1 << 64) - 1)
+
+    def _unsigned(self, value: int) -> None:
+        for _ in range(8):
+            if value < LAST:
+                break
+            self.out.write_byte(value & 0x7F | LAST)
+            value >>= 7
+        self.out.write_byte(value)
+
+    def flagged(self, flag: bool, value: int) -> None:
+        """A flag and a number."""
+        first = value & 0x3F | (LAST if flag else 0)
+        value >>= 6
+        if not value:
+            self.out.write_byte(first)
+            return
+        self.out.write_byte(first | MORE)
+        self._unsigned(value)
+
+    def string(self, text: str | None, *, plain: bool = True, always: bool = False) -> None:
+        """Text.
+
+        Args:
+            text: It.
+            plain: Whether short ASCII is written without a length.
+            always: Whether long ASCII is, too.
+        """
+        if text is None:
+            self.out.write_byte(LAST)
+            return
+        raw = text.encode("utf-16-le", "surrogatepass")
+        count = len(raw) // 2
+        short = always or count <= LONGEST_ASCII[self.version]
+        if plain and short and count > 1 and text.isascii():
+            data = bytearray(text.encode("ascii"))
+            data[-1] |= LAST
+            self.out.write_bytes(bytes(data))
+            return
+        self.flagged(True, count + 1)
+        if text.isascii():
+            self.out.write_bytes(text.encode("ascii"))
+            return
+        units = "".join(map(chr, struct.unpack(f"<{count}H", raw)))
+        self.out.write_bytes(units.encode("utf-8", "surrogatepass"))

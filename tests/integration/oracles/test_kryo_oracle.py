@@ -1,0 +1,92 @@
+"""Kryo, judged by both versions of Flink: their values, and what of Flink 1 Flink 2 restores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.kryo_upgrading import upgrade_kryo
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.spark.jars import java_command
+from state_core.serializers.kryo.decoding import declare_classes
+from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
+from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
+from tests.support.savepoints.kryo_jobs import (
+    BASKET,
+    KRYO_KEYS,
+    jdk_savepoint,
+    kryo_lines,
+    kryo_vectors,
+)
+
+pytestmark = [pytest.mark.flink, pytest.mark.usefixtures("own_registry")]
+
+
+@pytest.mark.parametrize(("version", "flink"), [("1.20.0", 1), ("2.3.0", 2)])
+def test_vectors(version: str, flink: int) -> None:
+    """The program that wrote them writes them again, byte by byte."""
+    jars = flink_jars(version)
+    classes = compiled([JAVA_SOURCES / "KryoVectors.java"], jars, f"kryo-{version}")
+    path = ":".join(map(str, [classes, *jars]))
+    done = subprocess.run(
+        [java_command(), *OPENS, "-cp", path, "KryoVectors"],
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = {one["name"]: one for one in map(json.loads, done.stdout.decode().splitlines())}
+    assert found == kryo_vectors(flink)
+
+
+def upgraded(savepoint: Path, work: Path, parallelism: int = 3) -> Path:
+    """The savepoint for Flink 2."""
+    declare_classes(yaml.safe_load(BASKET))
+    lake = Lake(work / "lake")
+    import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
+    _, plan = upgrade_kryo(lake, "job", "s", "s2", engine="local")
+    assert [one.left for one in plan] == [""] * 8
+    export_snapshot(lake, "job", "s2", work / "out", engine="local", parallelism=parallelism)
+    return work / "out"
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_restored(backend: str, flink: FlinkOracle, tmp_path: Path) -> None:
+    """Every value is equal, and what was one object twice still is."""
+    out = upgraded(jdk_savepoint(tmp_path / "sp"), tmp_path)
+    found = flink.restore("kryo", out, keys=KRYO_KEYS, parallelism=3, backend=backend)
+    assert sorted_lines(found) == sorted_lines(kryo_lines())
+
+
+def test_flink_itself_can_not(flink: FlinkOracle, tmp_path: Path) -> None:
+    """The savepoint as it is fails in Flink 2's Kryo."""
+    with pytest.raises(FlinkError, match="KryoException"):
+        flink.restore("kryo", jdk_savepoint(tmp_path / "sp"), keys=KRYO_KEYS)
+
+
+def test_flink_2_writes_on(flink: FlinkOracle, tmp_path: Path) -> None:
+    """A savepoint of Flink 2's own is read as what it is."""
+    made = flink.generate("kryo", tmp_path / "sp", keys=KRYO_KEYS, inline=1_000_000)
+    declare_classes(yaml.safe_load(BASKET.replace("flink: 1", "flink: 2")))
+    lake = Lake(tmp_path / "lake")
+    import_snapshot(lake, str(made), "job", snapshot_id="s", engine="local")
+    export_snapshot(lake, "job", "s", tmp_path / "out", engine="local", parallelism=3)
+    found = flink.restore("kryo", tmp_path / "out", keys=KRYO_KEYS, parallelism=3)
+    assert sorted_lines(found) == sorted_lines(kryo_lines())
+
+
+@pytest.mark.full
+def test_from_rocksdb(flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path) -> None:
+    """A native savepoint of Flink 1.20's RocksDB."""
+    made = old_flink.generate(
+        "kryo", tmp_path / "sp", keys=KRYO_KEYS, backend="rocksdb", format="native",
+        compression="true",
+    )  # fmt: skip
+    found = flink.restore("kryo", upgraded(made, tmp_path), keys=KRYO_KEYS, parallelism=3)
+    assert sorted_lines(found) == sorted_lines(kryo_lines())

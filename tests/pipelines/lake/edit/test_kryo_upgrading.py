@@ -1,0 +1,158 @@
+"""`--kryo`, and `migrate --kryo-to-flink-2`: a savepoint of Flink 1.20, typed and for Flink 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli.main import main
+from state_core import open_snapshot
+from state_core.model.snapshot import Operator
+from state_core.serializers.framework.plugins import loaded_plugins
+from tests.support.lakes import entries
+from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
+
+pytestmark = pytest.mark.usefixtures("own_registry")
+
+KRYO = {"basket", "mixed", "ids", "moments", "tier", "point", "path", "seen"}
+
+
+@pytest.fixture
+def savepoint(tmp_path: Path) -> Path:
+    """Flink 1.20's."""
+    return jdk_savepoint(tmp_path / "savepoint")
+
+
+@pytest.fixture
+def classes(tmp_path: Path) -> Path:
+    """The job's classes, as a user declares them."""
+    path = tmp_path / "classes.yaml"
+    path.write_text(BASKET)
+    return path
+
+
+def run(*words: str | Path) -> int:
+    """The command's exit code."""
+    with pytest.raises(SystemExit) as left:
+        main([str(word) for word in words])
+    return int(left.value.code or 0)
+
+
+def operator_of(savepoint: Path) -> Operator:
+    """The one with Kryo's values."""
+    return next(
+        operator for operator in open_snapshot(savepoint).operators
+        if any(state.name == "basket" for state in operator.keyed_states)
+    )  # fmt: skip
+
+
+def rows_of(savepoint: Path, state: str) -> dict[int, Any]:
+    """The values of each key."""
+    table = operator_of(savepoint).state(state).to_arrow()
+    return dict(
+        zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True)
+    )
+
+
+def test_values_are_typed(savepoint: Path, classes: Path) -> None:
+    """Objects by their fields, collections, enums and dates: what Flink itself prints of them."""
+    assert run("inspect", savepoint, "--kryo", classes) == 0
+    lines = {line["key"]: line for line in kryo_lines()}
+    baskets = rows_of(savepoint, "basket")
+    assert len(baskets) == 40
+    for key, basket in baskets.items():
+        said = lines[key]["basket"]
+        start = f"{basket['id']} {basket['owner']} {basket['tier']} [{', '.join(basket['items'])}]"
+        assert said.startswith(start)
+        prices = ", ".join(f"{name}={price}" for name, price in sorted(basket["prices"]))
+        assert f"{{{prices}}}" in said
+        counts = ", ".join(map(str, basket["counts"]))
+        assert f"{int(basket['since'].timestamp() * 1000)}[{counts}]" in said
+    assert rows_of(savepoint, "tier") == {key: line["tier"] for key, line in lines.items()}
+    points = rows_of(savepoint, "point")
+    assert {key: f"{one['x']}/{one['y']}" for key, one in points.items()} == {
+        key: line["point"] for key, line in lines.items()
+    }
+    ids = rows_of(savepoint, "ids")
+    assert ids == {key: line["ids"] for key, line in lines.items() if line["ids"]}
+
+
+def test_for_flink_2(
+    savepoint: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every state is rewritten, says the same, and goes out as Flink 2 reads it."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop")
+    known = ("--kryo", classes)
+    assert run("import", savepoint, *of, "--snapshot", "one", "--engine", "local", *known) == 0
+    words = ("migrate", *of, "--snapshot", "one", "--kryo-to-flink-2", "--engine", "local", *known)
+    capsys.readouterr()
+    assert run(*words, "--dry-run", "--json") == 0
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert {one["state"] for one in plan["states"]} == KRYO
+    assert {one["outcome"] for one in plan["states"]} == {"for Flink 2"}
+    assert run(*words, "--suffix", "-2") == 0
+    assert "8 states with Kryo, now one-2" in capsys.readouterr().out
+    out = tmp_path / "out"
+    assert run("export", *of, "--snapshot", "one-2", "--to", out, "--engine", "local", *known) == 0
+    for state in ("basket", "mixed", "ids", "moments", "tier", "point", "path", "count"):
+        assert rows_of(out, state) == rows_of(savepoint, state)
+    assert b"flink 2" in operator_of(out).state("tier").meta_info
+    # what is edited is written for Flink 2, whatever the file says of what was read
+    again = ("migrate", *of, "--snapshot", "one-2", "--kryo-to-flink-2", *known, "--json")
+    capsys.readouterr()
+    assert run(*again) == 0
+    (again_made,) = json.loads(capsys.readouterr().out)
+    assert {one["left"] for one in again_made["states"]} == {"Flink 2 wrote it"}
+
+
+def test_without_a_file(
+    savepoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What nobody declared is carried as it is, named, and back to the very bytes."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop")
+    assert run("import", savepoint, *of, "--snapshot", "one", "--engine", "local") == 0
+    words = ("migrate", *of, "--snapshot", "one", "--kryo-to-flink-2", "--json")
+    capsys.readouterr()
+    assert run(*words, "--dry-run") == 1
+    (plan,) = json.loads(capsys.readouterr().out)
+    left = {one["state"]: one["left"] for one in plan["states"]}
+    why = "nothing says that Flink 1 wrote it: say `flink: 1` in a file for --kryo"
+    assert {name for name, one in left.items() if one == why} == {"ids", "moments", "mixed"}
+    why = "the form of KryoJobs$Basket is not known: declare it in a file for --kryo"
+    assert left["basket"] == left["seen"] == why
+    out = tmp_path / "out"
+    assert run("export", *of, "--snapshot", "one", "--to", out, "--engine", "local") == 0
+    assert entries(out) == entries(savepoint)
+
+
+def test_other_processes_get_the_classes(classes: Path, savepoint: Path) -> None:
+    """They go along as a plugin, whose text says them."""
+    assert run("inspect", savepoint, "--kryo", classes) == 0
+    (plugin,) = loaded_plugins()
+    assert plugin.path == str(classes)
+    assert b"KryoJobs$Basket" in plugin.text
+
+
+def test_mistakes(
+    classes: Path, savepoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is named, and both ways of migrating at once are none."""
+    classes.write_text(BASKET.replace("flink: 1", "flink: 9"))
+    assert run("inspect", savepoint, "--kryo", classes) == 3
+    assert "classes.yaml: flink: 9 is neither 1 nor 2" in capsys.readouterr().err
+    of = ("--lake", tmp_path / "lake", "--job", "shop", "--all")
+    assert run("migrate", *of, "--kryo-to-flink-2", "--state", "a/b", "--to", "c.yaml") == 2
+    assert run("migrate", *of) == 2
+    assert run("migrate", *of, "--state", "a/b") == 2
+
+
+def test_the_file_of_the_docs(tmp_path: Path, savepoint: Path) -> None:
+    """What `docs/types.md` shows is understood."""
+    text = (Path(__file__).parents[4] / "docs" / "types.md").read_text("utf-8")
+    (shown,) = (part for part in text.split("```") if part.startswith("yaml\nflink:"))
+    path = tmp_path / "classes.yaml"
+    path.write_text(shown.removeprefix("yaml\n"))
+    assert run("inspect", savepoint, "--kryo", path) == 0

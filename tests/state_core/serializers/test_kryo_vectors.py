@@ -1,0 +1,368 @@
+"""Kryo's values as both versions of Flink wrote them: typed, back to the same bytes, damaged."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state_core.errors import EncodeError, IncompatibleError, StateError
+from state_core.files.wire import DataInput
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from state_core.serializers.framework.registry import read_serializer_snapshot
+from state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
+from state_core.serializers.kryo.graph import Item
+from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from state_core.serializers.kryo.wire import KryoVersion
+from state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
+from tests.support.savepoints.golden_cases import GOLDEN
+from tests.support.savepoints.kryo_jobs import EVENT, kryo_vectors
+
+pytestmark = pytest.mark.usefixtures("own_registry")
+
+VECTORS = {flink: kryo_vectors(flink) for flink in (1, 2)}
+BY_JAVA = "Locale 30"  # Flink 1 has it written by Java's own serialization
+UTC = timezone.utc
+
+
+def snapshot_of(vector: dict[str, str]) -> KryoSerializerSnapshot:
+    """A vector's serializer."""
+    found = read_serializer_snapshot(DataInput(bytes.fromhex(vector["snapshot"])))
+    assert isinstance(found, KryoSerializerSnapshot)
+    return found
+
+
+def data_of(vector: dict[str, str]) -> bytes:
+    """A vector's value."""
+    return bytes.fromhex(vector["value"])
+
+
+def decoder_of(vector: dict[str, str]) -> KryoDecoder:
+    """A vector's decoder."""
+    decoder = snapshot_of(vector).decoder()
+    assert decoder is not None
+    return decoder
+
+
+def read(vector: dict[str, str], flink: int) -> Item | None:
+    """A vector's objects."""
+    values = snapshot_of(vector).values(KryoVersion(flink))
+    return values.read(data_of(vector))[0]
+
+
+@pytest.mark.parametrize("flink", [1, 2])
+def test_every_value_comes_back_to_its_bytes(flink: int) -> None:
+    """Objects with their classes, references and order."""
+    declare_classes(EVENT)
+    assert len(VECTORS[flink]) == 173
+    for name, vector in VECTORS[flink].items():
+        if flink == 1 and name.startswith(BY_JAVA):
+            continue
+        values = snapshot_of(vector).values(KryoVersion(flink))
+        assert values.write(read(vector, flink), KryoVersion(flink)) == data_of(vector), name
+
+
+def test_flink_1_becomes_what_flink_2_writes() -> None:
+    """The same values, read as one version and written as the other, are that one's own bytes."""
+    declare_classes(EVENT)
+    for name, vector in VECTORS[1].items():
+        if not name.startswith(BY_JAVA):
+            newer = snapshot_of(vector).values(KryoVersion.FLINK_2)
+            made = newer.write(read(vector, 1), KryoVersion.FLINK_2)
+            assert made == data_of(VECTORS[2][name]), name
+
+
+TYPED: dict[str, tuple[pa.DataType, Any]] = {
+    "Integer 1": (pa.int32(), -70000),
+    "Long 2": (pa.int64(), 1 << 40),
+    "Character 6": (pa.string(), "ß"),
+    "Double 9": (pa.float64(), -1e300),
+    "String 17": (pa.string(), "\U0001d11e"),
+    "BigInteger 18": (pa.decimal128(38, 0), Decimal(-12345678901234567890)),
+    "BigDecimal 20": (pa.string(), "-12.50"),
+    "Date 23": (
+        pa.timestamp("us", "UTC"),
+        datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC),
+    ),
+    "Timestamp 25": (
+        pa.timestamp("us", "UTC"),
+        datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC),
+    ),
+    "UUID 28": (pa.string(), "123e4567-e89b-12d3-a456-426614174000"),
+    "BitSet 34": (pa.list_(pa.int64()), [5, -(1 << 63)]),
+    "LocalDate 39": (pa.date32(), date(2024, 2, 29)),
+    "LocalTime 41": (pa.string(), "01:02:03.000000004"),
+    "LocalTime 43": (pa.string(), "07:00"),
+    "LocalDateTime 44": (pa.timestamp("us"), datetime(2024, 2, 29, 1, 2, 3, 4)),  # noqa: DTZ001
+    "Duration 45": (
+        pa.struct({"seconds": pa.int64(), "nanos": pa.int64()}),
+        {"seconds": -2, "nanos": 500_000_000},
+    ),
+    "Month 52": (pa.string(), "MAY"),
+    "byte[] 55": (pa.binary(), b"\1\xff"),
+    "int[] 58": (pa.list_(pa.int32()), [1, -1, 1 << 30]),
+    "int[][] 66": (pa.list_(pa.list_(pa.int32())), [[1], []]),
+    "String[] 63": (pa.list_(pa.string()), ["a", None]),
+    "ArrayList": (
+        pa.string(),
+        '[1, "two", null, {"@class": "java.lang.Long", "value": 3}, "two"]',
+    ),
+    "HashMap": (pa.string(), '{"a": 1, "b": {"@class": "java.lang.Long", "value": 2}}'),
+    "singleton map": (
+        pa.string(),
+        '{"@class": "java.util.Collections$SingletonMap", "value": [["a", 1]]}',
+    ),
+    "Tier with a body": (pa.string(), "SILVER"),
+    "Point": (pa.struct({"x": pa.int32(), "y": pa.int32()}), {"x": 1, "y": -1}),
+}
+
+
+@pytest.mark.parametrize("flink", [1, 2])
+@pytest.mark.parametrize("name", TYPED)
+def test_typed(flink: int, name: str) -> None:
+    """Each has the column of its class, and is written from there as it was, or kept beside."""
+    declare_classes({**EVENT, "flink": flink})
+    vector = VECTORS[flink][name]
+    decoder = decoder_of(vector)
+    kind, expected = TYPED[name]
+    assert decoder.arrow_type == kind
+    column = pa.array([decoder.decode(data_of(vector))], kind)
+    assert column.to_pylist() == [expected]
+    if name not in ("ArrayList", "Tier with a body"):  # one text twice, and a constant's own class
+        assert decoder.encode(column[0].as_py()) == data_of(vector)
+
+
+@pytest.mark.parametrize("flink", [1, 2])
+def test_fields(flink: int) -> None:
+    """An object of every type of field, those of its superclass too."""
+    declare_classes({**EVENT, "flink": flink})
+    value = decoder_of(VECTORS[flink]["Event"]).decode(data_of(VECTORS[flink]["Event"]))
+    assert value["owner"] == "größe"
+    assert value["any"] == '{"@class": "java.util.Arrays$ArrayList", "value": [1, "two"]}' or (
+        flink == 1 and '"value": [1, "two"], "with": "java.io.Serializable"' in value["any"]
+    )
+    assert (value["letter"], value["total"], value["none"]) == ("ß", 1 << 40, None)
+    assert (value["tier"], value["tiers"]) == ("SILVER", ["GOLD", None])
+    assert value["points"] == [{"x": 2, "y": 3}, None]
+    assert value["groups"] == [("g", [1, 2])]
+    assert (value["tags"], value["ids"], value["price"]) == (["x", "yy"], [3], "12.50")
+    empty = decoder_of(VECTORS[flink]["empty Event"]).decode(data_of(VECTORS[flink]["empty Event"]))
+    assert [name for name, one in empty.items() if one is None] == [
+        "owner", "boxed", "none", "name", "any", "tier", "tiers", "point", "points", "numbers",
+        "words", "tags", "groups", "price",
+    ]  # fmt: skip
+
+
+class TestVersions:
+    """Which Kryo wrote a value."""
+
+    def test_what_makes_sense_as_one_is_that_one(self) -> None:
+        """Nobody says so; what makes sense as both, in two ways, is no value."""
+        declare_classes(EVENT)
+        for flink in (1, 2):
+            for vector in VECTORS[flink].values():
+                values = decoder_of(vector).values
+                try:
+                    found, _ = values.read(data_of(vector))
+                except StateError:
+                    continue
+                right = snapshot_of(vector).values(KryoVersion(flink))
+                assert right.write(found, KryoVersion(flink)) == data_of(vector)
+        both = VECTORS[1]["Double 9"]
+        with pytest.raises(EncodeError, match="as Flink 1 and as Flink 2"):
+            decoder_of(both).values.read(data_of(both))
+        assert decoder_of(both).decode(data_of(both)) is None
+
+    def test_an_edit_has_to_know(self) -> None:
+        """A value can't be written for a Flink that nobody named."""
+        decoder = decoder_of(VECTORS[1]["UUID 28"])
+        assert decoder.decode(data_of(VECTORS[1]["UUID 28"])) == TYPED["UUID 28"][1]
+        with pytest.raises(EncodeError, match="whether Flink 1 or Flink 2 is to read it"):
+            decoder.encode(TYPED["UUID 28"][1])
+
+    def test_a_wrong_declaration_is_refused(self) -> None:
+        """What is edited would be written for another Flink."""
+        declare_classes({"flink": 2})
+        with pytest.raises(IncompatibleError, match="as Flink 1 writes it, and not as Flink 2"):
+            decoder_of(VECTORS[1]["UUID 28"]).decode(data_of(VECTORS[1]["UUID 28"]))
+
+    def test_avro_says_it(self) -> None:
+        """A job with Avro has a serializer of another class in each version."""
+        lines = (GOLDEN / "vectors" / "serializers.txt").read_text("utf-8").splitlines()
+        payload = next(one for one in lines if one.startswith("## Kryo(UUID)")).split("=")[-1]
+        snapshot = KryoSerializerSnapshot()
+        snapshot.read_snapshot(2, DataInput(bytes.fromhex(payload)))
+        assert snapshot.kryo is KryoVersion.FLINK_2
+        decoder = snapshot.decoder()
+        assert decoder is not None
+        data = bytes.fromhex("5401d3129be867453e1200401714664256a4")
+        assert decoder.decode(data) == TYPED["UUID 28"][1]
+        assert decoder.encode(TYPED["UUID 28"][1]) == data
+        older = payload.replace(
+            b"\0\x32org.apache.flink.api.common.SerializableSerializer".hex(),
+            b"\0\x42org.apache.flink.api.common.ExecutionConfig$SerializableSerializer".hex(),
+        )
+        was, longer = f"{0xB6 + 0x61:08x}", f"{0xB6 + 0x71:08x}"
+        older = older.replace(was, longer)
+        snapshot.read_snapshot(2, DataInput(bytes.fromhex(older)))
+        assert snapshot.kryo is KryoVersion.FLINK_1
+        upgraded = snapshot.for_flink_2()
+        assert upgraded.kryo is KryoVersion.FLINK_2
+        assert bytes.fromhex(payload[payload.index("aced") :][:300]) in upgraded.payload
+
+    def test_the_mark_of_what_was_rewritten(self) -> None:
+        """It goes before what a user says, and all else is as it was."""
+        declare_classes({"flink": 1})
+        snapshot = snapshot_of(VECTORS[1]["UUID 28"])
+        upgraded = snapshot.for_flink_2()
+        assert (snapshot.kryo, upgraded.kryo) == (None, KryoVersion.FLINK_2)
+        assert upgraded.registered == snapshot.registered
+        decoder = upgraded.decoder()
+        assert decoder is not None
+        assert decoder.values.version is KryoVersion.FLINK_2
+
+
+def test_what_is_not_known_stays_bytes() -> None:
+    """A class of nobody's, one with a serializer of its own, and all of them on request."""
+    vector = VECTORS[1]["Point"]
+    assert isinstance(snapshot_of(vector).restore_serializer(), OpaqueSerializer)
+    assert isinstance(snapshot_of(VECTORS[1]["UUID 28"]).restore_serializer(), DecodedSerializer)
+    with undecoded():
+        plain = snapshot_of(VECTORS[1]["UUID 28"]).restore_serializer()
+    assert isinstance(plain, OpaqueSerializer)
+    declare_classes({"flink": 1})
+    within = VECTORS[1]["Events"]
+    assert decoder_of(within).decode(data_of(within)) is None
+
+
+def test_what_has_itself_within_stays_bytes() -> None:
+    """No column holds a ring."""
+    declare_classes({**EVENT, "flink": 1})
+    ring = read(VECTORS[1]["Ring"], 1)
+    assert ring is not None
+    assert ring.value["next"] is ring
+    assert decoder_of(VECTORS[1]["Ring"]).decode(data_of(VECTORS[1]["Ring"])) is None
+
+
+def test_lists_of_known_elements() -> None:
+    """A state's type with its arguments makes a typed column of it."""
+    declare_classes({"flink": 2, "types": {"java.util.List": "List<Long>"}})
+    decoder = decoder_of(VECTORS[2]["List of numbers"])
+    assert decoder.arrow_type == pa.list_(pa.int64())
+    assert decoder.decode(data_of(VECTORS[2]["List of numbers"])) == [1, 2]
+    assert decoder.encode([1, 2]) == data_of(VECTORS[2]["List of numbers"])
+    assert decoder.decode(data_of(VECTORS[2]["List with a null"])) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"classs": {}}, "'classs' is not known"),
+        ({"flink": 3}, "flink: 3 is neither 1 nor 2"),
+        ({"classes": ["a"]}, "`classes` is no mapping"),
+        ({"classes": {"a.A": {}}}, "classes: a.A: it has neither fields nor constants"),
+        ({"classes": {"a.A": {"fields": {"x": "int"}, "enum": ["A"]}}}, "neither .*, or both"),
+        ({"classes": {"a.A": {"fields": {"x": "List<"}}}}, "classes: a.A, x: .* no Java type"),
+        ({"classes": {"a.A": {"fields": {"x": "List<int"}}}}, "is not closed"),
+        ({"classes": {"a.A": {"fields": {"x": "int]"}}}}, "behind a complete Java type"),
+        ({"classes": {"a.A": {"fields": {"x": 1}}}}, "1 is no Java type"),
+        ({"classes": {"a.A": {"enum": "A"}}}, "`enum` is no list of names"),
+        ({"classes": {"a.A": {"enum": ["A"], "final": "yes"}}}, "final: 'yes' is no boolean"),
+        ({"classes": {"a.A": {"enum": ["A"], "of": 1}}}, "'of' is not known"),
+    ],
+)
+def test_mistakes_of_a_file(said: dict[str, Any], why: str) -> None:
+    """Each is told with its place."""
+    with pytest.raises(EncodeError, match=why):
+        declare_classes(said)
+
+
+SEEDS = [
+    (flink, name)
+    for flink in (1, 2)
+    for name in ("Event", "Events", "registered", "a list twice", "TreeMap", "List of nulls")
+]
+
+
+class TestDamaged:
+    """Bytes that nobody wrote."""
+
+    @settings(max_examples=400, deadline=2000)
+    @given(
+        st.sampled_from(SEEDS),
+        st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
+        st.integers(0, 10**6),
+    )
+    def test_only_errors_of_ours(
+        self, seed: tuple[int, str], changes: list[tuple[int, int]], end: int
+    ) -> None:
+        """Whatever is changed or cut off, the value is one, or none."""
+        flink, name = seed
+        vector = VECTORS[flink][name]
+        data = bytearray(data_of(vector))
+        for at, byte in changes:
+            data[at % len(data)] = byte
+        declare_classes(EVENT)
+        decoder = decoder_of(vector)
+        for cut in (len(data), end % len(data)):
+            value = decoder.decode(bytes(data[:cut]))
+            pa.array([value], decoder.arrow_type)
+
+    def test_counts_that_are_not_there(self) -> None:
+        """A length is held against the bytes that are left."""
+        declare_classes({"flink": 1})
+        values = snapshot_of(VECTORS[1]["ArrayList"]).values(KryoVersion.FLINK_1)
+        for data, why in [
+            ("5701ffffffff0f", "elements declared, 0 bytes left"),
+            ("570103", "elements declared"),
+            ("5705", "object 3, of 0 read"),
+            ("ff7f", "a class with the id 16381"),
+            ("010561", "class name 5, of 0 read"),
+            ("5701010301c3", "null|bytes"),
+        ]:
+            with pytest.raises(StateError, match=why):
+                values.read(bytes.fromhex(data))
+
+    def test_deep_and_shared_objects(self) -> None:
+        """Neither the stack nor the memory is what bytes ask for."""
+        declare_classes({"flink": 1})
+        decoder = decoder_of(VECTORS[1]["ArrayList"])
+        deep = bytes.fromhex("570101") * 5000 + bytes.fromhex("5700")
+        assert decoder.decode(deep) is None
+        values = snapshot_of(VECTORS[1]["ArrayList"]).values(KryoVersion.FLINK_1)
+        item = Item("java.util.ArrayList", [])
+        for _ in range(60):  # each twice in the next: 2^60 in all
+            item = Item("java.util.ArrayList", [item, item])
+        bomb = values.write(item, KryoVersion.FLINK_1)
+        assert len(bomb) < 1000
+        assert decoder.decode(bomb) is None
+
+
+# shared objects, nanoseconds, and collections of another class than the usual one
+INEXACT = {
+    "Instant 37", "Instant 38", "OffsetDateTime 54", "ArrayList", "LinkedList", "Arrays.asList",
+    "a list twice", "Event", "Events", "empty Event",
+}  # fmt: skip
+NONE = {"null", "Ring"}
+
+
+@pytest.mark.parametrize("flink", [1, 2])
+def test_columns_give_values_back(flink: int) -> None:
+    """From a column, JSON too, each value is written as it was, but for what it can't say."""
+    declare_classes({**EVENT, "flink": flink})
+    inexact, none = set(), set()
+    for name, vector in VECTORS[flink].items():
+        decoder = decoder_of(vector)
+        value = decoder.decode(data_of(vector))
+        (value,) = pa.array([value], decoder.arrow_type).to_pylist()
+        if value is None:
+            none.add(name)
+        elif decoder.encode(value) != data_of(vector):
+            inexact.add(name)
+    by_java = {BY_JAVA, f"{BY_JAVA} as Object"} if flink == 1 else set()
+    assert (inexact, none) == (INEXACT, NONE | by_java)
