@@ -3,8 +3,8 @@
 ::
 
     change      u8 operation, i16 state id, and what it is about                 (`change_replay`)
-    metadata    u8 8 (or 9, in old logs), i32 version, state meta info; of key-value state its TTL and its default
-                value; i16 state id, u8 kind: before the first change of the state
+    metadata    u8 8 (9 in old logs), i32 version, state meta info; of key-value state its TTL and
+                its default value; i16 state id, u8 kind: before the first change of the state
 
 Inlined changes are a list of key groups and changes, which become one change set here.
 

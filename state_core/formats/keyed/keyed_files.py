@@ -79,14 +79,29 @@ def open_keyed(
     Raises:
         SnapshotError: It can't be read.
     """
-    if isinstance(handle, KeyGroupsHandle):
-        return _open_key_groups(handle, files, max_parallelism)
-    if isinstance(handle, IncrementalHandle):
-        return _open_rocksdb(handle, files, max_parallelism)
     if isinstance(handle, ChangelogHandle):
         return _open_changelog(handle, files, max_parallelism, known_key)
+    return _open_backend(handle, files, max_parallelism)
+
+
+def _open_backend(
+    handle: KeyedHandle, files: StateFiles, max_parallelism: int, *, part: bool = False
+) -> HeadedFile | None:
+    """Open what a backend wrote itself.
+
+    Args:
+        handle: The handle.
+        files: The files of the snapshot.
+        max_parallelism: The number of key groups.
+        part: Whether other subtasks may hold other key groups of the same files.
+    """
+    if isinstance(handle, KeyGroupsHandle):
+        return _open_key_groups(handle, files, max_parallelism, part=part)
+    if isinstance(handle, IncrementalHandle):
+        return _open_rocksdb(handle, files, max_parallelism, part=part)
     raise CorruptSnapshotError(
-        f"a {type(handle).__name__} that is no part of a changelog", place=files.metadata_path
+        f"a {type(handle).__name__} where a backend's own handle should be",
+        place=files.metadata_path,
     )
 
 
@@ -140,7 +155,7 @@ def _open_changelog(
         opened
         for wrapped in handle.materialized
         if wrapped is not None
-        and (opened := open_keyed(wrapped, files, max_parallelism)) is not None
+        and (opened := _open_backend(wrapped, files, max_parallelism, part=True)) is not None
     )
     log = read_log(handle.changes, files, handle.key_groups)
     if not bases and not log.sets:
@@ -183,11 +198,11 @@ def find_key_serializer(
 
 
 def _open_key_groups(
-    handle: KeyGroupsHandle, files: StateFiles, max_parallelism: int
+    handle: KeyGroupsHandle, files: StateFiles, max_parallelism: int, *, part: bool = False
 ) -> HeadedFile | None:
     if handle.stream is None:
         return None
-    source = files.open(handle.stream)
+    source = files.open(handle.stream, shared=part)
     spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
     first = min(spans, key=lambda one: one.start, default=None)
     begin = source.size if first is None else first.start
@@ -198,7 +213,8 @@ def _open_key_groups(
             f"key group {first.group} at offset {first.start}, inside the header"
         )
     if handle.kind is not KeyGroupsKind.SAVEPOINT and is_heap(source, handle, spans):
-        return HeapKeyedFile(source.name, head, handle.key_groups, max_parallelism, source, spans)
+        name, groups = source.name, handle.key_groups
+        return HeapKeyedFile(name, head, groups, max_parallelism, source, spans, part)
     unified = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
     return UnifiedKeyedFile(source.name, head, handle.key_groups, max_parallelism, unified)
 
@@ -235,14 +251,16 @@ def is_heap(
 
 
 def _open_rocksdb(
-    handle: IncrementalHandle, files: StateFiles, max_parallelism: int
+    handle: IncrementalHandle, files: StateFiles, max_parallelism: int, *, part: bool = False
 ) -> HeadedFile | None:
     if handle.meta is None:
         return None
-    meta = files.open(handle.meta)
+    meta = files.open(handle.meta, shared=part)
     head = files.heads.read(meta, meta.size, read_head)
     listed = (*handle.shared, *handle.private)
-    held = tuple((name, files.open(stream)) for name, stream in listed if stream is not None)
+    held = tuple(
+        (name, files.open(stream, shared=part)) for name, stream in listed if stream is not None
+    )
     name = f"{meta.name} (RocksDB, {len(held)} files)"
     prefix = prefix_bytes(max_parallelism)
     database = RocksDBFiles(name, head.header, held, handle.key_groups, prefix)
@@ -270,6 +288,7 @@ class HeapKeyedFile(HeadedFile):
 
     source: ByteSource
     spans: tuple[KeyGroupSpan, ...]
+    part: bool = False
 
     def group_bytes(self) -> list[tuple[int, int]]:
         """Key groups and their bytes as stored."""
@@ -277,7 +296,8 @@ class HeapKeyedFile(HeadedFile):
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups, in the unified format."""
-        return HeapFile(self.source, self.header, self.layouts, self.spans).entries(key_groups)
+        file = HeapFile(self.source, self.header, self.layouts, self.spans, self.part)
+        return file.entries(key_groups)
 
 
 @dataclass(frozen=True)

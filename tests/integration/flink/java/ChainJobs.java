@@ -61,7 +61,8 @@ class ChainJobs {
      * Run a job, take a checkpoint after each generation, and savepoints of both formats at last.
      *
      * <p>Only `chain` and `changes` have generations; of other jobs each checkpoint holds the
-     * same. Behind each checkpoint it waits for `pause` milliseconds.
+     * same. Behind each checkpoint it waits for `pause` milliseconds; `each` is the format of a
+     * savepoint before each, `first` the number of the first generation, if it is not 0.
      *
      * @return where they are, one word each: the checkpoints, then a native savepoint, a canonical
      */
@@ -79,8 +80,9 @@ class ChainJobs {
                 .setNumSlotsPerTaskManager(Integer.parseInt(args.get("parallelism"))).build();
         try (MiniCluster cluster = new MiniCluster(configuration)) {
             cluster.start();
-            JobID job = cluster.submitJob(env.getStreamGraph().getJobGraph()).get().getJobID();
-            for (int generation = 0; generation < generations; generation++) {
+            JobID job = Cluster.submit(cluster, env);
+            int first = Integer.parseInt(args.getOrDefault("first", "0"));
+            for (int generation = first; generation < first + generations; generation++) {
                 if (chain) {
                     long held = keys + (long) NEW_KEYS * generation;
                     expected += held;
@@ -93,6 +95,11 @@ class ChainJobs {
                         () -> cluster.requestJobResult(job).get()
                                 .toJobExecutionResult(ChainJobs.class.getClassLoader()),
                         expected);
+                if (args.containsKey("each")) {
+                    places.add(Oracle.patiently(() -> cluster.triggerSavepoint(
+                            job, args.get("to"), false,
+                            SavepointFormatType.valueOf(args.get("each")))));
+                }
                 places.add(Oracle.patiently(() -> cluster.triggerCheckpoint(job)));
                 Thread.sleep(Long.parseLong(args.getOrDefault("pause", "0")));
             }
