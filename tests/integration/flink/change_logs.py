@@ -26,21 +26,19 @@ KEYS, GENERATIONS = 12, 3
 INLINED = 1 << 20
 
 
-def changelog_options(log: Path, materialized: str, **more: str) -> dict[str, str]:
+def changelog_options(log: Path, materialized: str) -> dict[str, str]:
     """Flink's options for a log of changes.
 
     Args:
         log: Where its files are to be.
         materialized: How often the state itself is written.
-        more: Options after `state.changelog.dstl.dfs.`, with `_` for `.` and `-`.
     """
-    options = {
+    return {
         "state.changelog.enabled": "true",
         "state.changelog.storage": "filesystem",
         "state.changelog.dstl.dfs.base-path": log.as_uri(),
         "state.changelog.periodic-materialize.interval": materialized,
     }
-    return {**options, **more}
 
 
 def run_generations(
