@@ -25,6 +25,7 @@ from state_core.formats.keyed.changelog import ChangelogKeyedFile
 from state_core.formats.keyed.heap_native import HeapFile
 from state_core.formats.keyed.keyed_files import (
     RawTimersKeyedFile,
+    Siblings,
     is_heap,
     open_keyed,
     open_raw_timers,
@@ -135,13 +136,14 @@ class UnknownSource:
 
 
 def open_source(
-    handle: KeyedHandle, files: StateFiles, max_parallelism: int, where: Place, found: Findings
+    handle: KeyedHandle, siblings: Siblings, where: Place, found: Findings
 ) -> KeyedSource | UnknownSource | None:
     """Open one keyed handle; None if nothing can be read of it, or nothing is behind it."""
+    files, max_parallelism = siblings.files, siblings.max_parallelism
     if isinstance(handle, ChangelogHandle):
         wrapped = [one for one in handle.materialized if one is not None]
         if handle.changes or len(wrapped) != 1 or wrapped[0].key_groups != handle.key_groups:
-            return _open_changelog(handle, files, max_parallelism, where, found)
+            return _open_changelog(handle, siblings, where, found)
         handle = wrapped[0]
     if not isinstance(handle, KeyGroupsHandle | IncrementalHandle):
         error = CorruptSnapshotError(f"a {type(handle).__name__} that is no part of a changelog")
@@ -266,17 +268,13 @@ def _layout_or_error(
 
 
 def _open_changelog(
-    handle: ChangelogHandle,
-    files: StateFiles,
-    max_parallelism: int,
-    where: Place,
-    found: Findings,
+    handle: ChangelogHandle, siblings: Siblings, where: Place, found: Findings
 ) -> KeyedSource | None:
     """What was materialized, with its changes: all of it or nothing, if a file is damaged."""
     found.checked.handles += len(handle.materialized) + len(handle.changes)
     found.checked.size += keyed_bytes(handle)
     try:
-        opened = open_keyed(handle, files, max_parallelism)
+        opened = open_keyed(handle, siblings.files, siblings.max_parallelism, siblings)
         if not isinstance(opened, ChangelogKeyedFile):
             return None  # there is nothing in it
         lengths = dict(opened.group_bytes())
@@ -289,10 +287,10 @@ def _open_changelog(
         _lose_all(handle, where, found, error.problem)
         return None
     spans = tuple(KeyGroupSpan(group, 0, size) for group, size in lengths.items())
-    layouts, faulty = _layouts(opened.header, opened.name, files, where, found)
+    layouts, faulty = _layouts(opened.header, opened.name, siblings.files, where, found)
     return KeyedSource(
-        where, opened.key_groups, max_parallelism, opened.header, layouts, opened, spans, lengths,
-        faulty,
+        where, opened.key_groups, siblings.max_parallelism, opened.header, layouts, opened, spans,
+        lengths, faulty,
     )  # fmt: skip
 
 

@@ -16,8 +16,10 @@ Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -45,6 +47,7 @@ from state_core.model.handles import (
     KeyGroupRange,
     KeyGroupsHandle,
     KeyGroupsKind,
+    StreamHandle,
 )
 from state_core.model.key_groups import EncodedKey, prefix_bytes
 from state_core.model.snapshot import Entries, StateKind
@@ -53,8 +56,8 @@ __all__ = [
     "HeapKeyedFile",
     "RawTimersKeyedFile",
     "RocksDBKeyedFile",
+    "Siblings",
     "UnifiedKeyedFile",
-    "find_key_serializer",
     "is_heap",
     "is_timers",
     "open_keyed",
@@ -66,7 +69,7 @@ def open_keyed(
     handle: KeyedHandle,
     files: StateFiles,
     max_parallelism: int,
-    known_key: Callable[[], SerializerEntry | None] = lambda: None,
+    siblings: Siblings | None = None,
 ) -> HeadedFile | None:
     """Open one keyed handle; None if there is nothing behind it.
 
@@ -74,18 +77,21 @@ def open_keyed(
         handle: The handle.
         files: The files of the snapshot.
         max_parallelism: The number of key groups.
-        known_key: Says which serializer the operator's keys have, if any of its handles does.
+        siblings: All handles of the operator, of which a changelog's may need some.
 
     Raises:
         SnapshotError: It can't be read.
     """
     if isinstance(handle, ChangelogHandle):
-        return _open_changelog(handle, files, max_parallelism, known_key)
+        return _open_changelog(handle, siblings or Siblings((handle,), files, max_parallelism))
     return _open_backend(handle, files, max_parallelism)
 
 
 def _open_backend(
-    handle: KeyedHandle, files: StateFiles, max_parallelism: int, *, part: bool = False
+    handle: KeyedHandle,
+    files: StateFiles,
+    max_parallelism: int,
+    siblings: Siblings | None = None,
 ) -> HeadedFile | None:
     """Open what a backend wrote itself.
 
@@ -93,12 +99,12 @@ def _open_backend(
         handle: The handle.
         files: The files of the snapshot.
         max_parallelism: The number of key groups.
-        part: Whether other subtasks may hold other key groups of the same files.
+        siblings: Handles that may hold other key groups of the same files, of a changelog.
     """
     if isinstance(handle, KeyGroupsHandle):
-        return _open_key_groups(handle, files, max_parallelism, part=part)
+        return _open_key_groups(handle, files, max_parallelism, siblings)
     if isinstance(handle, IncrementalHandle):
-        return _open_rocksdb(handle, files, max_parallelism, part=part)
+        return _open_rocksdb(handle, files, max_parallelism, siblings is not None)
     raise CorruptSnapshotError(
         f"a {type(handle).__name__} where a backend's own handle should be",
         place=files.metadata_path,
@@ -145,24 +151,16 @@ def _raw_timers(
     return (handle, source, spans) if holds_timers(source, spans) else None
 
 
-def _open_changelog(
-    handle: ChangelogHandle,
-    files: StateFiles,
-    max_parallelism: int,
-    known_key: Callable[[], SerializerEntry | None],
-) -> HeadedFile | None:
-    bases = tuple(
-        opened
-        for wrapped in handle.materialized
-        if wrapped is not None
-        and (opened := _open_backend(wrapped, files, max_parallelism, part=True)) is not None
-    )
+def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile | None:
+    files, max_parallelism = siblings.files, siblings.max_parallelism
+    opened = [_open_backend(one, files, max_parallelism, siblings) for one in _wrapped(handle)]
+    bases = tuple(base for base in opened if base is not None)
     log = read_log(handle.changes, files, handle.key_groups)
     if not bases and not log.sets:
         return None
     if not log.sets and len(bases) == 1 and bases[0].key_groups == handle.key_groups:
         return bases[0]
-    key = bases[0].header.key_serializer if bases else key_of_timers(log) or known_key()
+    key = bases[0].header.key_serializer if bases else key_of_timers(log) or siblings.key
     if key is None:
         raise UnsupportedFormatError(
             "a log of changes before anything was materialized, of an operator that set no timers:"
@@ -176,34 +174,75 @@ def _open_changelog(
     return ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
 
 
-def find_key_serializer(
-    handles: Iterable[KeyedHandle], files: StateFiles, max_parallelism: int
-) -> SerializerEntry | None:
-    """The serializer of an operator's keys, as far as what is behind its handles says.
+def _wrapped(handle: ChangelogHandle) -> list[KeyedHandle]:
+    """What was materialized."""
+    return [one for one in handle.materialized if one is not None]
 
-    Raises:
-        SnapshotError: A handle can't be read.
+
+@dataclass(frozen=True)
+class Siblings:
+    """All handles of an operator: what one subtask's does not say another's may.
+
+    Attributes:
+        handles: The handles.
+        files: The files of the snapshot.
+        max_parallelism: The number of key groups.
     """
-    for handle in handles:
-        if isinstance(handle, ChangelogHandle):
-            wrapped = (one for one in handle.materialized if one is not None)
-            key = find_key_serializer(wrapped, files, max_parallelism)
-            key = key or key_of_timers(read_log(handle.changes, files, handle.key_groups))
-        else:
-            opened = open_keyed(handle, files, max_parallelism)
-            key = None if opened is None else opened.header.key_serializer
-        if key is not None:
-            return key
-    return None
+
+    handles: Collection[KeyedHandle]
+    files: StateFiles
+    max_parallelism: int
+
+    @cached_property
+    def key(self) -> SerializerEntry | None:
+        """The serializer of the operator's keys, as far as anything says.
+
+        Raises:
+            SnapshotError: A handle can't be read.
+        """
+        for handle in self.handles:
+            if not isinstance(handle, ChangelogHandle):
+                continue
+            for wrapped in _wrapped(handle):
+                opened = _open_backend(wrapped, self.files, self.max_parallelism, self)
+                if opened is not None:
+                    return opened.header.key_serializer
+            key = key_of_timers(read_log(handle.changes, self.files, handle.key_groups))
+            if key is not None:
+                return key
+        return None
+
+    @cached_property
+    def _offsets(self) -> dict[StreamHandle, list[int]]:
+        """Where key groups begin in each file, whichever subtask's they are now."""
+        found: dict[StreamHandle, set[int]] = {}
+        for handle in self.handles:
+            for wrapped in _wrapped(handle) if isinstance(handle, ChangelogHandle) else ():
+                if isinstance(wrapped, KeyGroupsHandle) and wrapped.stream is not None:
+                    found.setdefault(wrapped.stream, set()).update(wrapped.offsets)
+        return {stream: sorted(offsets) for stream, offsets in found.items()}
+
+    def end_behind(self, stream: StreamHandle, start: int) -> int | None:
+        """Where the key group ends that begins at an offset of a file; None if nothing says."""
+        offsets = self._offsets.get(stream, [])
+        index = bisect_right(offsets, start)
+        return offsets[index] if index < len(offsets) else None
 
 
 def _open_key_groups(
-    handle: KeyGroupsHandle, files: StateFiles, max_parallelism: int, *, part: bool = False
+    handle: KeyGroupsHandle, files: StateFiles, max_parallelism: int, siblings: Siblings | None
 ) -> HeadedFile | None:
     if handle.stream is None:
         return None
-    source = files.open(handle.stream, shared=part)
+    source = files.open(handle.stream, part=siblings is not None)
     spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
+    part = siblings is not None and bool(spans)
+    if siblings is not None and spans:
+        last = max(spans, key=lambda one: one.start)
+        end = siblings.end_behind(handle.stream, last.start)
+        if end is not None and end <= source.size:
+            part = False
+            spans = tuple(replace(one, end=end) if one == last else one for one in spans)
     first = min(spans, key=lambda one: one.start, default=None)
     begin = source.size if first is None else first.start
     head = files.heads.read(source, begin, read_head)
@@ -251,15 +290,15 @@ def is_heap(
 
 
 def _open_rocksdb(
-    handle: IncrementalHandle, files: StateFiles, max_parallelism: int, *, part: bool = False
+    handle: IncrementalHandle, files: StateFiles, max_parallelism: int, part: bool
 ) -> HeadedFile | None:
     if handle.meta is None:
         return None
-    meta = files.open(handle.meta, shared=part)
+    meta = files.open(handle.meta, part=part)
     head = files.heads.read(meta, meta.size, read_head)
     listed = (*handle.shared, *handle.private)
     held = tuple(
-        (name, files.open(stream, shared=part)) for name, stream in listed if stream is not None
+        (name, files.open(stream, part=part)) for name, stream in listed if stream is not None
     )
     name = f"{meta.name} (RocksDB, {len(held)} files)"
     prefix = prefix_bytes(max_parallelism)

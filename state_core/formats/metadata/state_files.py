@@ -71,6 +71,7 @@ class StateFiles:
         self._named = directory
         self.heads = Heads()
         self._opened: dict[StreamHandle, Any] = {}
+        self._parts: set[StreamHandle] = set()
         self._extents = _Extents(self.heads.budget)
         self.metadata_path = self.directory.full(METADATA_FILE)
 
@@ -86,7 +87,14 @@ class StateFiles:
         source.read_into(0, out)
         return out.tobytes()
 
-    def open(self, handle: StreamHandle, *, whole: bool = True, shared: bool = False) -> ByteSource:
+    def open(
+        self,
+        handle: StreamHandle,
+        *,
+        whole: bool = True,
+        shared: bool = False,
+        part: bool = False,
+    ) -> ByteSource:
         """The bytes of a handle.
 
         Args:
@@ -95,6 +103,7 @@ class StateFiles:
                 source has what is there.
             shared: Whether any number of handles may lead to the same bytes, as those of
                 in-flight buffers do.
+            part: Whether the same handle may be there any number of times, with other key groups.
 
         Raises:
             MissingFileError: The file is not there.
@@ -119,6 +128,9 @@ class StateFiles:
                 place=self.metadata_path,
                 remedy="copy the snapshot whole, to where it may be read",
             ) from error
+        if part:
+            shared = handle in self._parts
+            self._parts.add(handle)
         if not shared:
             self._extents.add(handle, source)
         return source

@@ -28,6 +28,7 @@ from state_core.formats.keyed.change_tables import (
 from state_core.formats.keyed.changelog import ChangelogKeyedFile
 from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from state_core.model.handles import ChangelogByteHandle, ChangelogFileHandle, ChangelogHandle
+from state_core.model.key_groups import key_groups_of
 from state_core.model.snapshot import Snapshot
 from tests.support.command import run
 from tests.support.savepoints.change_logs import CHECKPOINTS, rows_of, savepoint_of, unpack
@@ -120,6 +121,29 @@ def test_keys_and_checks_see_the_same(name: str, golden: Path) -> None:
     assert (report.checked.entries, report.checked.hashed) == (
         other.checked.entries, other.checked.hashed,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("only", [0, 1, 2])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_part_of_what_another_parallelism_left(
+    backend: str, only: int, golden: Path, tmp_path: Path
+) -> None:
+    """Where the last key group of a part ends no handle says, if others have materialized anew."""
+    name = f"{backend}/rescaled/chk-1"
+    checkpoint = copied(golden, name, tmp_path / "copied")
+    metadata = read_metadata((checkpoint / "_metadata").read_bytes())
+    for operator in metadata.operators:
+        for index, subtask in (operator.subtasks or {}).items():
+            if index != only:
+                subtask.managed_keyed = None
+    (checkpoint / "_metadata").write_bytes(write_metadata(metadata))
+    own = key_groups_of(only, 128, 3)
+    expected = {
+        state: kept
+        for state, rows in rows_of(open_snapshot(golden / name)).items()
+        if (kept := [row for row in rows if int(row.split(":")[1].split(",")[0]) in own])
+    }
+    assert rows_of(open_snapshot(checkpoint)) == expected
 
 
 @pytest.mark.parametrize("name", ["hashmap/rescaled/chk-1", "rocksdb/chk-2"])
