@@ -28,7 +28,15 @@ import numpy as np
 
 from state_core.errors import StateError
 from state_core.formats.keyed.change_log import GroupChanges
-from state_core.formats.keyed.change_tables import Table, check_ends, refused, table_of
+from state_core.formats.keyed.change_tables import (
+    CLEAR,
+    SET_INTERNAL,
+    Table,
+    Values,
+    check_ends,
+    refused,
+    table_of,
+)
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.keys import behind_parts
 from state_core.model.snapshot import Entries, StateKind
@@ -86,13 +94,23 @@ def _note(changes: GroupChanges, state: int, table: Table, name: str) -> None:
             middles, behind = behind_parts(parts, changes.data, keys, ends, changes.place)
         except StateError as error:
             raise error.within(f"a log of changes, state {name!r}") from error
+    operations = changes.data[starts]
+    if isinstance(table, Values) and not table.ambiguous and operations.max() <= SET_INTERNAL:
+        spans = list(zip(keys.tolist(), behind.tolist(), ends.tolist(), strict=True))
+        cleared = (operations == CLEAR).tolist()
+        table.overwrite(
+            (content[first:rest] for first, rest, _ in spans),
+            (None if gone else content[rest:end]
+             for gone, (_, rest, end) in zip(cleared, spans, strict=True)),
+        )  # fmt: skip
+        return
     bounds = (one.tolist() for one in (starts, keys, middles, behind, ends))
     for start, first, middle, rest, end in zip(*bounds, strict=True):
         operation, key = content[start], content[first:middle]
         try:
             if operation not in table.operations:
                 raise refused(operation, layout.kind)
-            table.note(operation, key, content[middle:rest], content[rest:end])
+            table.note(operation, table.joined(key, content[middle:rest]), key, content[rest:end])
         except StateError as error:
             raise error.within(f"{changes.place(start)}, state {name!r}") from error
 

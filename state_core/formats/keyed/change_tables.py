@@ -26,7 +26,7 @@ from state_core.serializers.composite.wrappers import TtlSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["Table", "check_ends", "refused", "table_of"]
+__all__ = ["Table", "Values", "check_ends", "refused", "table_of"]
 
 
 CLEAR, SET, SET_INTERNAL, ADD, MERGE_NS, ADD_ELEMENT, UPDATE_ELEMENT, REMOVE_ELEMENT = range(8)
@@ -69,6 +69,7 @@ class Table(ABC):
 
     Attributes:
         operations: What a change of such a state can be.
+        ambiguous: Whether key and namespace are followed by their lengths.
         keys: The key bytes of all entries that changes are about.
     """
 
@@ -76,11 +77,19 @@ class Table(ABC):
 
     def __init__(self, layout: KeyedLayout) -> None:
         self.layout = layout
+        self.ambiguous = layout.ambiguous
         self.keys: set[bytes] = set()
 
     @abstractmethod
-    def note(self, operation: int, key: bytes, namespace: bytes, rest: bytes) -> None:
-        """Take a change down, and what it is about."""
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+        """Take a change down, and what it is about.
+
+        Args:
+            operation: What it does.
+            joined: Key and namespace as the unified format has them.
+            key: The key alone.
+            rest: What follows key and namespace.
+        """
 
     @abstractmethod
     def made(self) -> Iterator[tuple[bytes, bytes]]:
@@ -97,29 +106,29 @@ class Table(ABC):
     def keep(self, entries: Entries) -> None:  # noqa: B027 - most need none of them
         """Take up entries that changes are about, as they were before."""
 
-    def _joined(self, key: bytes, namespace: bytes) -> bytes:
+    def joined(self, key: bytes, namespace: bytes) -> bytes:
         """Key and namespace as the unified format has them."""
-        if not self.layout.ambiguous:
+        if not self.ambiguous:
             return key + namespace
         return key + _trailer(len(key)) + namespace + _trailer(len(namespace))
 
-    def _merged(self, key: bytes, target: bytes, rest: bytes) -> tuple[bytes, ...]:
+    def _merged(self, joined: bytes, key: bytes, rest: bytes) -> tuple[bytes, ...]:
         """The keys with the namespaces that a merge makes part of the target."""
         namespace, source = self.layout.namespace, DataInput(rest, "a merge")
         namespace.skip(source)
-        if rest[: source.position] != target:
+        if self.joined(key, rest[: source.position]) != joined:
             raise source.fault("a merge into two namespaces", remedy=REMEDY)
         keys: dict[bytes, None] = {}
         for _ in range(source.read_count("namespaces", max(1, namespace.min_length))):
             start = source.position
             namespace.skip(source)
-            keys[self._joined(key, rest[start : source.position])] = None
+            keys[self.joined(key, rest[start : source.position])] = None
         _check_at_end(source)
-        keys.pop(self._joined(key, target), None)
+        keys.pop(joined, None)
         return tuple(keys)
 
 
-class _Values(Table):
+class Values(Table):
     """Value, reducing and aggregating states."""
 
     operations: tuple[int, ...] = (CLEAR, SET, SET_INTERNAL, MERGE_NS)
@@ -132,12 +141,17 @@ class _Values(Table):
         self.merges = False
         self.table: dict[bytes, bytes | None] = {}
 
-    def note(self, operation: int, key: bytes, namespace: bytes, rest: bytes) -> None:
+    def overwrite(self, joined: Iterable[bytes], values: Iterable[bytes | None]) -> None:
+        """Take all changes down where none merges: the last value of a key is what stays."""
+        said = dict(zip(joined, values, strict=True))
+        self.keys.update(said)
+        self.steps.extend(said.items())
+
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Take a change down: a value, the keys that become part of this one, or nothing."""
-        joined = self._joined(key, namespace)
         said: bytes | tuple[bytes, ...] | None = None if operation == CLEAR else rest
         if operation == MERGE_NS:
-            said = self._merged(key, namespace, rest)
+            said = self._merged(joined, key, rest)
             self.merges = True
             self.keys.update(said)
         self.keys.add(joined)
@@ -150,6 +164,12 @@ class _Values(Table):
 
     def made(self) -> Iterator[tuple[bytes, bytes]]:
         """The values; of what a function made of several, None until it is set."""
+        if not self.merges:
+            last = dict(self.steps)
+            return ((key, said) for key, said in last.items() if isinstance(said, bytes))
+        return self._merging()
+
+    def _merging(self) -> Iterator[tuple[bytes, bytes]]:
         table = self.table
         for key, said in self.steps:
             if isinstance(said, tuple):
@@ -182,12 +202,11 @@ class _Lists(Table):
         self.steps: list[tuple[bytes, bool, list[bytes] | tuple[bytes, ...]]] = []
         self.table: dict[bytes, list[bytes]] = {}
 
-    def note(self, operation: int, key: bytes, namespace: bytes, rest: bytes) -> None:
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Take a change down: whether the list is emptied; elements, or keys that become part."""
-        joined = self._joined(key, namespace)
         said: list[bytes] | tuple[bytes, ...] = []
         if operation == MERGE_NS:
-            said = self._merged(key, namespace, rest)
+            said = self._merged(joined, key, rest)
             self.keys.update(said)
         elif operation == ADD_ELEMENT:
             said = [rest]
@@ -235,9 +254,8 @@ class _Maps(Table):
     def _cleared_words(self) -> _Words:
         return _Words(self.cleared)
 
-    def note(self, operation: int, key: bytes, namespace: bytes, rest: bytes) -> None:
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Make a change."""
-        joined = self._joined(key, namespace)
         entries = self.table.setdefault(joined, {})
         if operation == CLEAR:
             entries.clear()
@@ -283,7 +301,7 @@ class _Timers(Table):
         super().__init__(layout)
         self.table: dict[bytes, bool] = {}
 
-    def note(self, operation: int, key: bytes, namespace: bytes, rest: bytes) -> None:
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Make a change."""
         timers = [rest] if operation == REMOVE_ELEMENT else self._timers(rest)
         for timer in timers:
@@ -312,9 +330,9 @@ class _Timers(Table):
 
 
 _TABLES: dict[StateKind, Callable[[KeyedLayout], Table]] = {
-    StateKind.VALUE: _Values,
-    StateKind.REDUCING: _Values,
-    StateKind.AGGREGATING: _Values,
+    StateKind.VALUE: Values,
+    StateKind.REDUCING: Values,
+    StateKind.AGGREGATING: Values,
     StateKind.LIST: _Lists,
     StateKind.MAP: _Maps,
     StateKind.TIMERS: _Timers,
