@@ -268,3 +268,17 @@ def test_every_kind_of_change(
             "changes", export, keys=ALL_KEYS, parallelism=3, backend=backend
         )
         assert sorted_lines(found) == lines
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_log_of_flink_1(backend: str, tmp_path: Path) -> None:
+    """Flink 1.20 writes its log as Flink 2 does."""
+    options = changelog_options(tmp_path / "written", "600 ms")
+    with FlinkOracle("1.20.0", modules=MODULES) as flink:
+        pairs = run_generations(
+            flink, backend, tmp_path / "written", keys=KEYS, generations=2, pause=1500, **options
+        )
+    for checkpoint, savepoint in pairs:
+        assert rows_of(open_snapshot(checkpoint)) == rows_of(open_snapshot(savepoint))
+    assert any(handle.changes for place, _ in pairs for handle in keyed_handles(place))
