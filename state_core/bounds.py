@@ -186,7 +186,9 @@ EMPTY_FIELDS = Bound(
 )
 EMPTY_ELEMENTS = Bound("elements that take no bytes", 1 << 16, "nothing else bounds them")
 SHARED_BYTES = Bound(
-    "times that handles lead to the same bytes", 4, "Flink's handles share no bytes but in channels"
+    "times that handles lead to the same bytes",
+    4,
+    "Flink's handles share no bytes but in channels, and of a changelog that was rescaled",
 )
 UNKNOWN_WORK = Bound(
     "bytes read to find where unknown payloads end", 1 << 23, "every attempt reads the head anew"

@@ -21,7 +21,12 @@ from state_core.files.filesystem import Directory
 from state_core.files.storage_options import with_storage_options
 from state_core.files.wire import check_names
 from state_core.formats.contradictions import find_contradictions, find_timers_twice, label_of
-from state_core.formats.keyed.keyed_files import is_timers, open_keyed, open_raw_timers
+from state_core.formats.keyed.keyed_files import (
+    Siblings,
+    is_timers,
+    open_keyed,
+    open_raw_timers,
+)
 from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -138,9 +143,12 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
     except StateError as error:
         raise error.within(f"operator {label}") from error
     keyed_files: list[KeyedFile] = []
-    for index, subtask in sorted((state.subtasks or {}).items()):
+    subtasks = state.subtasks or {}
+    handles = [one.managed_keyed for one in subtasks.values() if one.managed_keyed is not None]
+    siblings = Siblings(handles, files, state.max_parallelism)
+    for index, subtask in sorted(subtasks.items()):
         whose = f"operator {label}, subtask {index}"
-        keyed_files += _keyed_files(subtask, files, state.max_parallelism, whose)
+        keyed_files += _keyed_files(subtask, siblings, whose)
     try:
         operator_files = open_operator_files(state, files)
         non_keyed = open_non_keyed(operator_files, files.heads)
@@ -198,13 +206,13 @@ def _check_names(operator: Operator, whose: str) -> None:
         raise error.within(whose) from error
 
 
-def _keyed_files(
-    subtask: SubtaskState, files: StateFiles, max_parallelism: int, whose: str
-) -> list[KeyedFile]:
+def _keyed_files(subtask: SubtaskState, siblings: Siblings, whose: str) -> list[KeyedFile]:
     """What a subtask's backend left, and the timers that RocksDB jobs keep on the heap."""
-    managed = subtask.managed_keyed
+    managed, files, max_parallelism = (
+        subtask.managed_keyed, siblings.files, siblings.max_parallelism,
+    )  # fmt: skip
     try:
-        opened = None if managed is None else open_keyed(managed, files, max_parallelism)
+        opened = None if managed is None else open_keyed(managed, files, max_parallelism, siblings)
         timers = open_raw_timers(subtask.raw_keyed, files, max_parallelism)
         if opened is not None and timers is not None:
             twice = find_timers_twice(

@@ -21,12 +21,14 @@ from state_core.errors import (
     UnsupportedFormatError,
 )
 from state_core.files.filesystem import ByteSource
+from state_core.formats.keyed.changelog import ChangelogKeyedFile
 from state_core.formats.keyed.heap_native import HeapFile
 from state_core.formats.keyed.keyed_files import (
     RawTimersKeyedFile,
+    Siblings,
     is_heap,
+    open_keyed,
     open_raw_timers,
-    without_changelog,
 )
 from state_core.formats.keyed.raw_timers import RawTimersFile
 from state_core.formats.keyed.rocksdb_native import RocksDBFiles
@@ -36,6 +38,7 @@ from state_core.formats.layout.keyed_states import describe_state, layout_of
 from state_core.formats.layout.meta_info import KeyedHeader, StateMetaInfo, read_keyed_header
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import (
+    ChangelogHandle,
     IncrementalHandle,
     KeyedHandle,
     KeyGroupRange,
@@ -76,7 +79,7 @@ class KeyedSource:
     max_parallelism: int
     header: KeyedHeader
     layouts: tuple[KeyedLayout | None, ...]
-    reader: UnifiedFile | HeapFile | RawTimersFile | RocksDBFiles
+    reader: UnifiedFile | HeapFile | RawTimersFile | RocksDBFiles | ChangelogKeyedFile
     spans: tuple[KeyGroupSpan, ...] = ()
     lengths: dict[int, int] = field(default_factory=dict)
     faulty: frozenset[int] = frozenset()
@@ -97,7 +100,7 @@ class KeyedSource:
         """Entries of some key groups; what precedes a break comes before the error."""
         if isinstance(self.reader, RocksDBFiles):
             return self.reader.entries(key_groups, None if state is None else [state])
-        if isinstance(self.reader, HeapFile | RawTimersFile):
+        if isinstance(self.reader, HeapFile | RawTimersFile | ChangelogKeyedFile):
             return self.reader.entries(key_groups)
         return self.reader.entries(key_groups, to_the_end=True)
 
@@ -133,13 +136,19 @@ class UnknownSource:
 
 
 def open_source(
-    handle: KeyedHandle, files: StateFiles, max_parallelism: int, where: Place, found: Findings
+    handle: KeyedHandle, siblings: Siblings, where: Place, found: Findings
 ) -> KeyedSource | UnknownSource | None:
     """Open one keyed handle; None if nothing can be read of it, or nothing is behind it."""
-    handle = without_changelog(handle) or handle
+    files, max_parallelism = siblings.files, siblings.max_parallelism
+    if isinstance(handle, ChangelogHandle):
+        wrapped = [one for one in handle.materialized if one is not None]
+        if handle.changes or len(wrapped) != 1 or wrapped[0].key_groups != handle.key_groups:
+            return _open_changelog(handle, siblings, where, found)
+        handle = wrapped[0]
     if not isinstance(handle, KeyGroupsHandle | IncrementalHandle):
-        found.skip(where, "keyed state of the changelog backend, whose latest changes lie in a log")
-        _lose_all(handle, where, found, "the changelog backend's log is not read")
+        error = CorruptSnapshotError(f"a {type(handle).__name__} that is no part of a changelog")
+        found.fault(FaultKind.METADATA, where, error)
+        _lose_all(handle, where, found, error.problem)
         return None
     within = handle.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
     if isinstance(handle, IncrementalHandle):
@@ -256,6 +265,33 @@ def _layout_or_error(
     except StateError as error:
         return error
     return layout
+
+
+def _open_changelog(
+    handle: ChangelogHandle, siblings: Siblings, where: Place, found: Findings
+) -> KeyedSource | None:
+    """What was materialized, with its changes: all of it or nothing, if a file is damaged."""
+    found.checked.handles += len(handle.materialized) + len(handle.changes)
+    found.checked.size += keyed_bytes(handle)
+    try:
+        opened = open_keyed(handle, siblings.files, siblings.max_parallelism, siblings)
+        if not isinstance(opened, ChangelogKeyedFile):
+            return None  # there is nothing in it
+        lengths = dict(opened.group_bytes())
+    except UnsupportedFormatError as error:
+        found.skip(where, error.problem)
+        _lose_all(handle, where, found, error.problem)
+        return None
+    except StateError as error:
+        found.fault(FaultKind.FILE, where, error)
+        _lose_all(handle, where, found, error.problem)
+        return None
+    spans = tuple(KeyGroupSpan(group, 0, size) for group, size in lengths.items())
+    layouts, faulty = _layouts(opened.header, opened.name, siblings.files, where, found)
+    return KeyedSource(
+        where, opened.key_groups, siblings.max_parallelism, opened.header, layouts, opened, spans,
+        lengths, faulty,
+    )  # fmt: skip
 
 
 # --------------------------------------------------------------------------- files of key groups

@@ -16,7 +16,7 @@ from state_core.checks.integrity.keyed_sources import (
 from state_core.checks.integrity.operator_parts import OperatorPart, examine_operator_states
 from state_core.errors import CorruptSnapshotError, KeyGroupError, StateError
 from state_core.formats.contradictions import find_timers_twice
-from state_core.formats.keyed.keyed_files import is_timers
+from state_core.formats.keyed.keyed_files import Siblings, is_timers
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import (
@@ -72,13 +72,16 @@ def open_operator(
         return operator
     if state.coordinator is not None:
         found.skip(Place(label), f"state of its coordinator, {state.coordinator.size} bytes")
-    for index, subtask in sorted((state.subtasks or {}).items()):
+    subtasks = sorted((state.subtasks or {}).items())
+    handles = [one.managed_keyed for _, one in subtasks if one.managed_keyed is not None]
+    siblings = Siblings(handles, files, state.max_parallelism)
+    for index, subtask in subtasks:
         where = Place(label, index)
         timers = _open_timers(operator, index, subtask, files, found)
         _open_opaque(replace(subtask, raw_keyed=None) if timers else subtask, files, where, found)
         if subtask.managed_keyed is None:
             continue
-        source = open_source(subtask.managed_keyed, files, state.max_parallelism, where, found)
+        source = open_source(subtask.managed_keyed, siblings, where, found)
         if isinstance(source, UnknownSource):
             operator.unknown[index] = source.handle
         elif source is not None:

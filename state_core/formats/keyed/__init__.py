@@ -1,4 +1,4 @@
-"""Files of keyed state: the unified format, the heap's, RocksDB's.
+"""Files of keyed state: the unified format, the heap's, RocksDB's, and logs of changes.
 
 ========================  ===========================================================
 `keyed_files`             opens whichever of them a handle names
@@ -8,6 +8,10 @@
 `rocksdb_native`          RocksDB's files; `rocksdb_tables` merges, `rocksdb_iterators` orders
 `sst_file`                one SST table
 `raw_timers`              timers on the heap beside RocksDB
+`changelog`               what was materialized, with the changes made since
+`change_log`              one subtask's log, in `change_files`
+`change_replay`           changes made to the entries they touch, in `change_tables`
+`headed_file`             what all of them share
 ========================  ===========================================================
 
 A new checkpoint format is a reader here, and a line in `keyed_files`.

@@ -60,12 +60,15 @@ class HeapFile:
         header: What it says of its states.
         layouts: How each state's entries are laid out in the unified format.
         spans: Its key groups, ascending.
+        part: Whether its handle may be a part of another one, after a restore at another
+            parallelism: then key groups of other subtasks may follow its last.
     """
 
     source: ByteSource
     header: KeyedHeader
     layouts: tuple[KeyedLayout, ...]
     spans: tuple[KeyGroupSpan, ...]
+    part: bool = False
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups, key group after key group.
@@ -91,8 +94,10 @@ class _GroupReader(EntryWalker):
         self.span = span
         self.name, self.group = file.source.name, span.group
         self.broken: StateError | None = None
+        self.open_end = file.part and span == file.spans[-1]
         self.data = self._read()
         self.at = 0
+        self.whole = False
 
     def _read(self) -> U8Array:
         """The key group's content behind its number, decompressed."""
@@ -131,7 +136,7 @@ class _GroupReader(EntryWalker):
         except CorruptSnapshotError:
             if self.broken is None:
                 raise
-        if self.broken is not None:
+        if self.broken is not None and not (self.open_end and self.whole):
             place = f"{self.broken.place}, key group {self.span.group}"
             raise CorruptSnapshotError(self.broken.problem, place=place) from self.broken
 
@@ -162,7 +167,11 @@ class _GroupReader(EntryWalker):
                     continue
                 yield batch
                 count -= rows
-        if self.at != self.data.size:
+        following = self.data[self.at : self.at + 4].tobytes()
+        self.whole = self.at == self.data.size or (
+            self.open_end and int.from_bytes(following, "big") == self.span.group + 1
+        )
+        if not self.whole:
             raise self._fault(f"{self.data.size - self.at} bytes behind the last state", self.at)
 
     def _batch(self, state: int, rows: int) -> Entries:

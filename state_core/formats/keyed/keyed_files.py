@@ -7,8 +7,7 @@ savepoint (tag 7)       the unified format
 native (tags 3, 12)     the heap backend's format, or the unified one: old RocksDB checkpoints
                         and savepoints have the same tag, and the bytes must tell
 incremental (tag 11)    RocksDB's own files
-changelog (tag 14)      what it wraps, if no change came after that, as in a native savepoint;
-                        else refused: its changes lie in a log that only the backend replays
+changelog (tag 14)      what it wraps, with the changes in its log
 ======================  =======================================================================
 
 Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
@@ -17,18 +16,19 @@ Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
-from state_core.bounds import COLUMNS_IN_ALL, Budget
-from state_core.errors import StateError, UnsupportedFormatError
+from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
 from state_core.files.filesystem import ByteSource
 from state_core.files.wire import DataInput
+from state_core.formats.keyed.change_log import read_log
+from state_core.formats.keyed.changelog import ChangelogKeyedFile, head_with, key_of_timers
+from state_core.formats.keyed.headed_file import Head, HeadedFile, read_head
 from state_core.formats.keyed.heap_native import HeapFile
 from state_core.formats.keyed.raw_timers import (
     RawTimersFile,
@@ -38,10 +38,7 @@ from state_core.formats.keyed.raw_timers import (
 )
 from state_core.formats.keyed.rocksdb_native import RocksDBFiles
 from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keyed_states import describe_state, layout_of
-from state_core.formats.layout.keys import encode_key, rows_of_key
-from state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
+from state_core.formats.layout.meta_info import SerializerEntry
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import (
     ChangelogHandle,
@@ -50,41 +47,67 @@ from state_core.model.handles import (
     KeyGroupRange,
     KeyGroupsHandle,
     KeyGroupsKind,
+    StreamHandle,
 )
 from state_core.model.key_groups import EncodedKey, prefix_bytes
-from state_core.model.snapshot import Entries, KeyedFile, KeyedState, StateKind
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.restored import count_columns, restore_bounded
+from state_core.model.snapshot import Entries, StateKind
 
 __all__ = [
     "HeapKeyedFile",
     "RawTimersKeyedFile",
     "RocksDBKeyedFile",
+    "Siblings",
     "UnifiedKeyedFile",
     "is_heap",
     "is_timers",
     "open_keyed",
     "open_raw_timers",
-    "without_changelog",
 ]
 
 
-def open_keyed(handle: KeyedHandle, files: StateFiles, max_parallelism: int) -> KeyedFile | None:
+def open_keyed(
+    handle: KeyedHandle,
+    files: StateFiles,
+    max_parallelism: int,
+    siblings: Siblings | None = None,
+) -> HeadedFile | None:
     """Open one keyed handle; None if there is nothing behind it.
+
+    Args:
+        handle: The handle.
+        files: The files of the snapshot.
+        max_parallelism: The number of key groups.
+        siblings: All handles of the operator, of which a changelog's may need some.
 
     Raises:
         SnapshotError: It can't be read.
     """
+    if isinstance(handle, ChangelogHandle):
+        return _open_changelog(handle, siblings or Siblings((handle,), files, max_parallelism))
+    return _open_backend(handle, files, max_parallelism)
+
+
+def _open_backend(
+    handle: KeyedHandle,
+    files: StateFiles,
+    max_parallelism: int,
+    siblings: Siblings | None = None,
+) -> HeadedFile | None:
+    """Open what a backend wrote itself.
+
+    Args:
+        handle: The handle.
+        files: The files of the snapshot.
+        max_parallelism: The number of key groups.
+        siblings: Handles that may hold other key groups of the same files, of a changelog.
+    """
     if isinstance(handle, KeyGroupsHandle):
-        return _open_key_groups(handle, files, max_parallelism)
+        return _open_key_groups(handle, files, max_parallelism, siblings)
     if isinstance(handle, IncrementalHandle):
-        return _open_rocksdb(handle, files, max_parallelism)
-    wrapped = without_changelog(handle)
-    if wrapped is not None:
-        return open_keyed(wrapped, files, max_parallelism)
-    raise UnsupportedFormatError(
-        "keyed state of the changelog backend, whose latest changes lie in a log",
-        remedy="take a savepoint (flink savepoint), which holds them, too",
+        return _open_rocksdb(handle, files, max_parallelism, siblings is not None)
+    raise CorruptSnapshotError(
+        f"a {type(handle).__name__} where a backend's own handle should be",
+        place=files.metadata_path,
     )
 
 
@@ -99,7 +122,7 @@ def is_timers(handle: KeyedHandle | None, files: StateFiles) -> bool:
 
 def open_raw_timers(
     handle: KeyedHandle | None, files: StateFiles, max_parallelism: int
-) -> KeyedFile | None:
+) -> HeadedFile | None:
     """Open raw keyed state that is timers; None if it is none, or the operator sets no timers.
 
     Raises:
@@ -128,32 +151,109 @@ def _raw_timers(
     return (handle, source, spans) if holds_timers(source, spans) else None
 
 
-def without_changelog(handle: KeyedHandle) -> KeyedHandle | None:
-    """What a changelog handle wraps, if no change came after that; None for any other handle."""
-    if not isinstance(handle, ChangelogHandle) or handle.changes or len(handle.materialized) != 1:
+def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile | None:
+    files, max_parallelism = siblings.files, siblings.max_parallelism
+    opened = [_open_backend(one, files, max_parallelism, siblings) for one in _wrapped(handle)]
+    bases = tuple(base for base in opened if base is not None)
+    log = read_log(handle.changes, files, handle.key_groups)
+    if not bases and not log.sets:
         return None
-    (wrapped,) = handle.materialized
-    # after a restore at another parallelism a subtask may hold more than is its own
-    return wrapped if wrapped is not None and wrapped.key_groups == handle.key_groups else None
+    if not log.sets and len(bases) == 1 and bases[0].key_groups == handle.key_groups:
+        return bases[0]
+    key = bases[0].header.key_serializer if bases else key_of_timers(log) or siblings.key
+    if key is None:
+        raise UnsupportedFormatError(
+            "a log of changes before anything was materialized, of an operator that set no timers:"
+            " nothing in it says what the keys are",
+            place=log.sets[0].file.name,
+            remedy="take a savepoint (flink savepoint), or the checkpoint after the next"
+            " materialization (state.changelog.periodic-materialize.interval)",
+        )
+    name = f"{bases[0].name if bases else log.sets[0].file.name} (with a log of changes)"
+    head = head_with(bases, log, key)
+    return ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
+
+
+def _wrapped(handle: ChangelogHandle) -> list[KeyedHandle]:
+    """What was materialized."""
+    return [one for one in handle.materialized if one is not None]
+
+
+@dataclass(frozen=True)
+class Siblings:
+    """All handles of an operator: what one subtask's does not say another's may.
+
+    Attributes:
+        handles: The handles.
+        files: The files of the snapshot.
+        max_parallelism: The number of key groups.
+    """
+
+    handles: Collection[KeyedHandle]
+    files: StateFiles
+    max_parallelism: int
+
+    @cached_property
+    def key(self) -> SerializerEntry | None:
+        """The serializer of the operator's keys, as far as anything says.
+
+        Raises:
+            SnapshotError: A handle can't be read.
+        """
+        for handle in self.handles:
+            if not isinstance(handle, ChangelogHandle):
+                continue
+            for wrapped in _wrapped(handle):
+                opened = _open_backend(wrapped, self.files, self.max_parallelism, self)
+                if opened is not None:
+                    return opened.header.key_serializer
+            key = key_of_timers(read_log(handle.changes, self.files, handle.key_groups))
+            if key is not None:
+                return key
+        return None
+
+    @cached_property
+    def _offsets(self) -> dict[StreamHandle, list[int]]:
+        """Where key groups begin in each file, whichever subtask's they are now."""
+        found: dict[StreamHandle, set[int]] = {}
+        for handle in self.handles:
+            for wrapped in _wrapped(handle) if isinstance(handle, ChangelogHandle) else ():
+                if isinstance(wrapped, KeyGroupsHandle) and wrapped.stream is not None:
+                    found.setdefault(wrapped.stream, set()).update(wrapped.offsets)
+        return {stream: sorted(offsets) for stream, offsets in found.items()}
+
+    def end_behind(self, stream: StreamHandle, start: int) -> int | None:
+        """Where the key group ends that begins at an offset of a file; None if nothing says."""
+        offsets = self._offsets.get(stream, [])
+        index = bisect_right(offsets, start)
+        return offsets[index] if index < len(offsets) else None
 
 
 def _open_key_groups(
-    handle: KeyGroupsHandle, files: StateFiles, max_parallelism: int
-) -> KeyedFile | None:
+    handle: KeyGroupsHandle, files: StateFiles, max_parallelism: int, siblings: Siblings | None
+) -> HeadedFile | None:
     if handle.stream is None:
         return None
-    source = files.open(handle.stream)
+    source = files.open(handle.stream, part=siblings is not None)
     spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
+    part = siblings is not None and bool(spans)
+    if siblings is not None and spans:
+        last = max(spans, key=lambda one: one.start)
+        end = siblings.end_behind(handle.stream, last.start)
+        if end is not None and end <= source.size:
+            part = False
+            spans = tuple(replace(one, end=end) if one == last else one for one in spans)
     first = min(spans, key=lambda one: one.start, default=None)
     begin = source.size if first is None else first.start
-    head = files.heads.read(source, begin, _read_head)
+    head = files.heads.read(source, begin, read_head)
     header = head.header
     if first is not None and first.start < header.size:
         raise DataInput(b"", source.name).fault(
             f"key group {first.group} at offset {first.start}, inside the header"
         )
     if handle.kind is not KeyGroupsKind.SAVEPOINT and is_heap(source, handle, spans):
-        return HeapKeyedFile(source.name, head, handle.key_groups, max_parallelism, source, spans)
+        name, groups = source.name, handle.key_groups
+        return HeapKeyedFile(name, head, groups, max_parallelism, source, spans, part)
     unified = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
     return UnifiedKeyedFile(source.name, head, handle.key_groups, max_parallelism, unified)
 
@@ -190,14 +290,16 @@ def is_heap(
 
 
 def _open_rocksdb(
-    handle: IncrementalHandle, files: StateFiles, max_parallelism: int
-) -> KeyedFile | None:
+    handle: IncrementalHandle, files: StateFiles, max_parallelism: int, part: bool
+) -> HeadedFile | None:
     if handle.meta is None:
         return None
-    meta = files.open(handle.meta)
-    head = files.heads.read(meta, meta.size, _read_head)
+    meta = files.open(handle.meta, part=part)
+    head = files.heads.read(meta, meta.size, read_head)
     listed = (*handle.shared, *handle.private)
-    held = tuple((name, files.open(stream)) for name, stream in listed if stream is not None)
+    held = tuple(
+        (name, files.open(stream, part=part)) for name, stream in listed if stream is not None
+    )
     name = f"{meta.name} (RocksDB, {len(held)} files)"
     prefix = prefix_bytes(max_parallelism)
     database = RocksDBFiles(name, head.header, held, handle.key_groups, prefix)
@@ -205,125 +307,7 @@ def _open_rocksdb(
 
 
 @dataclass(frozen=True)
-class Head:
-    """What files that begin alike say of their states, worked out once for all of them.
-
-    Attributes:
-        header: What they begin with.
-        budget: What the snapshot may still declare.
-    """
-
-    header: KeyedHeader
-    budget: Budget | None = None
-
-    @cached_property
-    def key(self) -> TypeSerializer:
-        """The serializer of the keys."""
-        return restore_bounded(self.header.key_serializer.snapshot)
-
-    @cached_property
-    def layouts(self) -> tuple[KeyedLayout, ...]:
-        """How each state's entries are laid out."""
-        layouts = []
-        for state in self.header.states:
-            layouts.append(layout_of(state, self.key))
-            if self.budget is not None:
-                columns = count_columns(layouts[-1].schema)
-                self.budget.spend(COLUMNS_IN_ALL, columns, f"state {state.name!r}")
-        return tuple(layouts)
-
-    @cached_property
-    def states(self) -> tuple[KeyedState, ...]:
-        """Its states, by id."""
-        pairs = zip(self.header.states, self.layouts, strict=True)
-        return tuple(describe_state(state, layout) for state, layout in pairs)
-
-
-def _read_head(source: DataInput) -> Head:
-    return Head(read_keyed_header(source), source.budget)
-
-
-@dataclass(frozen=True)
-class _HeadedFile(ABC):
-    """What all forms share: a head that says what the states are.
-
-    Attributes:
-        name: The file's path.
-        head: What it begins with.
-        key_groups: The key groups that its handle claims.
-        max_parallelism: How many the operator has.
-    """
-
-    name: str
-    head: Head
-    key_groups: KeyGroupRange
-    max_parallelism: int
-
-    @property
-    def header(self) -> KeyedHeader:
-        """What it says of its states."""
-        return self.head.header
-
-    @property
-    def compressed(self) -> bool:
-        """Whether its key groups are compressed."""
-        return self.header.compressed
-
-    @property
-    def key_serializer(self) -> bytes:
-        """The snapshot of the key's serializer."""
-        return self.header.key_serializer.encoded
-
-    @property
-    def layouts(self) -> tuple[KeyedLayout, ...]:
-        """How each state's entries are laid out."""
-        try:
-            return self.head.layouts
-        except StateError as error:
-            raise error.within(self.name) from error
-
-    @property
-    def states(self) -> tuple[KeyedState, ...]:
-        """Its states, by id."""
-        return self.head.states
-
-    def decode(
-        self, state: int, entries: Entries, columns: Sequence[str] | None = None
-    ) -> pa.RecordBatch:
-        """Entries of one state as typed columns, all of them or those named."""
-        try:
-            return self.layouts[state].decode(entries, columns)
-        except StateError as error:
-            raise error.within(f"state {self.states[state].name!r}") from error
-
-    def encode_key(self, key: object) -> EncodedKey:
-        """A key as its serializer writes it, and its key group."""
-        return encode_key(self.head.key, key, self.max_parallelism)
-
-    @abstractmethod
-    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups."""
-
-    def entries_of_key(
-        self, key: EncodedKey, states: Collection[int] | None = None
-    ) -> Iterator[Entries]:
-        """The entries of one key, of all states or of some; those of one state at a time."""
-        return self._of_key(self.entries(key.key_groups), key, states)
-
-    def _of_key(
-        self, batches: Iterator[Entries], key: EncodedKey, states: Collection[int] | None
-    ) -> Iterator[Entries]:
-        for entries in batches:
-            for state in np.unique(entries.state_of).tolist():
-                if states is None or state in states:
-                    of_state = entries.of_state(state)
-                    rows = rows_of_key(self.layouts[state], of_state, key)
-                    if rows.size:
-                        yield of_state.take(rows)
-
-
-@dataclass(frozen=True)
-class UnifiedKeyedFile(_HeadedFile):
+class UnifiedKeyedFile(HeadedFile):
     """A `KeyedFile` in the unified format."""
 
     file: UnifiedFile
@@ -338,11 +322,12 @@ class UnifiedKeyedFile(_HeadedFile):
 
 
 @dataclass(frozen=True)
-class HeapKeyedFile(_HeadedFile):
+class HeapKeyedFile(HeadedFile):
     """A `KeyedFile` in the heap backend's own format."""
 
     source: ByteSource
     spans: tuple[KeyGroupSpan, ...]
+    part: bool = False
 
     def group_bytes(self) -> list[tuple[int, int]]:
         """Key groups and their bytes as stored."""
@@ -350,11 +335,12 @@ class HeapKeyedFile(_HeadedFile):
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups, in the unified format."""
-        return HeapFile(self.source, self.header, self.layouts, self.spans).entries(key_groups)
+        file = HeapFile(self.source, self.header, self.layouts, self.spans, self.part)
+        return file.entries(key_groups)
 
 
 @dataclass(frozen=True)
-class RawTimersKeyedFile(_HeadedFile):
+class RawTimersKeyedFile(HeadedFile):
     """A `KeyedFile` of nothing but timers, which lie beside another one."""
 
     file: RawTimersFile
@@ -369,7 +355,7 @@ class RawTimersKeyedFile(_HeadedFile):
 
 
 @dataclass(frozen=True)
-class RocksDBKeyedFile(_HeadedFile):
+class RocksDBKeyedFile(HeadedFile):
     """A `KeyedFile` that is a RocksDB instance."""
 
     database: RocksDBFiles

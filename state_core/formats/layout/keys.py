@@ -7,6 +7,7 @@ beginning of another, so that an entry is a key's if it begins with the key's by
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.restored import restore_bounded
 
 __all__ = [
+    "behind_parts",
     "decode_keys",
     "encode_key",
     "encode_keys",
@@ -232,6 +234,34 @@ def _behind(part: TypeSerializer, entries: Entries, starts: I64Array) -> I64Arra
             remedy="the snapshot is damaged, or its serializer is not the one it names",
         )
     return ends
+
+
+def behind_parts(
+    parts: Sequence[TypeSerializer],
+    data: npt.NDArray[np.uint8],
+    starts: I64Array,
+    ends: I64Array,
+    place: Callable[[int], str],
+) -> list[I64Array]:
+    """Where each of some parts ends that stand one behind the other, in many pieces of bytes.
+
+    Args:
+        parts: Their serializers, which know where a value ends.
+        data: The bytes.
+        starts: Where the first part begins in each piece.
+        ends: Where each piece ends.
+        place: Names a position of `data`.
+
+    Raises:
+        CorruptSnapshotError: A part does not fit into its piece.
+    """
+    rows = len(starts)
+    none, groups = np.zeros(rows, np.int16), np.zeros(rows, np.int64)
+    pieces = Entries(data, none, groups, starts, ends, ends, ends, place)
+    found = [starts]
+    for part in parts:
+        found.append(_behind(part, pieces, found[-1]))
+    return found[1:]
 
 
 def _pieces(entries: Entries, starts: I64Array, ends: I64Array) -> pa.LargeBinaryArray:

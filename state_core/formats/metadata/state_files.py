@@ -4,7 +4,8 @@ A relative handle names a file beside `_metadata`, so a moved savepoint just ope
 handle names the place where Flink wrote it. Of a snapshot that was moved that place is gone (or
 worse, belongs to somebody else), so the file is looked for in the snapshot's own directories first:
 beside `_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`, in
-which merged files have a directory for each subtask, or each task manager (FLIP-306).
+which merged files have a directory for each subtask, or each task manager (FLIP-306), and in the
+`dstl/` there, in which the changelog backend has its log if both have one base path.
 Anything that lies elsewhere is refused unless it was allowed by name: a path in a file is no
 permission, nor is a link beside it.
 """
@@ -14,7 +15,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,10 +50,11 @@ __all__ = ["METADATA_FILE", "StateFiles"]
 
 METADATA_FILE = "_metadata"
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
-SHARED_DIRECTORIES = ("shared", "taskowned")
+SHARED_DIRECTORIES = ("shared", "taskowned", "dstl")
 # Flink writes paths as they are (`Path.toString`): `#`, `?` and `%` in them mean nothing
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
+_Worked = TypeVar("_Worked")
 
 
 class StateFiles:
@@ -66,6 +70,8 @@ class StateFiles:
         self.allowed = tuple(Directory(one).confined() for one in allow_external)
         self._named = directory
         self.heads = Heads()
+        self._opened: dict[StreamHandle, Any] = {}
+        self._parts: set[StreamHandle] = set()
         self._extents = _Extents(self.heads.budget)
         self.metadata_path = self.directory.full(METADATA_FILE)
 
@@ -81,7 +87,14 @@ class StateFiles:
         source.read_into(0, out)
         return out.tobytes()
 
-    def open(self, handle: StreamHandle, *, whole: bool = True, shared: bool = False) -> ByteSource:
+    def open(
+        self,
+        handle: StreamHandle,
+        *,
+        whole: bool = True,
+        shared: bool = False,
+        part: bool = False,
+    ) -> ByteSource:
         """The bytes of a handle.
 
         Args:
@@ -90,6 +103,7 @@ class StateFiles:
                 source has what is there.
             shared: Whether any number of handles may lead to the same bytes, as those of
                 in-flight buffers do.
+            part: Whether the same handle may be there any number of times, with other key groups.
 
         Raises:
             MissingFileError: The file is not there.
@@ -114,9 +128,35 @@ class StateFiles:
                 place=self.metadata_path,
                 remedy="copy the snapshot whole, to where it may be read",
             ) from error
+        if part:
+            shared = handle in self._parts
+            self._parts.add(handle)
         if not shared:
             self._extents.add(handle, source)
         return source
+
+    def opened_log(
+        self, handle: StreamHandle, work_out: Callable[[ByteSource], _Worked]
+    ) -> _Worked:
+        """What follows from a file of a log, which several handles name, worked out once.
+
+        Such a handle says how many bytes there were before compression, so its file is as long as
+        it is.
+
+        Args:
+            handle: What to open.
+            work_out: Works it out; always the same function.
+
+        Raises:
+            SnapshotError: As `open` does.
+        """
+        if handle not in self._opened:
+            source = self.open(handle, whole=False)
+            if isinstance(handle, RelativeHandle | FileHandle) and isinstance(source, FileSource):
+                source = source.directory.source(source.path)
+            self._opened[handle] = work_out(source)
+        worked: _Worked = self._opened[handle]
+        return worked
 
     def _open(self, handle: StreamHandle, whole: bool) -> ByteSource:
         if isinstance(handle, InlineHandle):

@@ -23,6 +23,7 @@ SOURCES = (
     "Cluster.java",
     "Jobs.java",
     "ChainJobs.java",
+    "ChangeJobs.java",
     "OperatorJobs.java",
     "OwnTypeJobs.java",
     "KryoJobs.java",
@@ -173,10 +174,11 @@ class FlinkOracle:
         """Run a job whose checkpoints are all kept: where they are, then where its savepoints are.
 
         Args:
-            case: The job; `chain` changes its state before each checkpoint.
+            case: The job; `chain` and `changes` change their state before each checkpoint.
             to: Where a directory for the job is to be.
             options: `generations` is the number of checkpoints, `savepoints` the formats of the
-                savepoints after them; names with a dot are Flink's own options.
+                savepoints after them, `pause` how many milliseconds it waits behind each; names
+                with a dot are Flink's own options.
         """
         chosen = {
             "backend": "rocksdb", "compression": "false", "parallelism": 2, "max": 128,

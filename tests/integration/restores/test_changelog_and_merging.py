@@ -1,4 +1,4 @@
-"""Checkpoints of real Flink with merged files are read, those with a changelog are refused.
+"""Checkpoints of real Flink with merged files, and with a log of changes, are read.
 
 Merged files (FLIP-306) hold segments of many subtasks' files, in directories of their own within
 `shared` and `taskowned`; a job without operator state has handles of nothing in them. The changelog
@@ -19,7 +19,6 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core import open_snapshot
-from state_core.errors import UnsupportedFormatError
 from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, read_metadata
 from state_core.model.handles import (
     ChangelogByteHandle,
@@ -30,8 +29,10 @@ from state_core.model.handles import (
     KeyGroupsHandle,
     SegmentHandle,
 )
+from tests.integration.flink.change_logs import MODULES, changelog_options, run_generations
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.command import run
+from tests.support.savepoints.change_logs import rows_of
 from tests.support.savepoints.expected_contents import (
     contents_of,
     held_lines,
@@ -179,8 +180,7 @@ def unordered(line: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def with_changelog() -> Iterator[FlinkOracle]:
     """Flink 2.3.0 with the changelog backend."""
-    modules = ("flink-statebackend-changelog", "flink-dstl-dfs")
-    with FlinkOracle("2.3.0", modules=modules) as oracle:
+    with FlinkOracle("2.3.0", modules=MODULES) as oracle:
         yield oracle
 
 
@@ -194,37 +194,30 @@ def with_changelog() -> Iterator[FlinkOracle]:
 def test_the_changelog_backend(
     backend: str, storage: str, materialized: str, with_changelog: FlinkOracle, tmp_path: Path
 ) -> None:
-    """Checkpoints with a log are refused; without, they are read, as savepoints always are."""
+    """Checkpoints hold what Flink restores of them, whatever is in the log, as savepoints do."""
+    options = changelog_options(tmp_path / "log", materialized)
     *checkpoints, native, canonical = with_changelog.checkpoints(
         "chain", tmp_path / "written", keys=KEYS, generations=2, backend=backend,
-        savepoints="NATIVE CANONICAL",
-        **{
-            "state.changelog.enabled": "true",
-            "state.changelog.storage": storage,
-            "state.changelog.dstl.dfs.base-path": (tmp_path / "log").as_uri(),
-            "state.changelog.periodic-materialize.interval": materialized,
-        },
+        savepoints="NATIVE CANONICAL", **{**options, "state.changelog.storage": storage},
     )  # fmt: skip
-    options = {"keys": ALL_KEYS, "backend": backend}
+    again = {"keys": ALL_KEYS, "backend": backend}
     expected = [
-        held_lines(with_changelog.restore("chain", checkpoint, **options))
+        held_lines(with_changelog.restore("chain", checkpoint, **again))
         for checkpoint in checkpoints
     ]
     kind = ChangelogFileHandle if storage == "filesystem" else ChangelogByteHandle
+    (log,) = {*(tmp_path / "log").glob("*/dstl")} or {tmp_path}
     for place, held in zip(checkpoints, expected, strict=True):
         handles = keyed_handles(place)
         assert all(isinstance(handle, ChangelogHandle) for handle in handles)
         assert all(isinstance(change, kind) for handle in handles for change in handle.changes)
-        if not any(handle.changes for handle in handles):
-            assert materialized == "1 ms"
-            same_lines(contents_of("chain", tables_of(open_snapshot(place))), held)
-            continue
-        with pytest.raises(UnsupportedFormatError, match="whose latest changes lie in a log"):
-            open_snapshot(place)
-        ran = run("inspect", place)
-        assert (ran.code, ran.out) == (3, "")
-        assert "operator chain, subtask " in ran.err
-        assert "take a savepoint (flink savepoint), which holds them, too" in ran.err
+        opened = open_snapshot(place, allow_external=[str(log)])
+        same_lines(contents_of("chain", tables_of(opened)), held)
+        assert run("check", "integrity", place, "--allow-external", log).code == 0
+        if any(handle.changes for handle in handles) and storage == "filesystem":
+            ran = run("inspect", place)
+            assert (ran.code, ran.out) == (3, "")
+            assert f"--allow-external {log}" in ran.err
     lake = Lake(tmp_path / "lake")
     assert all(isinstance(keyed_handle, ChangelogHandle) for keyed_handle in keyed_handles(native))
     for place in (native, canonical):
@@ -236,3 +229,56 @@ def test_the_changelog_backend(
         "chain", tmp_path / "export", keys=ALL_KEYS, parallelism=3, backend="rocksdb"
     )
     same_lines(held_lines(restored), expected[-1])
+
+
+@pytest.mark.parametrize(
+    ("backend", "compressed"),
+    some(product(BACKENDS, ("false", "true")), {("rocksdb", "true")}),
+)
+def test_every_kind_of_change(
+    backend: str, compressed: str, with_changelog: FlinkOracle, tmp_path: Path
+) -> None:
+    """What Flink restores of an export is what it restores of the checkpoint with its log.
+
+    All kinds of state, windows that merge, timers that fire; before a materialization and after
+    some; moved to another place, and at another parallelism.
+    """
+    options = changelog_options(tmp_path / "written", "600 ms")
+    options["state.changelog.dstl.dfs.compression.enabled"] = compressed
+    pairs = run_generations(
+        with_changelog, backend, tmp_path / "written", keys=KEYS, generations=2, pause=1500,
+        **options,
+    )  # fmt: skip
+    again = {"keys": ALL_KEYS, "backend": backend}
+    expected = [
+        sorted_lines(with_changelog.restore("changes", place, **again)) for place, _ in pairs
+    ]
+    handles = [handle for place, _ in pairs for handle in keyed_handles(place)]
+    assert any(handle.changes and not handle.materialized for handle in handles)
+    assert any(handle.changes and handle.materialized for handle in handles)
+    same = [rows_of(open_snapshot(savepoint)) for _, savepoint in pairs]
+    lake = Lake(tmp_path / "lake")
+    places = moved([place for place, _ in pairs], tmp_path / "moved")
+    for place, rows, lines in zip(places, same, expected, strict=True):
+        assert rows_of(open_snapshot(place)) == rows
+        import_snapshot(lake, str(place), "job", snapshot_id=place.name, engine="local")
+        export = tmp_path / "export" / place.name
+        export_snapshot(lake, "job", place.name, export, parallelism=3, engine="local")
+        found = with_changelog.restore(
+            "changes", export, keys=ALL_KEYS, parallelism=3, backend=backend
+        )
+        assert sorted_lines(found) == lines
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_log_of_flink_1(backend: str, tmp_path: Path) -> None:
+    """Flink 1.20 writes its log as Flink 2 does."""
+    options = changelog_options(tmp_path / "written", "600 ms")
+    with FlinkOracle("1.20.0", modules=MODULES) as flink:
+        pairs = run_generations(
+            flink, backend, tmp_path / "written", keys=KEYS, generations=2, pause=1500, **options
+        )
+    for checkpoint, savepoint in pairs:
+        assert rows_of(open_snapshot(checkpoint)) == rows_of(open_snapshot(savepoint))
+    assert any(handle.changes for place, _ in pairs for handle in keyed_handles(place))

@@ -31,13 +31,20 @@ class ChainJobs {
     /** What the source is yet to send; the oracle fills it, one generation after another. */
     static final ConcurrentLinkedQueue<Long> INPUT = new ConcurrentLinkedQueue<>();
 
-    private static final long GENERATION = 1_000_000L;
+    static final long GENERATION = 1_000_000L;
     private static final long FAR = 4_000_000_000_000L;
     private static final int NEW_KEYS = 10;
 
     static DataStream<String> chain(
             StreamExecutionEnvironment env, long keys, boolean restoring) {
-        DataStream<Long> numbers = restoring
+        return numbers(env, keys, restoring).keyBy(number -> "key-" + number % GENERATION)
+                .process(new Chain(restoring)).uid("chain").name("chain");
+    }
+
+    /** What INPUT has, or when restoring, the numbers below n. */
+    static DataStream<Long> numbers(
+            StreamExecutionEnvironment env, long keys, boolean restoring) {
+        return restoring
                 ? env.fromSequence(0, keys - 1).setParallelism(1).uid("restoring-source")
                 : env.fromSequence(0, Long.MAX_VALUE - 1).setParallelism(1).uid("source")
                         .flatMap((FlatMapFunction<Long, Long>) (number, out) -> {
@@ -48,14 +55,14 @@ class ChainJobs {
                                 out.collect(next);
                             }
                         }).returns(Types.LONG).setParallelism(1);
-        return numbers.keyBy(number -> "key-" + number % GENERATION)
-                .process(new Chain(restoring)).uid("chain").name("chain");
     }
 
     /**
      * Run a job, take a checkpoint after each generation, and savepoints of both formats at last.
      *
-     * <p>Only `chain` has generations; of other jobs each checkpoint holds the same.
+     * <p>Only `chain` and `changes` have generations; of other jobs each checkpoint holds the
+     * same. Behind each checkpoint it waits for `pause` milliseconds; `each` is the format of a
+     * savepoint before each, `first` the number of the first generation, if it is not 0.
      *
      * @return where they are, one word each: the checkpoints, then a native savepoint, a canonical
      */
@@ -63,7 +70,7 @@ class ChainJobs {
             Map<String, String> args) throws Exception {
         long keys = Long.parseLong(args.get("keys"));
         int generations = Integer.parseInt(args.get("generations"));
-        boolean chain = args.get("case").equals("chain");
+        boolean chain = List.of("chain", "changes").contains(args.get("case"));
         INPUT.clear();
         Jobs.SEEN.set(0);
         long expected = Jobs.build(env, args.get("case"), chain ? 0 : keys, false);
@@ -73,8 +80,9 @@ class ChainJobs {
                 .setNumSlotsPerTaskManager(Integer.parseInt(args.get("parallelism"))).build();
         try (MiniCluster cluster = new MiniCluster(configuration)) {
             cluster.start();
-            JobID job = cluster.submitJob(env.getStreamGraph().getJobGraph()).get().getJobID();
-            for (int generation = 0; generation < generations; generation++) {
+            JobID job = Cluster.submit(cluster, env);
+            int first = Integer.parseInt(args.getOrDefault("first", "0"));
+            for (int generation = first; generation < first + generations; generation++) {
                 if (chain) {
                     long held = keys + (long) NEW_KEYS * generation;
                     expected += held;
@@ -87,7 +95,13 @@ class ChainJobs {
                         () -> cluster.requestJobResult(job).get()
                                 .toJobExecutionResult(ChainJobs.class.getClassLoader()),
                         expected);
+                if (args.containsKey("each")) {
+                    places.add(Oracle.patiently(() -> cluster.triggerSavepoint(
+                            job, args.get("to"), false,
+                            SavepointFormatType.valueOf(args.get("each")))));
+                }
                 places.add(Oracle.patiently(() -> cluster.triggerCheckpoint(job)));
+                Thread.sleep(Long.parseLong(args.getOrDefault("pause", "0")));
             }
             for (String format : args.get("savepoints").split(" ")) {
                 if (format.isEmpty()) {

@@ -52,6 +52,10 @@ public class Jobs {
             finish(ChainJobs.chain(env, keys, restoring));
             return 0;
         }
+        if (name.equals("changes")) {
+            ChangeJobs.changes(env, keys, restoring).forEach(Jobs::finish);
+            return 0;
+        }
         DataStream<Long> numbers = numbers(env, keys, restoring);
         switch (name) {
             case "wordcount":

@@ -1,4 +1,6 @@
-"""Keyed state of the changelog backend: read where nothing came after what it wraps.
+"""Handles of the changelog backend, around the golden snapshots of other backends.
+
+Logs that real Flink wrote are read in `test_changelog.py`.
 
 What real Flink writes with `state.changelog.enabled` is looked at in
 `tests/integration/test_changelog_and_merging.py`.
@@ -13,14 +15,13 @@ from pathlib import Path
 import pytest
 
 from state_core import open_snapshot
-from state_core.errors import UnsupportedFormatError
+from state_core.errors import CorruptSnapshotError
 from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,
     KeyedHandle,
-    KeyGroupsHandle,
 )
 from tests.support.savepoints.expected_contents import assert_contents, tables_of
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
@@ -52,26 +53,34 @@ def test_without_changes_it_is_what_it_wraps(golden: GoldenCase, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "problem"),
     [
-        ChangelogByteHandle(0, 64, 0, 1, ((3, b"change"),), "id"),
-        ChangelogFileHandle(0, 64, ((0, None),), 6, 6, "id"),
+        (ChangelogByteHandle(0, 64, 0, 1, ((3, b"change"),), "id"), "state id"),
+        (ChangelogByteHandle(0, 64, 0, 1, ((-1, b"change"),), "id"), "no metadata"),
+        (ChangelogByteHandle(0, 64, 0, 1, ((3, b"c"),), "id"), "names no state"),
+        (ChangelogHandle(0, 64, 0, (), (), 1, 1, "id"), "ChangelogHandle among the changes"),
     ],
-    ids=["in memory", "in files"],
+    ids=["of an unknown state", "no metadata", "of no state", "no log"],
 )
-def test_changes_are_not_left_out(change: KeyedHandle, tmp_path: Path) -> None:
-    """State that would lack its latest changes is refused, with what to do instead."""
-    with pytest.raises(UnsupportedFormatError, match="changes lie in a log") as found:
-        open_snapshot(wrapped(CASES[0], tmp_path / "savepoint", change))
-    assert "flink savepoint" in found.value.remedy
-    assert "subtask 0" in found.value.place
+def test_changes_that_are_none(change: KeyedHandle, problem: str, tmp_path: Path) -> None:
+    """They are refused with where they lie, and not passed over."""
+    with pytest.raises(CorruptSnapshotError, match=problem) as found:
+        tables_of(open_snapshot(wrapped(CASES[0], tmp_path / "savepoint", change)))
+    assert "_metadata" in found.value.place
 
 
-@pytest.mark.parametrize("copies", [0, 2])
-def test_not_just_one_snapshot_below(copies: int, tmp_path: Path) -> None:
-    """None at all is state that is in the log; several, of a job that was rescaled, may overlap."""
-    with pytest.raises(UnsupportedFormatError, match="changelog"):
-        open_snapshot(wrapped(CASES[0], tmp_path / "savepoint", copies=copies))
+def test_an_empty_log(tmp_path: Path) -> None:
+    """Handles that lead to no bytes."""
+    change = ChangelogFileHandle(0, 64, ((0, None),), 0, 0, "id")
+    again = ChangelogByteHandle(0, 64, 0, 0, (), "id")
+    savepoint = wrapped(CASES[0], tmp_path / "savepoint", change, again)
+    assert_contents(CASES[0], tables_of(open_snapshot(savepoint)))
+
+
+def test_nothing_below_and_nothing_in_the_log(tmp_path: Path) -> None:
+    """A subtask whose state was never touched."""
+    opened = open_snapshot(wrapped(CASES[0], tmp_path / "savepoint", copies=0))
+    assert [state for operator in opened.operators for state in operator.keyed_states] == []
 
 
 def test_key_groups_of_others_are_not_read_twice(tmp_path: Path) -> None:
@@ -79,13 +88,13 @@ def test_key_groups_of_others_are_not_read_twice(tmp_path: Path) -> None:
     savepoint = wrapped(CASES[0], tmp_path / "savepoint")
     metadata = read_metadata((savepoint / "_metadata").read_bytes())
     for operator in metadata.operators:
-        for subtask in (operator.subtasks or {}).values():
-            held = subtask.managed_keyed
-            if isinstance(held, ChangelogHandle):
-                (below,) = held.materialized
-                assert isinstance(below, KeyGroupsHandle)
-                below = replace(below, offsets=(*below.offsets, 0))
-                subtask.managed_keyed = replace(held, materialized=(below,))
+        subtasks = operator.subtasks or {}
+        below = tuple(one.managed_keyed for one in subtasks.values() if one.managed_keyed)
+        wrapped_ones = [one.materialized[0] for one in below if isinstance(one, ChangelogHandle)]
+        for subtask in subtasks.values():
+            if isinstance(subtask.managed_keyed, ChangelogHandle):
+                subtask.managed_keyed = replace(
+                    subtask.managed_keyed, materialized=tuple(wrapped_ones)
+                )
     (savepoint / "_metadata").write_bytes(write_metadata(metadata))
-    with pytest.raises(UnsupportedFormatError, match="changelog"):
-        open_snapshot(savepoint)
+    assert_contents(CASES[0], tables_of(open_snapshot(savepoint)))

@@ -1,0 +1,292 @@
+"""The log of one subtask: its change sets, in files or inlined, and what they say of states.
+
+::
+
+    change      u8 operation, i16 state id, and what it is about                 (`change_replay`)
+    metadata    u8 8 (9 in old logs), i32 version, state meta info; of key-value state its TTL and
+                its default value; i16 state id, u8 kind: before the first change of the state
+
+Inlined changes are a list of key groups and changes, which become one change set here.
+
+Source: `AbstractStateChangeLogger` and `ChangelogBackendLogApplier` in
+`org.apache.flink.state.changelog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from state_core.bounds import Budget
+from state_core.errors import CorruptSnapshotError, StateError, UnknownSerializerError
+from state_core.files.filesystem import InlineSource
+from state_core.files.wire import DataInput, DataOutput
+from state_core.formats.keyed.change_files import ChangeFile
+from state_core.formats.layout.meta_info import (
+    BackendStateType,
+    StateMetaInfo,
+    read_state_meta_info,
+)
+from state_core.formats.metadata.state_files import StateFiles
+from state_core.kernels.changes import locate_changes
+from state_core.model.handles import (
+    ChangelogByteHandle,
+    ChangelogFileHandle,
+    KeyedHandle,
+    KeyGroupRange,
+)
+from state_core.serializers.framework.columns import I64Array, U8Array
+from state_core.serializers.opaque.unknown_classes import read_whole
+
+__all__ = ["ChangeLog", "GroupChanges", "read_log"]
+
+METADATA = (8, 9)  # since REMOVE_FIRST_ELEMENT is gone, and before
+META_VERSIONS = (6, 7)
+HEAD = 3  # of a change: u8 operation, i16 state id
+TAIL = 3  # of a metadata change: i16 state id, u8 kind
+NO_TTL_NO_DEFAULT = b"\0\0"
+
+
+@dataclass(frozen=True)
+class _ChangeSet:
+    """One change set of a subtask's log, and the states by their ids as of it."""
+
+    file: ChangeFile
+    at: int
+    states: dict[int, int]
+
+
+@dataclass(frozen=True)
+class GroupChanges:
+    """All changes of one key group, in their order.
+
+    Attributes:
+        data: The bytes that positions point into.
+        states: The state of each change, as an index into the log's states.
+        starts: Where each change begins.
+        ends: Where each ends.
+        place: Names a position of `data`.
+    """
+
+    data: U8Array
+    states: I64Array
+    starts: I64Array
+    ends: I64Array
+    pieces: list[tuple[int, int, ChangeFile]] = field(repr=False)
+
+    @cached_property
+    def content(self) -> bytes:
+        """The bytes as Python's own."""
+        return self.data.tobytes()
+
+    def place(self, position: int) -> str:
+        """Names a position of `data`: where it lies in which file."""
+        begins = [begin for begin, _, _ in self.pieces]
+        begin, at, file = self.pieces[max(0, int(np.searchsorted(begins, position, "right")) - 1)]
+        return file.place(at + position - begin)
+
+
+@dataclass(frozen=True)
+class ChangeLog:
+    """The changes of one subtask since what was materialized.
+
+    Attributes:
+        sets: Its change sets, in order.
+        states: Every state that its metadata describes, and again where that says it otherwise.
+        key_groups: The key groups of the subtask: changes of others are another's.
+    """
+
+    sets: tuple[_ChangeSet, ...]
+    states: tuple[StateMetaInfo, ...]
+    key_groups: KeyGroupRange
+
+    @cached_property
+    def _table(self) -> I64Array:
+        """Key group, set, start, end and count of each run: by key group, then in order."""
+        tables = [np.empty((5, 0), np.int64)]
+        for index, one in enumerate(self.sets):
+            runs = one.file.runs(one.at)
+            first = int(np.searchsorted(runs.groups, self.key_groups.first))
+            behind = int(np.searchsorted(runs.groups, self.key_groups.last, "right"))
+            mine = slice(first, behind)
+            starts, ends = runs.starts[mine], runs.ends[mine]
+            one.file.lead(int((ends - starts).sum()))
+            owner = np.full(behind - first, index, np.int64)
+            tables.append(np.stack([runs.groups[mine], owner, starts, ends, runs.counts[mine]]))
+        table = np.concatenate(tables, axis=1)
+        return table[:, np.argsort(table[0], kind="stable")]
+
+    def group_bytes(self) -> dict[int, int]:
+        """Key groups that have changes, ascending, with the bytes of these."""
+        groups, first = np.unique(self._table[0], return_index=True)
+        sizes = self._table[3] - self._table[2]
+        sums = np.add.reduceat(sizes, first) if len(first) else sizes
+        return dict(zip(groups.tolist(), sums.tolist(), strict=True))
+
+    def of_group(self, group: int) -> GroupChanges:
+        """All changes of one key group.
+
+        Raises:
+            CorruptSnapshotError: They do not fit in their file, or are of a state that no metadata
+                described.
+        """
+        table = self._table
+        first = int(np.searchsorted(table[0], group))
+        behind = int(np.searchsorted(table[0], group, "right"))
+        runs = table[:, first:behind]
+        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(runs[3] - runs[2])))
+        rows = np.concatenate((np.zeros(1, np.int64), np.cumsum(runs[4])))
+        data = np.empty(int(bounds[-1]), np.uint8)
+        starts, ends = np.empty(int(rows[-1]), np.int64), np.empty(int(rows[-1]), np.int64)
+        states = np.empty(int(rows[-1]), np.int64)
+        pieces = []
+        for index, (_, owner, at, _, _) in enumerate(runs.T.tolist()):
+            one, begin, end = self.sets[owner], int(bounds[index]), int(bounds[index + 1])
+            piece = data[:end]
+            one.file.content.read_into(at, piece[begin:])
+            pieces.append((begin, at, one.file))
+            mine = slice(int(rows[index]), int(rows[index + 1]))
+            if locate_changes(piece, begin, starts[mine], ends[mine]) != end:
+                raise one.file.fault(f"changes of key group {group} that do not fit", at)
+            states[mine] = _states_of(one, data, starts[mine], ends[mine], at - begin)
+        return GroupChanges(data, states, starts, ends, pieces)
+
+
+def _states_of(
+    one: _ChangeSet, data: U8Array, starts: I64Array, ends: I64Array, shift: int
+) -> I64Array:
+    """Which state each change is of."""
+    short = np.flatnonzero(ends - starts < HEAD)
+    if short.size:
+        raise one.file.fault("a change that names no state", int(starts[short[0]]) + shift)
+    ids = data[starts + 1].astype(np.int64) << 8 | data[starts + 2]
+    known = np.full(1 << 16, -1, np.int64)
+    for state_id, state in one.states.items():
+        known[state_id] = state
+    found: I64Array = known[ids]
+    wrong = np.flatnonzero(found < 0)
+    if wrong.size:
+        at = int(starts[wrong[0]]) + shift
+        raise one.file.fault(f"a change of state id {int(ids[wrong[0]])}, never described", at)
+    return found
+
+
+# --------------------------------------------------------------------------- from handles to a log
+
+
+def read_log(
+    handles: Sequence[KeyedHandle | None], files: StateFiles, key_groups: KeyGroupRange
+) -> ChangeLog:
+    """Open the log of one subtask: what it says of states is read, no change is.
+
+    Args:
+        handles: The handles of changes, in order.
+        files: The files of the snapshot.
+        key_groups: Those of the subtask.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    reader = _LogReader(files.heads.budget)
+    for handle in handles:
+        if handle is None:
+            continue
+        for file, at in _places(handle, files):
+            reader.add(file, at)
+    return ChangeLog(tuple(reader.sets), tuple(reader.states), key_groups)
+
+
+def _places(handle: KeyedHandle, files: StateFiles) -> Iterator[tuple[ChangeFile, int]]:
+    """The change sets of one handle."""
+    if isinstance(handle, ChangelogFileHandle):
+        for offset, stream in handle.streams:
+            if stream is not None:
+                yield files.opened_log(stream, ChangeFile), offset
+    elif isinstance(handle, ChangelogByteHandle):
+        if handle.changes:
+            yield ChangeFile(_inlined(handle, f"{files.metadata_path}, inlined changes")), 0
+    else:
+        raise CorruptSnapshotError(
+            f"a {type(handle).__name__} among the changes of a changelog",
+            place=files.metadata_path,
+            remedy="`_metadata` is damaged, or was not written by Flink: fetch it again",
+        )
+
+
+def _inlined(handle: ChangelogByteHandle, name: str) -> InlineSource:
+    """Changes in a handle as a file of one change set."""
+    by_group: dict[int, list[bytes]] = {}
+    for group, change in handle.changes:
+        by_group.setdefault(group, []).append(change)
+    out = DataOutput()
+    out.write_byte(0)
+    out.write_int(len(by_group))
+    for group in sorted(by_group):
+        out.write_int(len(by_group[group]))
+        out.write_int(group)
+        for change in by_group[group]:
+            out.write_int(len(change))
+            out.write_bytes(change)
+    return InlineSource(name, out.to_bytes())
+
+
+class _LogReader:
+    """Puts the change sets of one subtask together, and what they say of states."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.sets: list[_ChangeSet] = []
+        self.states: list[StateMetaInfo] = []
+        self._by_id: dict[int, int] = {}
+        self._by_bytes: dict[bytes, int] = {}
+        self._seen: set[tuple[int, int]] = set()
+
+    def add(self, file: ChangeFile, at: int) -> None:
+        """The next change set."""
+        if (id(file), at) in self._seen:
+            raise file.fault("a change set for the second time in one subtask's log", at)
+        self._seen.add((id(file), at))
+        described = file.metadata(at)
+        if described:
+            self._by_id = dict(self._by_id)
+        for position, change in described:
+            self._describe(file, position, change)
+        self.sets.append(_ChangeSet(file, at, self._by_id))
+
+    def _describe(self, file: ChangeFile, position: int, change: bytes) -> None:
+        if len(change) < 1 + 4 + TAIL or change[0] not in METADATA:
+            raise file.fault("a change of no key group that is no metadata", position)
+        version = int.from_bytes(change[1:5], "big")
+        if version not in META_VERSIONS:
+            raise file.fault(f"state meta info of version {version}", position + 1)
+        state_id, kind = int.from_bytes(change[-TAIL:-1], "big"), change[-1]
+        body = change[5:-TAIL]
+        if body not in self._by_bytes:
+            state = self._parse(body, kind, file.place(position + 5))
+            if state.kind.value != kind:
+                raise file.fault(f"a {state.kind.name} state as one of kind {kind}", position)
+            self._by_bytes[body] = len(self.states)
+            self.states.append(state)
+        self._by_id[state_id] = self._by_bytes[body]
+
+    def _parse(self, body: bytes, kind: int, place: str) -> StateMetaInfo:
+        """The meta info that a metadata change begins with."""
+        queue = kind == BackendStateType.PRIORITY_QUEUE.value
+        source = DataInput(body, place, budget=self.budget)
+        try:
+            state = read_state_meta_info(source)
+        except UnknownSerializerError:
+            # where the payload of an unknown class ends is known only if all that follows is
+            rest = b"" if queue else NO_TTL_NO_DEFAULT
+            if not body.endswith(rest):
+                raise
+            whole = DataInput(body[: len(body) - len(rest)], place, budget=self.budget)
+            return read_whole(whole, read_state_meta_info)
+        except StateError as error:
+            raise error.within("metadata in a log of changes") from error
+        if queue and source.remaining:
+            raise source.fault(f"{source.remaining} bytes behind the meta info of a queue")
+        return state

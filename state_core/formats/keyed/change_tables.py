@@ -1,0 +1,399 @@
+"""Tables of the entries that changes are about, on which the changes are made one after the other.
+
+A reducing or aggregating state whose namespaces are merged is what the job's own function makes of
+several values. Flink's windows write the result right behind it; without it the state is refused.
+
+Source: the `*StateChangeApplier` classes in `org.apache.flink.state.changelog.restore`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from state_core.files.wire import DataInput
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.keys import namespaced_keys_of
+from state_core.kernels.changes import find_sorted
+from state_core.model.snapshot import Entries, StateKind
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.composite.wrappers import TtlSerializer
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.columns import I64Array, U8Array
+
+__all__ = ["Table", "Values", "check_ends", "refused", "table_of"]
+
+
+CLEAR, SET, SET_INTERNAL, ADD, MERGE_NS, ADD_ELEMENT, UPDATE_ELEMENT, REMOVE_ELEMENT = range(8)
+REMOVE_FIRST = 8
+NAMES = (
+    "CLEAR", "SET", "SET_INTERNAL", "ADD", "MERGE_NS", "ADD_ELEMENT", "ADD_OR_UPDATE_ELEMENT",
+    "REMOVE_ELEMENT", "REMOVE_FIRST_ELEMENT",
+)  # fmt: skip
+HEAD = 3  # u8 operation, i16 state id
+DELIMITER = b","
+PRESENT = b"\0"
+BATCH_ROWS = 1 << 17
+REMEDY = "the log is damaged or was not copied whole: fetch its files again"
+SAVEPOINT = "take a savepoint (flink savepoint), which holds what the changes made, too"
+
+
+class _Words:
+    """Byte strings, to look for them among pieces of a buffer."""
+
+    def __init__(self, words: Iterable[bytes]) -> None:
+        ascending = sorted(words)
+        sizes = np.fromiter(map(len, ascending), np.int64, len(ascending))
+        self.bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+        self.data = np.frombuffer(b"".join(ascending), np.uint8)
+
+    def among(self, data: U8Array, starts: I64Array, ends: I64Array) -> U8Array:
+        """1 for each piece that is one of them, else 0."""
+        found = np.zeros(len(starts), np.uint8)
+        if len(self.bounds) > 1:
+            first, last = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+            find_sorted(data, first, last, self.data, self.bounds, found)
+        return found
+
+
+class Table(ABC):
+    """Entries of one state in one key group that changes are about.
+
+    Args:
+        layout: How the state's entries are laid out.
+
+    Attributes:
+        operations: What a change of such a state can be.
+        ambiguous: Whether key and namespace are followed by their lengths.
+        keys: The key bytes of all entries that changes are about.
+    """
+
+    operations: tuple[int, ...]
+
+    def __init__(self, layout: KeyedLayout) -> None:
+        self.layout = layout
+        self.ambiguous = layout.ambiguous
+        self.keys: set[bytes] = set()
+
+    @abstractmethod
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+        """Take a change down, and what it is about.
+
+        Args:
+            operation: What it does.
+            joined: Key and namespace as the unified format has them.
+            key: The key alone.
+            rest: What follows key and namespace.
+        """
+
+    @abstractmethod
+    def made(self) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of the entries that changes are about, after all of them."""
+
+    @cached_property
+    def _words(self) -> _Words:
+        return _Words(self.keys)
+
+    def touched(self, entries: Entries) -> U8Array:
+        """1 for each entry that a change is about; asked when all changes are noted."""
+        return self._words.among(entries.data, entries.key_start, entries.key_end)
+
+    def keep(self, entries: Entries) -> None:  # noqa: B027 - most need none of them
+        """Take up entries that changes are about, as they were before."""
+
+    def joined(self, key: bytes, namespace: bytes) -> bytes:
+        """Key and namespace as the unified format has them."""
+        if not self.ambiguous:
+            return key + namespace
+        return key + _trailer(len(key)) + namespace + _trailer(len(namespace))
+
+    def _merged(self, joined: bytes, key: bytes, rest: bytes) -> tuple[bytes, ...]:
+        """The keys with the namespaces that a merge makes part of the target."""
+        namespace, source = self.layout.namespace, DataInput(rest, "a merge")
+        namespace.skip(source)
+        if self.joined(key, rest[: source.position]) != joined:
+            raise source.fault("a merge into two namespaces", remedy=REMEDY)
+        keys: dict[bytes, None] = {}
+        for _ in range(source.read_count("namespaces", max(1, namespace.min_length))):
+            start = source.position
+            namespace.skip(source)
+            keys[self.joined(key, rest[start : source.position])] = None
+        _check_at_end(source)
+        keys.pop(joined, None)
+        return tuple(keys)
+
+
+class Values(Table):
+    """Value, reducing and aggregating states."""
+
+    operations: tuple[int, ...] = (CLEAR, SET, SET_INTERNAL, MERGE_NS)
+
+    def __init__(self, layout: KeyedLayout) -> None:
+        super().__init__(layout)
+        if layout.kind is StateKind.VALUE:
+            self.operations = (CLEAR, SET, SET_INTERNAL)  # its namespaces are not merged
+        self.steps: list[tuple[bytes, bytes | tuple[bytes, ...] | None]] = []
+        self.merges = False
+        self.table: dict[bytes, bytes | None] = {}
+
+    def overwrite(self, joined: Iterable[bytes], values: Iterable[bytes | None]) -> None:
+        """Take all changes down where none merges: the last value of a key is what stays."""
+        said = dict(zip(joined, values, strict=True))
+        self.keys.update(said)
+        self.steps.extend(said.items())
+
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+        """Take a change down: a value, the keys that become part of this one, or nothing."""
+        said: bytes | tuple[bytes, ...] | None = None if operation == CLEAR else rest
+        if operation == MERGE_NS:
+            said = self._merged(joined, key, rest)
+            self.merges = True
+            self.keys.update(said)
+        self.keys.add(joined)
+        self.steps.append((joined, said))
+
+    def keep(self, entries: Entries) -> None:
+        """Take up values: what was there before matters only where some become one."""
+        if self.merges:
+            self.table.update(_pairs(entries))
+
+    def made(self) -> Iterator[tuple[bytes, bytes]]:
+        """The values; of what a function made of several, None until it is set."""
+        if not self.merges:
+            last = dict(self.steps)
+            return ((key, said) for key, said in last.items() if isinstance(said, bytes))
+        return self._merging()
+
+    def _merging(self) -> Iterator[tuple[bytes, bytes]]:
+        table = self.table
+        for key, said in self.steps:
+            if isinstance(said, tuple):
+                values = [table.pop(one) for one in (key, *said) if one in table]
+                if values:
+                    table[key] = values[0] if len(values) == 1 else None
+            elif said is None:
+                table.pop(key, None)
+            else:
+                table[key] = said
+        for key, value in table.items():
+            if value is None:
+                raise UnsupportedFormatError(
+                    f"the job's own function merged namespaces of {self.layout.kind.value} state,"
+                    " and its result is not in the log",
+                    remedy=SAVEPOINT,
+                )
+            yield key, value
+
+
+class _Lists(Table):
+    """List states: of each the pieces that delimiters join."""
+
+    operations = (CLEAR, SET, SET_INTERNAL, ADD, MERGE_NS, ADD_ELEMENT)
+
+    def __init__(self, layout: KeyedLayout) -> None:
+        super().__init__(layout)
+        assert layout.value is not None  # noqa: S101 - not of timers
+        self.element = TtlSerializer(layout.value) if layout.with_ttl else layout.value
+        self.steps: list[tuple[bytes, bool, list[bytes] | tuple[bytes, ...]]] = []
+        self.table: dict[bytes, list[bytes]] = {}
+
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+        """Take a change down: whether the list is emptied; elements, or keys that become part."""
+        said: list[bytes] | tuple[bytes, ...] = []
+        if operation == MERGE_NS:
+            said = self._merged(joined, key, rest)
+            self.keys.update(said)
+        elif operation == ADD_ELEMENT:
+            said = [rest]
+        elif operation != CLEAR:
+            said = [element for (element,) in _elements(rest, (self.element,))]
+        self.keys.add(joined)
+        self.steps.append((joined, operation in (CLEAR, SET, SET_INTERNAL), said))
+
+    def keep(self, entries: Entries) -> None:
+        """Take up the lists that changes are about."""
+        self.table.update((key, [value]) for key, value in _pairs(entries))
+
+    def made(self) -> Iterator[tuple[bytes, bytes]]:
+        """The lists that have elements."""
+        table = self.table
+        for key, emptied, said in self.steps:
+            if emptied:
+                table.pop(key, None)
+            pieces = said
+            if isinstance(said, tuple):
+                pieces = [piece for source in said for piece in table.pop(source, ())]
+            if pieces:
+                table.setdefault(key, []).extend(pieces)
+        return ((key, DELIMITER.join(pieces)) for key, pieces in table.items())
+
+
+class _Maps(Table):
+    """Map states: the entries of each key and namespace, by user key.
+
+    What was there before matters to no change, so all are made as they come.
+    """
+
+    operations = (CLEAR, ADD, ADD_ELEMENT, UPDATE_ELEMENT, REMOVE_ELEMENT)
+
+    def __init__(self, layout: KeyedLayout) -> None:
+        super().__init__(layout)
+        assert layout.value is not None  # noqa: S101 - not of timers
+        assert layout.user_key is not None  # noqa: S101 - of a map
+        self.user_key = layout.user_key
+        self.value = TtlSerializer(layout.value) if layout.with_ttl else layout.value
+        self.table: dict[bytes, dict[bytes, bytes]] = {}
+        self.cleared: set[bytes] = set()
+
+    @cached_property
+    def _cleared_words(self) -> _Words:
+        return _Words(self.cleared)
+
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+        """Make a change."""
+        entries = self.table.setdefault(joined, {})
+        if operation == CLEAR:
+            entries.clear()
+            self.cleared.add(joined)
+        elif operation == REMOVE_ELEMENT:
+            self.keys.add(joined + rest)
+            entries.pop(rest, None)
+        elif operation == ADD:
+            for user_key, value in _elements(rest, (self.user_key, self.value)):
+                self.keys.add(joined + user_key)
+                entries[user_key] = value
+        else:
+            check_ends(self.user_key)
+            source = DataInput(rest, "a map's entry")
+            self.user_key.skip(source)
+            user_key = rest[: source.position]
+            self.keys.add(joined + user_key)
+            entries[user_key] = PRESENT + rest[source.position :]
+
+    def touched(self, entries: Entries) -> U8Array:
+        """1 for each entry that a change is about."""
+        found = super().touched(entries)
+        if self.cleared:
+            heads = namespaced_keys_of(self.layout, entries)
+            bounds = np.frombuffer(heads.buffers()[1], np.int64)
+            data = np.frombuffer(heads.buffers()[2] or b"", np.uint8)
+            found |= self._cleared_words.among(data, bounds[:-1], bounds[1:])
+        return found
+
+    def made(self) -> Iterator[tuple[bytes, bytes]]:
+        """The entries of the maps."""
+        for key, entries in self.table.items():
+            for user_key, value in entries.items():
+                yield key + user_key, value
+
+
+class _Timers(Table):
+    """Queues of timers: whether each is there after all changes."""
+
+    operations = (ADD_ELEMENT, REMOVE_ELEMENT)
+
+    def __init__(self, layout: KeyedLayout) -> None:
+        super().__init__(layout)
+        self.table: dict[bytes, bool] = {}
+
+    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+        """Make a change."""
+        timers = [rest] if operation == REMOVE_ELEMENT else self._timers(rest)
+        for timer in timers:
+            self.keys.add(timer)
+            self.table[timer] = operation == ADD_ELEMENT
+
+    def _timers(self, rest: bytes) -> list[bytes]:
+        source = DataInput(rest, "timers")
+        count = source.read_count("timers", LongSerializer.length)
+        if count == 1:
+            return [rest[source.position :]]
+        parts = (LongSerializer(), self.layout.key, self.layout.namespace)
+        check_ends(*parts)
+        timers = []
+        for _ in range(count):
+            start = source.position
+            for part in parts:
+                part.skip(source)
+            timers.append(rest[start : source.position])
+        _check_at_end(source)
+        return timers
+
+    def made(self) -> Iterator[tuple[bytes, bytes]]:
+        """The timers that are there."""
+        return ((timer, b"") for timer, present in self.table.items() if present)
+
+
+_TABLES: dict[StateKind, Callable[[KeyedLayout], Table]] = {
+    StateKind.VALUE: Values,
+    StateKind.REDUCING: Values,
+    StateKind.AGGREGATING: Values,
+    StateKind.LIST: _Lists,
+    StateKind.MAP: _Maps,
+    StateKind.TIMERS: _Timers,
+}
+
+
+def table_of(layout: KeyedLayout) -> Table:
+    """An empty table for a state of that layout."""
+    return _TABLES[layout.kind](layout)
+
+
+# --------------------------------------------------------------------------- pieces of changes
+
+
+def _pairs(entries: Entries) -> Iterator[tuple[bytes, bytes]]:
+    """Key and value of each entry."""
+    bounds = (entries.key_start, entries.key_end, entries.value_start, entries.value_end)
+    for start, end, first, last in zip(*(one.tolist() for one in bounds), strict=True):
+        yield entries.data[start:end].tobytes(), entries.data[first:last].tobytes()
+
+
+def _elements(rest: bytes, parts: Sequence[TypeSerializer]) -> list[tuple[bytes, ...]]:
+    """The elements of a list, or the entries of a map, of which a value has a null flag."""
+    check_ends(*parts)
+    source, elements = DataInput(rest, "its elements"), []
+    for _ in range(source.read_count("elements")):
+        bounds = [source.position]
+        for index, part in enumerate(parts):
+            if index == 0 or not source.read_boolean():
+                part.skip(source)
+            bounds.append(source.position)
+        elements.append(tuple(rest[start:end] for start, end in pairwise(bounds)))
+    _check_at_end(source)
+    return elements
+
+
+def _trailer(length: int) -> bytes:
+    """A length behind an ambiguous key: base 256, low byte first."""
+    return length.to_bytes(max(1, (length.bit_length() + 7) // 8), "little")
+
+
+def _check_at_end(source: DataInput) -> None:
+    if source.remaining:
+        raise source.fault(f"{source.remaining} bytes behind the end of a change", remedy=REMEDY)
+
+
+def check_ends(*parts: TypeSerializer) -> None:
+    """Refuse types of which only their class knows where a value ends."""
+    for part in parts:
+        if not part.self_delimiting:
+            raise UnsupportedFormatError(
+                f"a {part.name} in a log of changes, where only its class knows where it ends",
+                remedy=SAVEPOINT,
+            )
+
+
+def refused(operation: int, kind: StateKind) -> StateError:
+    """The error for an operation that a state of that kind does not have."""
+    if kind is StateKind.TIMERS and operation == REMOVE_FIRST:
+        return UnsupportedFormatError(
+            "a timer was removed without being named, as old versions of Flink do", remedy=SAVEPOINT
+        )
+    name = NAMES[operation] if operation < len(NAMES) else str(operation)
+    return CorruptSnapshotError(f"operation {name} on {kind.value} state", remedy=REMEDY)

@@ -1,0 +1,153 @@
+"""Keyed state of the changelog backend: what was materialized, with the changes made since.
+
+A handle wraps the handles of another backend, and those of a log. After a restore at another
+parallelism there may be several of both, with key groups that are another subtask's now: these are
+left out. Before the first materialization there is a log alone; then nothing but a queue of timers,
+or another subtask, says what the keys are.
+
+Source: `ChangelogBackendRestoreOperation` in `org.apache.flink.state.changelog.restore`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from state_core.errors import UnsupportedFormatError
+from state_core.formats.keyed.change_log import ChangeLog
+from state_core.formats.keyed.change_replay import replayed
+from state_core.formats.keyed.headed_file import Head, HeadedFile
+from state_core.formats.layout.keyed_states import describe_state, layout_of
+from state_core.formats.layout.meta_info import (
+    VALUE_SERIALIZER,
+    BackendStateType,
+    KeyedHeader,
+    SerializerEntry,
+    StateMetaInfo,
+    serializer_entry,
+)
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries, KeyedState
+from state_core.serializers.composite.wrappers import TimerSerializerSnapshot
+
+__all__ = ["ChangelogKeyedFile", "head_with", "key_of_timers"]
+
+
+@dataclass(frozen=True)
+class ChangelogKeyedFile(HeadedFile):
+    """A `KeyedFile` of what was materialized, and a log of changes.
+
+    Attributes:
+        bases: The files of what was materialized.
+        log: The changes since then.
+    """
+
+    bases: tuple[HeadedFile, ...]
+    log: ChangeLog
+
+    @property
+    def compressed(self) -> bool:
+        """Whether what was materialized is compressed."""
+        return any(base.compressed for base in self.bases)
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups and their bytes as stored, with those of their changes."""
+        sizes = Counter(self.log.group_bytes())
+        for base in self.bases:
+            sizes.update(
+                {group: size for group, size in base.group_bytes() if group in self.key_groups}
+            )
+        return sorted(sizes.items())
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups; the changes of one are held in memory at a time.
+
+        Raises:
+            SnapshotError: They can't be read, or a change can't be made.
+        """
+        wanted = self.key_groups if key_groups is None else self.key_groups.intersection(key_groups)
+        at = wanted.first
+        for group in self.log.group_bytes():
+            if group not in wanted:
+                continue
+            yield from self._before(KeyGroupRange(at, group - 1))
+            changes = self.log.of_group(group)
+            changes = replace(changes, states=self._log_states[changes.states])
+            before = self._before(KeyGroupRange(group, group))
+            yield from replayed(changes, group, self.layouts, self._names, before)
+            at = group + 1
+        yield from self._before(KeyGroupRange(at, wanted.last))
+
+    def _before(self, wanted: KeyGroupRange) -> Iterator[Entries]:
+        """What was materialized of some key groups."""
+        for base, states in zip(self.bases, self._base_states, strict=True):
+            within = wanted.intersection(base.key_groups)
+            if len(within):
+                for entries in base.entries(within):
+                    yield replace(entries, state_of=states[entries.state_of])
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(state.name for state in self.header.states)
+
+    @cached_property
+    def _base_states(self) -> tuple[np.ndarray[tuple[int], np.dtype[np.int16]], ...]:
+        """By file of what was materialized: by its ids, the ids of its states here."""
+        return tuple(
+            np.array([self._names.index(state.name) for state in base.header.states], np.int16)
+            for base in self.bases
+        )
+
+    @cached_property
+    def _log_states(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """By the log's states, their ids here."""
+        return np.array([self._names.index(state.name) for state in self.log.states], np.int64)
+
+
+def head_with(bases: Sequence[HeadedFile], log: ChangeLog, key: SerializerEntry) -> Head:
+    """The head of what was materialized together with a log.
+
+    Args:
+        bases: The files of what was materialized.
+        log: The log.
+        key: The serializer of the keys.
+
+    Raises:
+        UnsupportedFormatError: A state has one type here and another there.
+    """
+    states: dict[str, StateMetaInfo] = {}
+    for state in (*(one for base in bases for one in base.header.states), *log.states):
+        states.setdefault(state.name, state)
+    budget = bases[0].head.budget if bases else None
+    head = Head(KeyedHeader(False, key, tuple(states.values())), budget)
+    known = {state.name: state for state in head.states}
+    for base in bases:
+        for described in base.states:
+            _check_alike(described, known, base.name)
+    for state in log.states:
+        described = describe_state(state, layout_of(state, head.key))
+        _check_alike(described, known, "the log of changes")
+    return head
+
+
+def _check_alike(state: KeyedState, known: dict[str, KeyedState], where: str) -> None:
+    if state != known[state.name]:
+        raise UnsupportedFormatError(
+            f"state {state.name!r} has another type than in what was materialized before",
+            place=where,
+            remedy="take a savepoint (flink savepoint), which writes all entries alike",
+        )
+
+
+def key_of_timers(log: ChangeLog) -> SerializerEntry | None:
+    """The serializer of the keys, as a queue of timers in a log has it; None if there is none."""
+    for state in log.states:
+        entry = state.serializers.get(VALUE_SERIALIZER)
+        queue = state.kind is BackendStateType.PRIORITY_QUEUE
+        if queue and entry is not None and isinstance(entry.snapshot, TimerSerializerSnapshot):
+            return serializer_entry(entry.snapshot.nested[0])
+    return None

@@ -1,0 +1,149 @@
+"""What all forms of keyed files share: a head that says what the states are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from state_core.bounds import COLUMNS_IN_ALL, Budget
+from state_core.errors import StateError
+from state_core.files.wire import DataInput
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.keyed_states import describe_state, layout_of
+from state_core.formats.layout.keys import encode_key, rows_of_key
+from state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
+from state_core.model.handles import KeyGroupRange
+from state_core.model.key_groups import EncodedKey
+from state_core.model.snapshot import Entries, KeyedState
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.restored import count_columns, restore_bounded
+
+__all__ = ["Head", "HeadedFile", "read_head"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """What files that begin alike say of their states, worked out once for all of them.
+
+    Attributes:
+        header: What they begin with.
+        budget: What the snapshot may still declare.
+    """
+
+    header: KeyedHeader
+    budget: Budget | None = None
+
+    @cached_property
+    def key(self) -> TypeSerializer:
+        """The serializer of the keys."""
+        return restore_bounded(self.header.key_serializer.snapshot)
+
+    @cached_property
+    def layouts(self) -> tuple[KeyedLayout, ...]:
+        """How each state's entries are laid out."""
+        layouts = []
+        for state in self.header.states:
+            layouts.append(layout_of(state, self.key))
+            if self.budget is not None:
+                columns = count_columns(layouts[-1].schema)
+                self.budget.spend(COLUMNS_IN_ALL, columns, f"state {state.name!r}")
+        return tuple(layouts)
+
+    @cached_property
+    def states(self) -> tuple[KeyedState, ...]:
+        """Its states, by id."""
+        pairs = zip(self.header.states, self.layouts, strict=True)
+        return tuple(describe_state(state, layout) for state, layout in pairs)
+
+
+def read_head(source: DataInput) -> Head:
+    """Read the head of a keyed state file."""
+    return Head(read_keyed_header(source), source.budget)
+
+
+@dataclass(frozen=True)
+class HeadedFile(ABC):
+    """What all forms share: a head that says what the states are.
+
+    Attributes:
+        name: The file's path.
+        head: What it begins with.
+        key_groups: The key groups that its handle claims.
+        max_parallelism: How many the operator has.
+    """
+
+    name: str
+    head: Head
+    key_groups: KeyGroupRange
+    max_parallelism: int
+
+    @property
+    def header(self) -> KeyedHeader:
+        """What it says of its states."""
+        return self.head.header
+
+    @property
+    def compressed(self) -> bool:
+        """Whether its key groups are compressed."""
+        return self.header.compressed
+
+    @property
+    def key_serializer(self) -> bytes:
+        """The snapshot of the key's serializer."""
+        return self.header.key_serializer.encoded
+
+    @property
+    def layouts(self) -> tuple[KeyedLayout, ...]:
+        """How each state's entries are laid out."""
+        try:
+            return self.head.layouts
+        except StateError as error:
+            raise error.within(self.name) from error
+
+    @property
+    def states(self) -> tuple[KeyedState, ...]:
+        """Its states, by id."""
+        return self.head.states
+
+    def decode(
+        self, state: int, entries: Entries, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
+        """Entries of one state as typed columns, all of them or those named."""
+        try:
+            return self.layouts[state].decode(entries, columns)
+        except StateError as error:
+            raise error.within(f"state {self.states[state].name!r}") from error
+
+    def encode_key(self, key: object) -> EncodedKey:
+        """A key as its serializer writes it, and its key group."""
+        return encode_key(self.head.key, key, self.max_parallelism)
+
+    @abstractmethod
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Key groups that have data, ascending, with their bytes as stored."""
+
+    @abstractmethod
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """All entries of some key groups."""
+
+    def entries_of_key(
+        self, key: EncodedKey, states: Collection[int] | None = None
+    ) -> Iterator[Entries]:
+        """The entries of one key, of all states or of some; those of one state at a time."""
+        return self._of_key(self.entries(key.key_groups), key, states)
+
+    def _of_key(
+        self, batches: Iterator[Entries], key: EncodedKey, states: Collection[int] | None
+    ) -> Iterator[Entries]:
+        for entries in batches:
+            for state in np.unique(entries.state_of).tolist():
+                if states is None or state in states:
+                    of_state = entries.of_state(state)
+                    rows = rows_of_key(self.layouts[state], of_state, key)
+                    if rows.size:
+                        yield of_state.take(rows)

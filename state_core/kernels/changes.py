@@ -1,0 +1,104 @@
+"""Changes of the changelog backend: found by their lengths, and entries that they touch.
+
+A change is an i32 length (big-endian) and as many bytes; nothing else says where the next one is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state_core.kernels.bytes_at import compare
+from state_core.kernels.compiler import helper, kernel
+
+__all__ = ["find_sorted", "locate_changes", "skip_changes"]
+
+LENGTH = 4
+
+
+@helper
+def _length(data, at):
+    value = np.int32(0)
+    for step in range(4):
+        value = (value << np.int32(8)) | np.int32(data[np.uintp(at + step)])
+    return np.int64(np.int32(value))
+
+
+@kernel("int64(U8R, int64, I64)")
+def skip_changes(data, count, position):
+    """Pass over changes, as far as their lengths are in a window of bytes.
+
+    Args:
+        data: The window.
+        count: How many changes there are.
+        position: Where the first begins; moved behind the last that was passed, which may be
+            behind the window.
+
+    Returns:
+        How many were passed; less than zero, the one's complement, where a length is negative.
+    """
+    at, passed = position[0], np.int64(0)
+    while passed < count and at + LENGTH <= len(data):
+        length = _length(data, at)
+        if length < 0:
+            position[0] = at
+            return ~passed
+        at += LENGTH + length
+        passed += 1
+    position[0] = at
+    return passed
+
+
+@kernel("int64(U8R, int64, I64, I64)")
+def locate_changes(data, at, starts, ends):
+    """Where the bytes of changes begin and end.
+
+    Args:
+        data: The bytes.
+        at: Where the length of the first stands.
+        starts: Filled with where each begins.
+        ends: Filled with where each ends.
+
+    Returns:
+        Where all of them end; less than zero if they don't fit.
+    """
+    for row in range(len(starts)):
+        if at + LENGTH > len(data):
+            return np.int64(-1)
+        length = _length(data, at)
+        at += LENGTH
+        if length < 0 or length > len(data) - at:
+            return np.int64(-1)
+        starts[row] = at
+        at += length
+        ends[row] = at
+    return at
+
+
+@kernel("void(U8R, I64R, I64R, U8R, I64R, U8)")
+def find_sorted(data, starts, ends, words, bounds, found):
+    """Which pieces of bytes are among some words.
+
+    Args:
+        data: The bytes.
+        starts: Where each piece begins.
+        ends: Where each ends.
+        words: The words, ascending by their bytes, one after the other.
+        bounds: Where each word begins, and where the last ends.
+        found: Filled with 1 for each piece that is a word, else 0.
+    """
+    for row in range(len(starts)):
+        low, high = np.int64(0), np.int64(len(bounds) - 1)
+        start, size = starts[row], ends[row] - starts[row]
+        same = np.uint8(0)
+        while low < high:
+            middle = (low + high) >> 1
+            begin = bounds[np.uintp(middle)]
+            order = compare(data, start, size, words, begin, bounds[np.uintp(middle + 1)] - begin)
+            if order == 0:
+                same = np.uint8(1)
+                break
+            if order < 0:
+                high = middle
+            else:
+                low = middle + 1
+        found[row] = same
