@@ -302,10 +302,10 @@ class Lake:
 
         Written as a replacement: two OPTIMIZE of delta-rs at once double the rows.
         """
+        if sum(file.job == job for file in _files(self._open_catalog(to_read=True))) < MANY_FILES:
+            return
         table = self._open_catalog()
         files = [file for file in _files(table) if file.job == job]
-        if len(files) < MANY_FILES:
-            return
         # left to the next, where another was quicker or a file is not as it must be
         with suppress(StateError, CommitFailedError, pa.ArrowException, OSError):
             rows = [self._rows(file.path) for file in files]

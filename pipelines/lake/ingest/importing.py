@@ -227,10 +227,11 @@ class _Import:
         """The same snapshot, if it was imported before under that id."""
         if not self.lake.exists():
             return None
-        for row in self.lake.bad_rows(self.job):
+        summaries, bad = self.lake.listed(self.job)
+        for row in bad:
             if row.snapshot_id == name:
                 raise row.error
-        for record in self.lake.summaries(self.job):
+        for record in summaries:
             if record.snapshot_id == name:
                 if record.digest != self.digest:
                     raise ConflictError(
