@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("state_core", "pipelines")
 MAX_LINES = 475
 LONGER = {
-    "state_core.files.filesystem": 540
+    "state_core.files.filesystem": 565
 }  # a directory, and the same one confined: one interface
 MAX_MODULES = {"state_core": 20, "pipelines": 20, "tests": 24}
 

@@ -58,8 +58,7 @@ class Directory:
             try:
                 self.filesystem, self.root = open_file_system(text)
             except (OSError, ValueError, pa.ArrowException) as error:
-                problem = str(error).partition("\n")[0]
-                problem = problem.replace(parts.netloc, authority)  # Arrow shows the URI
+                problem = _first_line(error).replace(parts.netloc, authority)  # Arrow shows the URI
                 raise SnapshotError(
                     f"the file system can't be opened: {problem}",
                     place=f"{parts.scheme}://{authority}{parts.path}",
@@ -127,9 +126,23 @@ class Directory:
         """
         return self.full(path)
 
+    def _info(self, wanted: Any) -> Any:
+        """What the file system says of a path or of a directory's files."""
+        try:
+            return self.filesystem.get_file_info(wanted)
+        except OSError as error:
+            if self.local:
+                raise
+            place = wanted if isinstance(wanted, str) else wanted.base_dir
+            raise SnapshotError(
+                f"can't be looked up: {_first_line(error)}",
+                place=f"{self.scheme}://{self.host}{place}",
+                remedy="check the credentials, and whether the store can be reached",
+            ) from error
+
     def exists(self, path: str = "") -> bool:
         """Whether there is a file or directory of that name."""
-        return bool(self.filesystem.get_file_info(self.full(path)).type != fs.FileType.NotFound)
+        return bool(self._info(self.full(path)).type != fs.FileType.NotFound)
 
     def is_file(self, path: str) -> bool:
         """Whether there is a file of that name."""
@@ -138,8 +151,10 @@ class Directory:
                 self.filesystem.open_input_file(self.full(path)).close()
             except FileNotFoundError:
                 return False
+            except OSError as error:
+                raise self.not_read(path, error) from error
             return True
-        return bool(self.filesystem.get_file_info(self.full(path)).type == fs.FileType.File)
+        return bool(self._info(self.full(path)).type == fs.FileType.File)
 
     def size(self, path: str) -> int:
         """A file's bytes.
@@ -147,7 +162,7 @@ class Directory:
         Raises:
             MissingFileError: There is no such file.
         """
-        info = self.filesystem.get_file_info(self.full(path))
+        info = self._info(self.full(path))
         if info.type != fs.FileType.File:
             raise MissingFileError(
                 "no such file",
@@ -158,7 +173,7 @@ class Directory:
 
     def modified(self, path: str) -> float:
         """When a file was last written, in seconds since 1970."""
-        return float(self.filesystem.get_file_info(self.full(path)).mtime_ns or 0) / 1e9
+        return float(self._info(self.full(path)).mtime_ns or 0) / 1e9
 
     def names(self, path: str = "") -> list[str]:
         """The names in a directory, sorted.
@@ -167,7 +182,7 @@ class Directory:
             SnapshotError: A file there has a name that is no text.
         """
         selector = fs.FileSelector(self.full(path), allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
+        infos = self._info(selector)
         try:
             return sorted(info.base_name for info in infos)
         except UnicodeDecodeError as error:
@@ -180,7 +195,7 @@ class Directory:
             SnapshotError: A file has a name that is no text.
         """
         selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
+        infos = self._info(selector)
         prefix = len(self.root) + 1
         try:
             found = [(i.path[prefix:], int(i.size)) for i in infos if i.type == fs.FileType.File]
@@ -256,9 +271,9 @@ class Directory:
 
     def not_read(self, path: str, error: OSError) -> SnapshotError:
         """What to raise for a file that can't be read; on S3 a missing one is any `OSError`."""
-        if isinstance(error, FileNotFoundError) or not self.is_file(path):
+        if isinstance(error, FileNotFoundError) or not self.exists(path):
             return MissingFileError("no such file", place=self.full(path))
-        return SnapshotError(f"can't be read: {error}", place=self.full(path))
+        return SnapshotError(f"can't be read: {_first_line(error)}", place=self.full(path))
 
     def open_append(self, path: str) -> pa.NativeFile:
         """A file to write to at its end; object stores have none such.
@@ -319,6 +334,11 @@ class Directory:
             self.filesystem.delete_file(self.full(path))
         except FileNotFoundError:
             return
+        except OSError as error:
+            if self.local:
+                raise
+            problem = f"can't be removed: {_first_line(error)}"
+            raise SnapshotError(problem, place=self.full(path)) from error
 
     def delete_tree(self, path: str = "") -> None:
         """Remove a directory and all below it; nothing happens if there is none."""
@@ -522,6 +542,10 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirectory:
     made = Directory(location).confined(follow_links=follow_links)
     return made.child(below) if below else made
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _not_written(error: OSError, target: str) -> SnapshotError:
