@@ -14,7 +14,6 @@ import os
 import posixpath
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,29 +25,11 @@ from pyarrow import fs
 from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from state_core.files.byte_sources import ByteSource, InlineSource, too_short
 from state_core.files.confinement import ConfinedTree, given_to_arrow, relative_path, shortened
+from state_core.files.file_sources import FileSource, RemoteFile
+from state_core.files.object_stores import AZURE_SCHEMES, open_file_system
+from state_core.files.storage_options import with_stores_options
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """A file, or `size` bytes from `start` on of one."""
-
-    directory: Directory
-    path: str
-    start: int
-    size: int
-
-    @property
-    def name(self) -> str:
-        """The file's path."""
-        return self.directory.full(self.path)
-
-    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
-        """Read from the file."""
-        if offset + out.size > self.size:
-            raise too_short(self.name, offset, out.size, max(0, self.size - offset))
-        self.directory.read_into(self.path, self.start + offset, out)
 
 
 class Directory:
@@ -63,20 +44,21 @@ class Directory:
     """
 
     def __init__(self, location: str | os.PathLike[str], filesystem: Any = None) -> None:
-        text = os.fspath(location)
+        text = self.given = os.fspath(location)
         self.scheme = self.query = self.credentials = self.host = ""
         if filesystem is not None:
             ours = isinstance(filesystem, fs.FileSystem)
             self.filesystem = filesystem if ours else fs.PyFileSystem(fs.FSSpecHandler(filesystem))
             self.scheme, self.root, authority = self.filesystem.type_name, text, ""
         elif "://" in text or text.startswith("file:"):
+            text = with_stores_options(text)
             parts = urlsplit(text)
             self.scheme, self.query = parts.scheme, parts.query
             self.credentials, _, authority = parts.netloc.rpartition("@")
             try:
-                self.filesystem, self.root = fs.FileSystem.from_uri(text)
-            except (OSError, pa.ArrowException) as error:
-                problem = str(error).replace(parts.netloc, authority)  # Arrow shows the URI
+                self.filesystem, self.root = open_file_system(text)
+            except (OSError, ValueError, pa.ArrowException) as error:
+                problem = _first_line(error).replace(parts.netloc, authority)  # Arrow shows the URI
                 raise SnapshotError(
                     f"the file system can't be opened: {problem}",
                     place=f"{parts.scheme}://{authority}{parts.path}",
@@ -84,12 +66,16 @@ class Directory:
                 ) from error
         else:
             self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
-        if (
-            filesystem is None and self.scheme and self.root.startswith("/")
-        ):  # elsewhere a path begins with the bucket
-            self.host = authority
+        self.azure = filesystem is None and self.scheme in AZURE_SCHEMES
+        if self.azure:  # whose URIs may have the container before the account
+            self.host, self.root = f"{authority}/", self.root.lstrip("/")
+            self.credentials = self.credentials if self.credentials.startswith(":") else ""
+        elif filesystem is None and self.scheme and self.root.startswith("/"):
+            self.host = authority  # elsewhere a path begins with the bucket
         self.root = self.root.rstrip("/") or "/"
         self.local = isinstance(self.filesystem, fs.LocalFileSystem)
+        # whose directories are parts of keys: one that is made is an object more
+        self.keys_alone = self.filesystem.type_name in {"s3", "gcs", "abfs"}
 
     def __repr__(self) -> str:
         return f"Directory({self.uri!r})"
@@ -97,6 +83,9 @@ class Directory:
     @property
     def uri(self) -> str:
         """The directory as other programs know it: a local path, or a URI without options."""
+        if self.azure:
+            container, _, path = self.root.partition("/")
+            return f"{self.scheme}://{container}@{self.host}{path}"
         return self.root if self.local else f"{self.scheme}://{self.host}{self.root}"
 
     @property
@@ -137,13 +126,35 @@ class Directory:
         """
         return self.full(path)
 
+    def _info(self, wanted: Any) -> Any:
+        """What the file system says of a path or of a directory's files."""
+        try:
+            return self.filesystem.get_file_info(wanted)
+        except OSError as error:
+            if self.local:
+                raise
+            place = wanted if isinstance(wanted, str) else wanted.base_dir
+            raise SnapshotError(
+                f"can't be looked up: {_first_line(error)}",
+                place=f"{self.scheme}://{self.host}{place}",
+                remedy="check the credentials, and whether the store can be reached",
+            ) from error
+
     def exists(self, path: str = "") -> bool:
         """Whether there is a file or directory of that name."""
-        return bool(self.filesystem.get_file_info(self.full(path)).type != fs.FileType.NotFound)
+        return bool(self._info(self.full(path)).type != fs.FileType.NotFound)
 
     def is_file(self, path: str) -> bool:
         """Whether there is a file of that name."""
-        return bool(self.filesystem.get_file_info(self.full(path)).type == fs.FileType.File)
+        if self.keys_alone:  # asked for its kind, a store is asked for a directory, too
+            try:
+                self.filesystem.open_input_file(self.full(path)).close()
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                raise self.not_read(path, error) from error
+            return True
+        return bool(self._info(self.full(path)).type == fs.FileType.File)
 
     def size(self, path: str) -> int:
         """A file's bytes.
@@ -151,7 +162,7 @@ class Directory:
         Raises:
             MissingFileError: There is no such file.
         """
-        info = self.filesystem.get_file_info(self.full(path))
+        info = self._info(self.full(path))
         if info.type != fs.FileType.File:
             raise MissingFileError(
                 "no such file",
@@ -162,7 +173,7 @@ class Directory:
 
     def modified(self, path: str) -> float:
         """When a file was last written, in seconds since 1970."""
-        return float(self.filesystem.get_file_info(self.full(path)).mtime_ns or 0) / 1e9
+        return float(self._info(self.full(path)).mtime_ns or 0) / 1e9
 
     def names(self, path: str = "") -> list[str]:
         """The names in a directory, sorted.
@@ -171,7 +182,7 @@ class Directory:
             SnapshotError: A file there has a name that is no text.
         """
         selector = fs.FileSelector(self.full(path), allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
+        infos = self._info(selector)
         try:
             return sorted(info.base_name for info in infos)
         except UnicodeDecodeError as error:
@@ -184,7 +195,7 @@ class Directory:
             SnapshotError: A file has a name that is no text.
         """
         selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
+        infos = self._info(selector)
         prefix = len(self.root) + 1
         try:
             found = [(i.path[prefix:], int(i.size)) for i in infos if i.type == fs.FileType.File]
@@ -193,8 +204,15 @@ class Directory:
         return sorted(found)
 
     def source(self, path: str) -> FileSource:
-        """A whole file as a byte source."""
-        return FileSource(self, path, 0, self.size(path))
+        """A whole file, which does not change meanwhile, as a byte source.
+
+        Raises:
+            MissingFileError: There is no such file.
+        """
+        if not self.keys_alone:
+            return FileSource(self, path, 0, self.size(path))
+        remote = RemoteFile(self.open_input(path), self.full(path))
+        return FileSource(self, path, 0, remote.size, remote)
 
     def read(self, path: str) -> bytes:
         """A whole file.
@@ -202,9 +220,7 @@ class Directory:
         Raises:
             MissingFileError: There is no such file.
         """
-        out = np.empty(self.size(path), np.uint8)
-        self.read_into(path, 0, out)
-        return out.tobytes()
+        return self.source(path).read_all()
 
     def read_into(self, path: str, offset: int, out: npt.NDArray[np.uint8]) -> None:
         """Fill `out` with a file's bytes from `offset` on.
@@ -218,7 +234,7 @@ class Directory:
                 try:
                     data = file.read_at(out.size, offset)
                 except OSError as error:
-                    raise self._not_read(path, error) from error
+                    raise self.not_read(path, error) from error
             if len(data) < out.size:
                 raise too_short(self.full(path), offset, out.size, len(data))
             out[:] = np.frombuffer(data, np.uint8)
@@ -251,13 +267,13 @@ class Directory:
         except StateError:
             raise
         except OSError as error:
-            raise self._not_read(path, error) from error
+            raise self.not_read(path, error) from error
 
-    def _not_read(self, path: str, error: OSError) -> SnapshotError:
+    def not_read(self, path: str, error: OSError) -> SnapshotError:
         """What to raise for a file that can't be read; on S3 a missing one is any `OSError`."""
-        if isinstance(error, FileNotFoundError) or not self.is_file(path):
+        if isinstance(error, FileNotFoundError) or not self.exists(path):
             return MissingFileError("no such file", place=self.full(path))
-        return SnapshotError(f"can't be read: {error}", place=self.full(path))
+        return SnapshotError(f"can't be read: {_first_line(error)}", place=self.full(path))
 
     def open_append(self, path: str) -> pa.NativeFile:
         """A file to write to at its end; object stores have none such.
@@ -271,8 +287,9 @@ class Directory:
             raise _not_written(error, self.full(path)) from error
 
     def create(self) -> None:
-        """Make the directory and those above it."""
-        self.filesystem.create_dir(self.root, recursive=True)
+        """Make the directory and those above it; of an object store, the bucket alone."""
+        if not (self.keys_alone and "/" in self.root):
+            self.filesystem.create_dir(self.root, recursive=True)
 
     def open_output(self, path: str) -> pa.NativeFile:
         """A new file to write to, its directories made.
@@ -282,7 +299,8 @@ class Directory:
         """
         target = self.full(path)
         try:
-            self.filesystem.create_dir(posixpath.dirname(target), recursive=True)
+            if not self.keys_alone:
+                self.filesystem.create_dir(posixpath.dirname(target), recursive=True)
             return self.filesystem.open_output_stream(target)
         except OSError as error:
             raise _not_written(error, target) from error
@@ -316,6 +334,11 @@ class Directory:
             self.filesystem.delete_file(self.full(path))
         except FileNotFoundError:
             return
+        except OSError as error:
+            if self.local:
+                raise
+            problem = f"can't be removed: {_first_line(error)}"
+            raise SnapshotError(problem, place=self.full(path)) from error
 
     def delete_tree(self, path: str = "") -> None:
         """Remove a directory and all below it; nothing happens if there is none."""
@@ -519,6 +542,10 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirectory:
     made = Directory(location).confined(follow_links=follow_links)
     return made.child(below) if below else made
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _not_written(error: OSError, target: str) -> SnapshotError:

@@ -2,23 +2,49 @@
 
 `storage_options=` of users (the names that deltalake, pyiceberg and Polars share) becomes a part of
 the location, so that one text says all that another process needs to open the same directory.
+
+So do the options of a place: where savepoints and lake are in stores with other keys, the file that
+`STATELAKE_STORES` names says which ones are whose::
+
+    ["s3://flink-savepoints"]
+    AWS_PROFILE = "flink"
+
+    ["s3://lakes/orders"]
+    AWS_ENDPOINT_URL = "https://minio.internal:9000"
+    AWS_PROFILE = "minio"
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit, urlunsplit
+from configparser import ConfigParser
+from configparser import Error as ConfigError
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from state_core.errors import SnapshotError
-from state_core.files.filesystem import Directory
+from state_core.files.object_stores import S3_SCHEMES
 
-__all__ = ["storage_options", "with_storage_options"]
+if TYPE_CHECKING:
+    from state_core.files.filesystem import Directory
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["STORES", "storage_options", "with_storage_options", "with_stores_options"]
+
+STORES = "STATELAKE_STORES"  # the file of options by place
 
 _ENDPOINT, _ALLOW_HTTP = "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"
-_KEY, _SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+_KEY, _SECRET, _TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
+_PROFILE = "AWS_PROFILE"
 _S3_OPTIONS = {"endpoint_override": _ENDPOINT, "region": "AWS_REGION"}
-_NAMES = (_KEY, _SECRET, *_S3_OPTIONS.values(), _ALLOW_HTTP)
+_NAMES = (_KEY, _SECRET, _TOKEN, *_S3_OPTIONS.values(), _ALLOW_HTTP)
 
 
 def with_storage_options(
@@ -28,8 +54,8 @@ def with_storage_options(
 
     Args:
         location: A path or URI.
-        options: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` and
-            `AWS_ALLOW_HTTP`, in any case, for `s3://`.
+        options: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION`,
+            `AWS_ENDPOINT_URL` and `AWS_ALLOW_HTTP`, in any case, for `s3://`.
 
     Raises:
         SnapshotError: The file system takes no options, or there is no such option.
@@ -40,7 +66,9 @@ def with_storage_options(
     given = {name.upper(): str(value) for name, value in options.items()}
     unknown = sorted(set(given) - set(_NAMES))
     parts = urlsplit(text)
-    if parts.scheme not in ("s3", "s3a") or unknown or (_KEY in given) != (_SECRET in given):
+    keys = [name in given for name in (_KEY, _SECRET)]
+    lonely = any(keys) != all(keys) or (_TOKEN in given and not all(keys))
+    if parts.scheme not in S3_SCHEMES or unknown or lonely:
         raise SnapshotError(
             f"storage option {unknown[0]!r} is not known" if unknown
             else "storage options are for s3:// locations, access key and secret together",
@@ -48,7 +76,8 @@ def with_storage_options(
         )  # fmt: skip
     authority = parts.netloc.rpartition("@")[2]
     if _KEY in given:
-        authority = f"{quote(given[_KEY], safe='')}:{quote(given[_SECRET], safe='')}@{authority}"
+        held = (given[name] for name in (_KEY, _SECRET, _TOKEN) if given.get(name))
+        authority = f"{':'.join(quote(one, safe='') for one in held)}@{authority}"
     else:
         authority = parts.netloc
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
@@ -62,20 +91,118 @@ def with_storage_options(
 
 
 def storage_options(directory: Directory) -> dict[str, str] | None:
-    """The options and credentials in a directory's URI, in delta-rs's spelling.
+    """The options and credentials in the URI of a directory of S3, in delta-rs's spelling.
 
-    Credentials come from the environment where the URI has none.
+    Credentials come from the environment where the URI has none, and for other stores.
     """
-    if directory.local or not (directory.query or directory.credentials):
+    if directory.scheme not in S3_SCHEMES or not (directory.query or directory.credentials):
         return None
     given = {key: values[-1] for key, values in parse_qs(directory.query).items()}
     options = {name: given[key] for key, name in _S3_OPTIONS.items() if key in given}
     if directory.credentials:
-        key, _, secret = directory.credentials.partition(":")
-        options[_KEY], options[_SECRET] = unquote(key), unquote(secret)
+        held = map(unquote, directory.credentials.split(":"))
+        options |= dict(zip((_KEY, _SECRET, _TOKEN), held, strict=False))
     scheme = given.get("scheme")
     if scheme and _ENDPOINT in options and "://" not in options[_ENDPOINT]:
         options[_ENDPOINT] = f"{scheme}://{options[_ENDPOINT]}"
     if scheme == "http":
         options[_ALLOW_HTTP] = "true"
     return options
+
+
+def with_stores_options(location: str) -> str:
+    """A location of S3 that says what the file of `STATELAKE_STORES` says of its place.
+
+    What the location says itself counts; so does nothing of the file's keys where it has some.
+
+    Raises:
+        SnapshotError: The file can't be read, or says what it can't.
+    """
+    file = os.environ.get(STORES)
+    parts = urlsplit(location)
+    if not file or parts.scheme not in S3_SCHEMES:
+        return location
+    place = f"s3://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/") + "/"
+    stores = _stores(file)
+    found = [prefix for prefix in stores if place.startswith(prefix.rstrip("/") + "/")]
+    if not found:
+        return location
+    prefix = max(found, key=len)
+    options = _with_profile(dict(stores[prefix]), file, prefix)
+    said = {key for key, _ in parse_qsl(parts.query)}
+    own = {name for key, name in _S3_OPTIONS.items() if key in said}
+    if "@" in parts.netloc:
+        own |= {_KEY, _SECRET, _TOKEN}
+    if "scheme" in said or _ENDPOINT in own:
+        own.add(_ALLOW_HTTP)
+    kept = {name: value for name, value in options.items() if name not in own}
+    try:
+        return with_storage_options(location, kept)
+    except SnapshotError as error:
+        raise _wrong_file(file, f"{prefix}: {error.problem}") from error
+
+
+def _stores(file: str) -> dict[str, dict[str, str]]:
+    """What the file says, by place."""
+    try:
+        found = tomllib.loads(Path(file).expanduser().read_text("utf-8"))
+    except OSError as error:
+        raise _wrong_file(file, f"it can't be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise _wrong_file(file, f"it is no TOML ({error})") from error
+    stores = {}
+    for prefix, options in found.items():
+        if not prefix.startswith("s3://"):
+            raise _wrong_file(file, f"{prefix!r} is no place in S3")
+        if not isinstance(options, dict) or not all(
+            isinstance(value, str) for value in options.values()
+        ):
+            raise _wrong_file(file, f"{prefix}: the options are not texts")
+        stores[prefix] = {name.upper(): value for name, value in options.items()}
+    return stores
+
+
+def _with_profile(options: dict[str, str], file: str, prefix: str) -> dict[str, str]:
+    """Options with the keys of the profile of AWS's own files that they name."""
+    profile = options.pop(_PROFILE, None)
+    if profile is None:
+        return options
+    keys = _profile(profile)
+    if _KEY not in keys or _SECRET not in keys:
+        raise _wrong_file(
+            file,
+            f"{prefix}: the profile {profile!r} has no keys in AWS's files",
+            remedy="name one with an access key and a secret; a role or a single sign-on works as"
+            " AWS_PROFILE in the environment, for all places at once",
+        )
+    return keys | options
+
+
+def _profile(profile: str) -> dict[str, str]:
+    """Keys, region and endpoint that AWS's files have of a profile."""
+    places = (
+        ("AWS_CONFIG_FILE", "~/.aws/config", ("default" if profile == "default" else
+         f"profile {profile}")),
+        ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials", profile),
+    )  # fmt: skip
+    names = {
+        "aws_access_key_id": _KEY, "aws_secret_access_key": _SECRET, "aws_session_token": _TOKEN,
+        "region": "AWS_REGION", "endpoint_url": _ENDPOINT,
+    }  # fmt: skip
+    found: dict[str, str] = {}
+    for variable, usual, section in places:
+        path = Path(os.environ.get(variable) or usual).expanduser()
+        parser = ConfigParser(interpolation=None)
+        try:
+            parser.read(path, "utf-8")
+        except (ConfigError, OSError, ValueError) as error:
+            raise _wrong_file(str(path), f"it can't be read ({type(error).__name__})") from error
+        if parser.has_section(section):
+            said = dict(parser.items(section))
+            found |= {name: said[key] for key, name in names.items() if said.get(key)}
+    return found
+
+
+def _wrong_file(file: str, problem: str, remedy: str = "") -> SnapshotError:
+    known = f"it may have, by place, {_PROFILE}, {', '.join(_NAMES)}"
+    return SnapshotError(problem, place=file, remedy=remedy or known)

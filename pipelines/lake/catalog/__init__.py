@@ -2,6 +2,7 @@
 
 ====================  ===============================================================
 `catalog`             the lake and its `snapshots` table
+`catalog_looks`       what one process has seen of it: in an object store each look costs
 `catalog_rows`        rows of that table, read, replaced, changed and left out
 `snapshot_names`      `latest`, a date or a prefix, for a snapshot's id
 `attempts`            notes of work in progress, for recovery after a crash

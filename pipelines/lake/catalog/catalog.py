@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from pipelines.lake.catalog.catalog_looks import CatalogLooks
 from pipelines.lake.catalog.catalog_rows import (
     HoldsChange,
     rows_of,
@@ -86,6 +87,7 @@ class Lake:
         # absolute, since tasks on other machines have it too
         self.location = self.directory.location
         self._catalog = StateTable(self.directory, SNAPSHOTS)
+        self._looks = CatalogLooks(self._catalog.directory)
 
     def table(self, path: str) -> StateTable:
         """One of its tables."""
@@ -103,10 +105,10 @@ class Lake:
 
     def exists(self) -> bool:
         """Whether there is a lake."""
-        return open_table(self._catalog.directory) is not None
+        return self._looks.newest() is not None
 
-    def _open_catalog(self) -> DeltaTable:
-        table = open_table(self._catalog.directory)
+    def _open_catalog(self, *, to_read: bool = False) -> DeltaTable:
+        table = self._looks.newest() if to_read else open_table(self._catalog.directory)
         if table is None or table.metadata().partition_columns != ["job"]:
             raise NotALakeError(
                 "this is no lake: there is no `snapshots` table of ours in it",
@@ -196,11 +198,11 @@ class Lake:
         stored = [name for name in columns if name != "job"]
         records: list[SnapshotRecord] = []
         bad: list[BadRow] = []
-        for path, _, held in _files(self._open_catalog()):
+        for path, _, held in _files(self._open_catalog(to_read=True)):
             if job is not None and held != job:
                 continue
             try:
-                with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
+                with self._looks.open_file(log_path(path, self._catalog.uri)) as file:
                     rows = rows_of(pq.ParquetFile(file), stored, snapshot_id)
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
@@ -300,10 +302,10 @@ class Lake:
 
         Written as a replacement: two OPTIMIZE of delta-rs at once double the rows.
         """
+        if sum(file.job == job for file in _files(self._open_catalog(to_read=True))) < MANY_FILES:
+            return
         table = self._open_catalog()
         files = [file for file in _files(table) if file.job == job]
-        if len(files) < MANY_FILES:
-            return
         # left to the next, where another was quicker or a file is not as it must be
         with suppress(StateError, CommitFailedError, pa.ArrowException, OSError):
             rows = [self._rows(file.path) for file in files]

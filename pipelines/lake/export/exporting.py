@@ -287,7 +287,9 @@ class _Export:
         tables, header = self._tables(keyed), self._header(keyed)
         tasks, owners = [], []
         for subtask, key_groups in enumerate(ranges):
-            slices = list(chunks_of(keyed.states, key_groups, SLICE_BYTES))
+            # where nothing is appended, parts would be fetched and sent once more
+            whole = [key_groups] if self.target.directory.keys_alone else None
+            slices = whole or list(chunks_of(keyed.states, key_groups, SLICE_BYTES))
             for index, one in enumerate(slices):
                 chunks = tuple(chunks_of(keyed.states, one, CHUNK_BYTES))
                 tasks.append(

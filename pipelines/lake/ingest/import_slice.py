@@ -23,7 +23,7 @@ from state_core.model.measure import Measure
 from state_core.model.snapshot import Entries, KeyedFile, Snapshot
 from state_core.serializers.framework.registry import changes
 
-__all__ = ["ImportTask", "SliceResult", "TableTarget", "import_slice"]
+__all__ = ["ImportTask", "SliceResult", "TableTarget", "import_slice", "opened_snapshot"]
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,32 @@ class SliceResult:
     written_bytes: int = 0
 
 
+def opened_snapshot(
+    source: str, digest: str, allow_external: tuple[str, ...], uids: tuple[str, ...] = ()
+) -> Snapshot:
+    """A snapshot, opened once in a process for all tasks of an import.
+
+    Args:
+        source: Its directory.
+        digest: Of its `_metadata`, which tells it from another that was in that directory before.
+        allow_external: Directories elsewhere that its handles may lead to.
+        uids: Operator uids to recognise.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    return _opened(source, digest, allow_external, uids, changes())
+
+
 @lru_cache(maxsize=4)
 def _opened(
     source: str,
-    digest: str,  # noqa: ARG001 - tells it from another that was in that directory before
+    digest: str,  # noqa: ARG001 - see above
     allow_external: tuple[str, ...],
+    uids: tuple[str, ...],
     registered: int,  # noqa: ARG001 - what was opened before knows nothing of what came since
 ) -> Snapshot:
-    return open_snapshot(source, allow_external=allow_external)
+    return open_snapshot(source, allow_external=allow_external, uids=uids)
 
 
 def import_slice(task: ImportTask) -> SliceResult:
@@ -109,7 +127,7 @@ def import_slice(task: ImportTask) -> SliceResult:
     Raises:
         SnapshotError: The snapshot can't be read there.
     """
-    snapshot = _opened(task.source, task.digest, task.allow_external, changes())
+    snapshot = opened_snapshot(task.source, task.digest, task.allow_external)
     (operator,) = (one for one in snapshot.operators if one.operator_id == task.operator_id)
     return _Slice(task, operator.keyed_files).run()
 
@@ -135,7 +153,8 @@ class _Slice:
         ]
         owner = {name: table for table in tables for name in table.target.states}
         by_state = [(state, owner[state.name]) for state in self.states]
-        for file, entries in self._entries():
+        wanted = not compare or any(table.differs for table in tables)
+        for file, entries in self._entries() if wanted else ():
             if not compare:
                 measure.add(entries)
             for index, (state, table) in enumerate(by_state):
@@ -180,6 +199,7 @@ class _SliceTable:
         self.units: list[UnitRecord] = []
         groups = [bucket.key_groups for bucket in self.buckets]
         self.sizes = measure.range_bytes(self.names, groups) if measured else []
+        self.differs = True  # from the files of the snapshot before
         unchanged = self._unchanged() if measured else []
         directory = table_directory(task.lake, target.path)
         self.writer = UnitWriter(directory, task.attempt, self.partitioning, unchanged)
@@ -192,13 +212,15 @@ class _SliceTable:
         known = self.target.known
         starts = {self.partitioning.partition_of(first) for first, _ in known}
         self.cuts.follow(starts, self.sizes)
-        kept = []
+        kept, self.differs = [], False
         for unit in self.cuts.units(self.sizes):
             span = self.measure.span(self.names, unit.key_groups)
             content = self._fingerprint(span)
             if known.get((span.first, span.last)) == content:
                 self._add("", 0, span)
                 kept.append(unit.key_groups)
+            elif self.measure.rows(self.names, unit.key_groups):
+                self.differs = True
         return kept
 
     def append(self, rows: pa.RecordBatch) -> None:

@@ -22,6 +22,7 @@ from pipelines.lake.ingest.import_slice import (
     SliceResult,
     TableTarget,
     import_slice,
+    opened_snapshot,
 )
 from pipelines.lake.ingest.import_targets import (
     key_serializer,
@@ -145,10 +146,14 @@ class _Import:
         self.note = note
         self.taken_at = taken_at
         self.partitions = partitions
-        self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
         self.directory = snapshot_directory(source)
         data = StateFiles(self.directory, allow_external).metadata()
         self.digest = hashlib.sha256(data).hexdigest()
+        if self.directory.keys_alone:  # where opening costs requests, tasks here share this one
+            location = self.directory.location
+            self.snapshot = opened_snapshot(location, self.digest, allow_external, uids)
+        else:
+            self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
 
     def run(
         self, snapshot_id: str | None, wanted: Engine | str, progress: Progress | None
@@ -222,10 +227,11 @@ class _Import:
         """The same snapshot, if it was imported before under that id."""
         if not self.lake.exists():
             return None
-        for row in self.lake.bad_rows(self.job):
+        summaries, bad = self.lake.listed(self.job)
+        for row in bad:
             if row.snapshot_id == name:
                 raise row.error
-        for record in self.lake.summaries(self.job):
+        for record in summaries:
             if record.snapshot_id == name:
                 if record.digest != self.digest:
                     raise ConflictError(

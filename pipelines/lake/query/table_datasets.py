@@ -83,7 +83,8 @@ class OpenedTable:
         partition = self._rows_in(file)
         if not directory.local:
             full, filesystem = directory.full(path), directory.filesystem
-            return self._format.make_fragment(full, filesystem, partition)
+            # of a size that is known a store is not asked
+            return self._format.make_fragment(full, filesystem, partition, file_size=file.size)
         try:
             return self._format.make_fragment(
                 directory.open_input(path), partition_expression=partition

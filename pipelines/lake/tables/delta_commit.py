@@ -3,13 +3,19 @@
 What a commit adds and removes follows from the version that it saw. So if another writer's came
 first, all of it is worked out again: delta-rs must not put it behind the other's by itself, unless
 the commit says that others are no conflict.
+
+An object store may take a commit, and its answer be lost. Whoever asks again is told that there is
+such a version. So each commit says a token of its own, by which it is found in the log: what is
+there is neither written twice nor called another's.
 """
 
 from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -18,13 +24,14 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from pipelines.lake.tables.table_log import create_log, problem_of
-from state_core.errors import ConflictError, DamagedLakeError
+from pipelines.lake.tables.table_log import LOG_DIRECTORY, WAITS, create_log, problem_of
+from state_core.errors import ConflictError, DamagedLakeError, MissingFileError, StateError
 from state_core.files.filesystem import Directory
 
 __all__ = ["ATTEMPTS", "DeltaCommit", "until_committed"]
 
 ATTEMPTS = 20
+COMMIT_KEY = "statelake.commit"
 
 Result = TypeVar("Result")
 
@@ -49,7 +56,11 @@ class DeltaCommit:
         self.directory = directory
         self.schema = _delta_schema(schema)
         self.partition_by = [] if partition_by is None else [partition_by]
-        self.properties = properties
+        self._token = uuid.uuid4().hex
+        said = {**(properties.custom_metadata or {}), COMMIT_KEY: self._token}
+        self.properties = CommitProperties(
+            said, properties.max_commit_retries, properties.app_transactions
+        )
         self._now = int(time.time() * 1000)
         self._added: list[AddAction] = []
         self._removed: list[RemoveAction] = []
@@ -108,13 +119,17 @@ class DeltaCommit:
 
         Raises:
             CommitFailedError: Another writer came first.
+            DeltaError, OSError: The log can't be written.
         """
-        table.create_write_transaction(
-            [*self._added, *self._removed],
-            mode="overwrite" if replace_all else "append",
-            schema=self.schema,
-            partition_by=self.partition_by,
-            commit_properties=self.properties,
+        self._commit(
+            lambda: table.create_write_transaction(
+                [*self._added, *self._removed],
+                mode="overwrite" if replace_all else "append",
+                schema=self.schema,
+                partition_by=self.partition_by,
+                commit_properties=self.properties,
+            ),
+            table.version(),
         )
 
     def create(
@@ -124,16 +139,52 @@ class DeltaCommit:
 
         Raises:
             DeltaError: There is one already.
+            OSError: The log can't be written.
         """
-        create_log(
-            self.directory,
-            self.schema,
-            self._added,
-            partition_by=self.partition_by,
-            configuration=configuration,
-            properties=self.properties,
-            name=name,
+        self._commit(
+            lambda: create_log(
+                self.directory,
+                self.schema,
+                self._added,
+                partition_by=self.partition_by,
+                configuration=configuration,
+                properties=self.properties,
+                name=name,
+            ),
+            -1,
         )
+
+    def _commit(self, commit: Callable[[], None], before: int) -> None:
+        """Commit behind a version, unless that was done and its answer lost."""
+        for wait in (*WAITS, None):
+            if self._tried(commit, before, last=wait is None):
+                return
+            time.sleep(wait or 0)
+
+    def _tried(self, commit: Callable[[], None], before: int, *, last: bool) -> bool:
+        """Try it; whether the log has it."""
+        try:
+            commit()
+        except StateError:
+            raise
+        except (DeltaError, OSError) as error:
+            if self._is_behind(before):
+                return True
+            refused = isinstance(error, CommitFailedError) or _says_exists(error)
+            if refused or last or self.directory.local:
+                raise
+            return False
+        return True
+
+    def _is_behind(self, version: int) -> bool:
+        """Whether the log has this commit behind a version."""
+        with suppress(MissingFileError):
+            while True:
+                version += 1
+                data = self.directory.read(f"{LOG_DIRECTORY}/{version:020d}.json")
+                if f'"{COMMIT_KEY}":"{self._token}"'.encode() in data:
+                    return True
+        return False
 
     def _values(self, partition: object) -> dict[str, str | None]:
         return {column: str(partition) for column in self.partition_by}
@@ -186,8 +237,10 @@ def until_committed(
             result = attempt()
         except CommitFailedError:
             continue
-        except DeltaError as error:
-            if "already exists" not in str(error):
+        except StateError:
+            raise
+        except (DeltaError, OSError) as error:
+            if not _says_exists(error):
                 raise DamagedLakeError(
                     f"no version can be added to the table ({problem_of(error, directory)})",
                     place=directory.uri,
@@ -201,3 +254,8 @@ def until_committed(
         place=directory.uri,
         remedy=remedy,
     )
+
+
+def _says_exists(error: Exception) -> bool:
+    """Whether the table, or the version, is there already."""
+    return "already exists" in str(error)

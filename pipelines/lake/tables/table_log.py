@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,11 +25,14 @@ from state_core.errors import LakeError
 from state_core.files.filesystem import Directory
 from state_core.files.storage_options import storage_options
 
-__all__ = ["LOG_DIRECTORY", "create_log", "open_log", "problem_of"]
+__all__ = ["LOG_DIRECTORY", "WAITS", "create_log", "open_log", "problem_of"]
 
 LOG_DIRECTORY = "_delta_log"
 DESCRIPTORS = "/proc/self/fd"  # macOS has none of directories: there delta-rs gets the path
 PREFIX = "statelake-log-"
+# seconds before a store is asked again; delta-rs itself has asked often for what it may ask again
+WAITS = (0.2, 1, 5)
+_COLOUR = re.compile(r"\x1b\[\d*m")
 
 
 def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
@@ -46,12 +50,29 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
     """
     place = _LogPlace(directory)
     try:
-        table = DeltaTable(place.uri, version, storage_options=storage_options(directory))
+        table = _opened(place.uri, directory, version)
     except BaseException:
         place.close()
         raise
     finalize(table, place.close)
     return table
+
+
+def _opened(uri: str, directory: Directory, version: int | None) -> DeltaTable:
+    """A table; where a store breaks off, tried some times more."""
+    options = storage_options(directory)
+    for wait in () if directory.local else WAITS:
+        with suppress(OSError):
+            return DeltaTable(uri, version, storage_options=options)
+        time.sleep(wait)
+    try:
+        return DeltaTable(uri, version, storage_options=options)
+    except OSError as error:
+        raise LakeError(
+            f"the table's log can't be read ({problem_of(error, directory)})",
+            place=directory.uri,
+            remedy="see whether the store can be reached, and try again",
+        ) from error
 
 
 def create_log(
@@ -92,7 +113,7 @@ def create_log(
 
 def problem_of(error: Exception, directory: Directory) -> str:
     """What delta-rs says of a table, with the path that the table has."""
-    text = re.sub(rf"(/[^\s/]+)*/{PREFIX}\w+", lambda _: directory.uri, str(error))
+    text = re.sub(rf"(/[^\s/]+)*/{PREFIX}\w+", lambda _: directory.uri, _COLOUR.sub("", str(error)))
     return " ".join(text.split())
 
 

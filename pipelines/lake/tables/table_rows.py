@@ -16,6 +16,7 @@ from pipelines.lake.tables.tables import table_directory
 from pipelines.lake.tables.unit_writer import table_columns
 from pipelines.lake.tables.units import KEY_GROUP, Partitioning
 from state_core.errors import LakeError, MissingFileError
+from state_core.files.filesystem import Directory
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.keyed_states import parse_keyed_state
 from state_core.formats.writing.unified_encode import StateRows
@@ -32,6 +33,8 @@ __all__ = [
     "table_rows",
     "typed_rows",
 ]
+
+FETCHED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -106,23 +109,31 @@ def read_unit(
         LakeError: The file is missing, or its columns are not the state's.
     """
     names = partitioning.file_schema(columns).names
-    with open_unit(lake, path, unit) as file:
+    with open_unit(lake, path, unit, whole=True) as file:
         table = file.read(columns=names)
     place = table_directory(lake, path).full(unit.path)
     return typed_rows(table, unit, columns, partitioning, place)
 
 
 @contextmanager
-def open_unit(lake: str, path: str, unit: UnitRecord) -> Iterator[pq.ParquetFile]:
+def open_unit(
+    lake: str, path: str, unit: UnitRecord, *, whole: bool = False
+) -> Iterator[pq.ParquetFile]:
     """One file of a table, for as long as it is read.
+
+    Args:
+        lake: The lake's location.
+        path: The table's.
+        unit: The file.
+        whole: Whether all of it will be read, which asks an object store for less.
 
     Raises:
         LakeError: It is missing, can't be read, or has not the rows that the catalog says.
     """
     directory = table_directory(lake, path)
     try:
-        with directory.open_input(unit.path) as source:
-            file = pq.ParquetFile(source)
+        with _opened(directory, unit, whole=whole) as source:
+            file = pq.ParquetFile(source, pre_buffer=directory.keys_alone)
             if unit.rows not in (-1, file.metadata.num_rows):
                 raise LakeError(
                     f"{file.metadata.num_rows} rows, and the catalog says {unit.rows}",
@@ -136,6 +147,13 @@ def open_unit(lake: str, path: str, unit: UnitRecord) -> Iterator[pq.ParquetFile
             place=directory.full(unit.path),
             remedy="only `statelake drop` may remove files: restore it from a backup of the lake",
         ) from error
+
+
+def _opened(directory: Directory, unit: UnitRecord, *, whole: bool) -> pa.NativeFile:
+    """A file, fetched at once if it is small and in an object store."""
+    if whole and directory.keys_alone and unit.size <= FETCHED_BYTES:
+        return pa.BufferReader(directory.read(unit.path))
+    return directory.open_input(unit.path)
 
 
 def typed_rows(

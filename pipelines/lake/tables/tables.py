@@ -236,7 +236,7 @@ class StateTable:
                     change.remove(path, present[path].size, present[path].partition)
             before = table.version()
             change.write(table, replace_all=not same_schema)
-            return self.version_of(before, attempt)
+            return before + 1  # as delta-rs may put it behind no other
 
         return until_committed(commit, self.directory)
 

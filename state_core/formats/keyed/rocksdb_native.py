@@ -315,7 +315,7 @@ class RocksDBFiles:
 class _CopiedSource(FileSource):
     """A copy, which messages call by what it is a copy of."""
 
-    original: str
+    original: str = ""
 
     @property
     def name(self) -> str:
@@ -349,7 +349,7 @@ def _place(directory: Path, name: str, source: ByteSource) -> ByteSource:
             block = np.empty(min(BLOCK_BYTES, source.size - at), np.uint8)
             source.read_into(at, block)
             file.write(block.data)
-    return _CopiedSource(working, name, 0, source.size, source.name)
+    return _CopiedSource(working, name, 0, source.size, original=source.name)
 
 
 def _is_local_file(source: FileSource) -> bool:

@@ -16,10 +16,9 @@ import os
 import posixpath
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
-
-import numpy as np
 
 from state_core.bounds import SHARED_BYTES, Budget
 from state_core.errors import (
@@ -82,10 +81,7 @@ class StateFiles:
             MissingFileError: There is none.
             UnsafePathError: It is a link that leads to where it must not.
         """
-        source = self._relative(METADATA_FILE)
-        out = np.empty(source.size, np.uint8)
-        source.read_into(0, out)
-        return out.tobytes()
+        return self._relative(METADATA_FILE).read_all()
 
     def open(
         self,
@@ -182,7 +178,7 @@ class StateFiles:
                 place=source.name,
                 remedy="the file was cut off, or is another snapshot's: fetch it again",
             )
-        return FileSource(source.directory, source.path, start, size)
+        return replace(source, start=start, size=size)
 
     def _relative(self, path: str) -> FileSource:
         relative_path(path, what="a state file", place=self.metadata_path, inside="the snapshot")

@@ -8,14 +8,14 @@ behind the other. Nothing is held but one batch, the places of runs, and one key
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ByteSource, Directory
 from state_core.formats.writing.unified_encode import END_OF_KEY_GROUP, StateRows, encode_rows
 from state_core.kernels.hashing import fingerprint_entries
 from state_core.kernels.scan import BETWEEN_RUNS, scan_unified
@@ -116,16 +116,16 @@ def gathered_groups(
     )
     runs = runs[np.lexsort((runs[:, START], runs[:, FILE], runs[:, STATE], runs[:, GROUP]))]
     bounds = np.flatnonzero(np.diff(runs[:, GROUP])) + 1
+    used = np.unique(runs[:, FILE]).tolist()
+    sources = {index: directory.source(spills[index].name) for index in used}
     for mine in np.split(runs, bounds) if len(runs) else []:
-        data = _gathered(directory, spills, mine)
+        data = _gathered(sources, mine)
         if check is not None:
             check(_scanned(data, spills[0].prefix, mine))
         yield int(mine[0, GROUP]), data.data
 
 
-def _gathered(
-    directory: Directory, spills: Sequence[Spill], runs: npt.NDArray[np.int64]
-) -> U8Array:
+def _gathered(sources: Mapping[int, ByteSource], runs: npt.NDArray[np.int64]) -> U8Array:
     """One key group."""
     begins = np.append(True, np.diff(runs[:, STATE]) != 0)
     ends = np.append(begins[1:], True)
@@ -138,7 +138,7 @@ def _gathered(
             data[at : at + 2] = np.frombuffer(run[STATE].to_bytes(2, "big"), np.uint8)
             at += STATE_ID_BYTES
         size = run[END] - run[START]
-        directory.read_into(spills[run[FILE]].name, run[START], data[at : at + size])
+        sources[run[FILE]].read_into(run[START], data[at : at + size])
         if last:
             data[at + run[LAST] - run[START] + 4] |= LAST_OF_RUN
         at += size

@@ -155,9 +155,10 @@ class SavepointDirectory:
     def _copy(self, parts: list[KeyedPart], file: pa.NativeFile) -> None:
         block = np.empty(COPY_BYTES, np.uint8)
         for part in parts:
+            source = self.directory.source(part.name)
             for at in range(0, part.size, COPY_BYTES):
                 piece = block[: min(COPY_BYTES, part.size - at)]
-                self.directory.read_into(part.name, at, piece)
+                source.read_into(at, piece)
                 file.write(piece.data)
 
     def commit(self, metadata: CheckpointMetadata) -> str:
@@ -174,7 +175,7 @@ class SavepointDirectory:
             if self.target.exists():
                 os.rmdir(self.target.root)
             os.replace(self.directory.root, self.target.root)
-        return self.target.location
+        return self.target.root if self.target.local else self.target.given
 
     def abandon(self) -> None:
         """Remove what was written."""

@@ -48,23 +48,27 @@ def s3proxy_jars() -> Path:
 class S3Proxy(JvmServer):
     """An S3 with one bucket.
 
+    Args:
+        heap: Of its JVM, which holds all objects.
+
     Attributes:
+        port: Of loopback.
         query: What a URI says of it, as Arrow spells it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heap: str = "384m") -> None:
         super().__init__("s3-")
-        (self._port,) = free_ports(1)
+        (self.port,) = free_ports(1)
         said = {
-            "endpoint_override": f"127.0.0.1:{self._port}", "scheme": "http",
+            "endpoint_override": f"127.0.0.1:{self.port}", "scheme": "http",
             "region": "us-east-1", "allow_bucket_creation": "true",
         }  # fmt: skip
         self.query = urlencode(said)
         properties = self._root / "s3proxy.conf"
-        properties.write_text(PROPERTIES.format(port=self._port, key=KEY, secret=SECRET), "utf-8")
+        properties.write_text(PROPERTIES.format(port=self.port, key=KEY, secret=SECRET), "utf-8")
         self._start(
             [
-                java_command(), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+                java_command(), f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
                 "-cp", f"{s3proxy_jars()}/*",
                 "org.gaul.s3proxy.Main", "--properties", str(properties),
             ]
@@ -91,7 +95,7 @@ class S3Proxy(JvmServer):
 
     def _answers(self) -> bool:
         try:
-            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
         except OSError:
             return False
         return True

@@ -189,6 +189,39 @@ def test_a_bootstrap(form: str, directory: Directory, tmp_path: Path) -> None:
     assert len(next(iter(entries(target).values()))) == 500
 
 
+@pytest.mark.full
+def test_credentials_by_place(
+    s3: S3Proxy, directory: Directory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The file of stores says them, for what lies there alone; nothing tells what they are."""
+    put(WORDS, directory.child("savepoint"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    place = f"s3://{directory.root}"
+    said = f'AWS_ENDPOINT_URL = "http://127.0.0.1:{s3.port}"\nAWS_REGION = "us-east-1"\n'
+    said += f'AWS_ACCESS_KEY_ID = "{KEY}"\nAWS_ALLOW_HTTP = "true"\nAWS_SECRET_ACCESS_KEY ='
+    file = tmp_path / "stores.toml"
+    file.write_text(f'["{place}"]\n{said} "{SECRET}"\n["{place}/other"]\n{said} "x"\n', "utf-8")
+    monkeypatch.setenv("STATELAKE_STORES", str(file))
+    job = ("--lake", f"{place}/lake", "--job", "words")
+    told = [
+        run("import", f"{place}/savepoint", *job, "--snapshot", "one", "--engine", "local"),
+        run("sql", *job, "SELECT count(*) FROM counter.count"),
+        run("export", *job, "--snapshot", "one", "--to", f"{place}/back", "--engine", "local"),
+    ]
+    assert [ran.code for ran in told] == [0, 0, 0]
+    assert entries(f"{place}/back") == entries(WORDS)
+    refused = [
+        run("export", *job, "--snapshot", "one", "--to", f"{place}/other/x"),
+        run("inspect", f"{place}/other/savepoint"),
+        run("snapshots", "--lake", f"{place}/other/lake"),
+    ]
+    assert [ran.code for ran in refused] == [3, 3, 3], refused
+    assert SECRET not in "".join(ran.out + ran.err for ran in (*told, *refused))
+    lake = Directory(f"{place}/lake")
+    assert not any(SECRET.encode() in lake.read(path) for path, _ in lake.files_below())
+
+
 # ------------------------------------------------------------------------------- commands
 
 

@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
 from state_core.errors import MissingFileError, SnapshotError
-from state_core.files import filesystem
+from state_core.files import object_stores
 from state_core.files.filesystem import Directory
 
 
@@ -35,7 +35,7 @@ def test_a_host_stays_in_the_uri(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert uri.startswith("hdfs://name:8020/")
         return fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), uri.split(":8020")[1]
 
-    monkeypatch.setattr(filesystem, "fs", FileSystems(from_uri))
+    monkeypatch.setattr(object_stores, "fs", FileSystems(from_uri))
     found = Directory("hdfs://name:8020/flink/savepoints/")
     assert found.uri == found.location == "hdfs://name:8020/flink/savepoints"
     assert found.child("sp-1").uri == "hdfs://name:8020/flink/savepoints/sp-1"

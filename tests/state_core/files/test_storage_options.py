@@ -8,7 +8,7 @@ import pytest
 
 from state_core.errors import SnapshotError
 from state_core.files.filesystem import Directory
-from state_core.files.storage_options import storage_options, with_storage_options
+from state_core.files.storage_options import STORES, storage_options, with_storage_options
 
 QUERY = "endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
 
@@ -96,7 +96,7 @@ def test_options_become_part_of_the_location(
     ("location", "options", "problem"),
     [
         ("/data/lake", {"AWS_REGION": "x"}, "storage options are for s3:// locations"),
-        ("s3://bucket/lake", {"AWS_SESSION_TOKEN": "x"}, "'AWS_SESSION_TOKEN' is not known"),
+        ("s3://bucket/lake", {"AWS_COLOUR": "x"}, "'AWS_COLOUR' is not known"),
         ("s3://bucket/lake", {"AWS_ACCESS_KEY_ID": "x"}, "access key and secret together"),
     ],
 )
@@ -106,3 +106,122 @@ def test_an_option_that_would_be_ignored_is_refused(
     """Nothing that a user says is dropped in silence."""
     with pytest.raises(SnapshotError, match=problem):
         with_storage_options(location, options)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "abfs://container@account.dfs.core.windows.net/lake",
+        "abfss://account.dfs.core.windows.net/container/lake",
+        "abfss://:a2V5@account.dfs.core.windows.net/container/lake",
+    ],
+)
+def test_locations_of_azure(location: str) -> None:
+    """Made again they are the same place; engines get the form that all of them know."""
+    directory = Directory(location)
+    again = Directory(directory.child("a").location)
+    assert (directory.root, again.root) == ("container/lake", "container/lake/a")
+    assert again.filesystem.equals(directory.filesystem)
+    scheme = location.partition("://")[0]
+    assert again.uri == f"{scheme}://container@account.dfs.core.windows.net/lake/a"
+    assert storage_options(again) is None
+
+
+def test_s3_by_the_schemes_of_hadoop() -> None:
+    """`s3a://` is S3, with the same options."""
+    directory = Directory(f"s3a://bucket/lake?{QUERY}")
+    assert directory.filesystem.equals(Directory(f"s3://bucket/lake?{QUERY}").filesystem)
+    assert directory.uri == "s3a://bucket/lake"
+
+
+# ------------------------------------------------------------------------- options by place
+
+
+@pytest.fixture
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Options of two places, of which one lies in the other, and AWS's files."""
+    (tmp_path / "credentials").write_text(
+        "[flink]\naws_access_key_id = FK\naws_secret_access_key = F/S\naws_session_token = F:T\n"
+        "[role]\nrole_arn = arn:aws:iam::1:role/x\n",
+        "utf-8",
+    )
+    (tmp_path / "config").write_text("[profile flink]\nregion = eu-west-1\n", "utf-8")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    file = tmp_path / "stores.toml"
+    file.write_text(
+        '["s3://flink"]\nAWS_PROFILE = "flink"\n'
+        '["s3://flink/minio"]\nAWS_ENDPOINT_URL = "http://127.0.0.1:1"\n'
+        'AWS_ACCESS_KEY_ID = "MK"\nAWS_SECRET_ACCESS_KEY = "MS"\nAWS_ALLOW_HTTP = "true"\n',
+        "utf-8",
+    )
+    monkeypatch.setenv(STORES, str(file))
+    return file
+
+
+@pytest.mark.usefixtures("stores")
+def test_options_by_place() -> None:
+    """The longest place counts, whole names of it alone; another place has none."""
+    flink = {
+        "AWS_ACCESS_KEY_ID": "FK", "AWS_SECRET_ACCESS_KEY": "F/S", "AWS_SESSION_TOKEN": "F:T",
+        "AWS_REGION": "eu-west-1",
+    }  # fmt: skip
+    minio = {
+        "AWS_ACCESS_KEY_ID": "MK", "AWS_SECRET_ACCESS_KEY": "MS", "AWS_ALLOW_HTTP": "true",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+    }  # fmt: skip
+    assert storage_options(Directory("s3://flink/savepoints/1")) == flink
+    assert storage_options(Directory("s3a://flink/minio-2")) == flink
+    assert storage_options(Directory("s3://flink/minio/lake")) == minio
+    assert storage_options(Directory("s3://flink-2/lake?region=x")) == {"AWS_REGION": "x"}
+
+
+@pytest.mark.usefixtures("stores")
+def test_what_a_location_says_itself_counts() -> None:
+    """Its own keys are not mixed with those of the file."""
+    given = storage_options(Directory("s3://key:secret@flink/a?region=us-east-2"))
+    assert given == {
+        "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-2",
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("stores")
+def test_options_by_place_go_to_other_processes_and_into_no_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The location has them, as executors have no such file; what is shown has not."""
+    directory = Directory("s3://flink/savepoints")
+    assert "F%2FS" not in f"{directory!r} {directory.uri} {directory.given} {directory.full('a')}"
+    location = directory.child("1").location
+    monkeypatch.delenv(STORES)
+    again = Directory(location)
+    assert storage_options(again) == storage_options(directory)
+    assert again.filesystem.equals(directory.filesystem)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[", "it is no TOML"),
+        ('["gs://x"]\n', "'gs://x' is no place in S3"),
+        ('["s3://flink"]\nAWS_REGION = 1\n', "s3://flink: the options are not texts"),
+        ('["s3://flink"]\nAWS_COLOUR = "red"\n', "'AWS_COLOUR' is not known"),
+        ('["s3://flink"]\nAWS_ACCESS_KEY_ID = "a"\n', "access key and secret together"),
+        ('["s3://flink"]\nAWS_PROFILE = "role"\n', "the profile 'role' has no keys"),
+        ('["s3://flink"]\nAWS_PROFILE = "none"\n', "the profile 'none' has no keys"),
+    ],
+)
+def test_a_file_of_stores_that_can_not_be_used(stores: Path, text: str, problem: str) -> None:
+    """Said with its name, and nothing of it is left out in silence."""
+    stores.write_text(text, "utf-8")
+    with pytest.raises(SnapshotError, match=problem) as error:
+        Directory("s3://flink/a")
+    assert "stores.toml" in str(error.value)
+
+
+def test_a_file_of_stores_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said; other places do not ask for it."""
+    monkeypatch.setenv(STORES, "/not/there.toml")
+    with pytest.raises(SnapshotError, match=r"/not/there\.toml: it can.t be read"):
+        Directory("s3://flink/a")
+    assert Directory("/tmp").local  # noqa: S108 - nothing is written

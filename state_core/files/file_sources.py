@@ -1,0 +1,189 @@
+"""Pieces of files as byte sources; those of object stores are read with few requests.
+
+Such a file is opened once. Each request costs some ten milliseconds, whatever its size. So reads
+that follow on each other, as those of key groups do, are put together: each asks for twice as much
+as the one before it, up to `MOST_AHEAD`. What is read from anywhere, as one key is, asks for its
+own bytes alone. What is large is asked for in parts, several at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_core.errors import StateError
+from state_core.files.byte_sources import too_short
+
+if TYPE_CHECKING:
+    from state_core.files.filesystem import Directory
+
+__all__ = ["FileSource", "RemoteFile"]
+
+FIRST_AHEAD = 256 << 10
+MOST_AHEAD = 16 << 20
+PART = 4 << 20
+PARTS_AT_ONCE = 4
+MOST_OF_A_THREAD = 4 * MOST_AHEAD  # a reader that merges has several files in hand
+MOST_FILES = 256
+_NUMBERS = count()
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A file, or `size` bytes from `start` on of one.
+
+    Attributes:
+        directory: Where it is.
+        path: The file.
+        start: Where the bytes begin in it.
+        size: How many there are.
+        remote: The file as it was opened, where that costs requests.
+    """
+
+    directory: Directory
+    path: str
+    start: int
+    size: int
+    remote: RemoteFile | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The file's path."""
+        return self.directory.full(self.path)
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Read from the file."""
+        if offset + out.size > self.size:
+            raise too_short(self.name, offset, out.size, max(0, self.size - offset))
+        if self.remote is None:
+            self.directory.read_into(self.path, self.start + offset, out)
+            return
+        try:
+            self.remote.read_into(self.start + offset, out)
+        except StateError:
+            raise
+        except OSError as error:
+            raise self.directory.not_read(self.path, error) from error
+
+    def read_all(self) -> bytes:
+        """All its bytes."""
+        out = np.empty(self.size, np.uint8)
+        self.read_into(0, out)
+        return out.tobytes()
+
+
+class _Ahead(NamedTuple):
+    """What was read beyond what was wanted.
+
+    Attributes:
+        start: Where it begins in its file; the next read does, too, if reads follow on each other.
+        data: The bytes, perhaps none.
+        window: How many bytes were asked for.
+    """
+
+    start: int
+    data: npt.NDArray[np.uint8]
+    window: int
+
+
+class _OfThread(threading.local):
+    """Of each thread the last it read ahead, by file: memory is bounded by threads, not files."""
+
+    def __init__(self) -> None:
+        self.aheads: OrderedDict[int, _Ahead] = OrderedDict()
+
+    def keep(self, number: int, ahead: _Ahead) -> None:
+        """Keep what was read ahead of a file, and let the oldest go where it is too much."""
+        self.aheads[number] = ahead
+        kept = sum(one.data.size for one in self.aheads.values())
+        while kept > MOST_OF_A_THREAD or len(self.aheads) > MOST_FILES:
+            kept -= self.aheads.popitem(last=False)[1].data.size
+
+
+_OF_THREAD = _OfThread()
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(PARTS_AT_ONCE, "statelake-read")
+
+
+class RemoteFile:
+    """A file that does not change while it is read, by any number of threads.
+
+    Args:
+        file: The file, opened; Arrow's own, which many may read at once.
+        name: What it is, for messages.
+
+    Attributes:
+        size: Its bytes.
+    """
+
+    def __init__(self, file: pa.NativeFile, name: str) -> None:
+        self._file = file
+        self._number = next(_NUMBERS)
+        self.name = name
+        self.size = int(file.size())
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Fill `out` with the bytes from `offset` on.
+
+        Raises:
+            TruncatedError: There are not as many.
+            OSError: The store does not give them.
+        """
+        if offset + out.size > self.size:
+            raise too_short(self.name, offset, out.size, max(0, self.size - offset))
+        ahead = _OF_THREAD.aheads.pop(self._number, None)
+        if ahead is not None and ahead.start != offset:
+            ahead = None
+        known = 0
+        if ahead is not None:
+            known = min(ahead.data.size, out.size)
+            out[:known] = ahead.data[:known]
+            ahead = _Ahead(offset + known, ahead.data[known:], ahead.window)
+        if known < out.size:
+            ahead = self._fetch(offset + known, out[known:], ahead)
+        if ahead is None:
+            ahead = _Ahead(offset + out.size, np.empty(0, np.uint8), 0)
+        if ahead.start < self.size:
+            _OF_THREAD.keep(self._number, ahead)
+
+    def _fetch(
+        self, start: int, out: npt.NDArray[np.uint8], before: _Ahead | None
+    ) -> _Ahead | None:
+        """Ask the store for `out`, and for more where reads follow on each other."""
+        size = out.size
+        if before is not None:
+            window = min(max(2 * before.window, FIRST_AHEAD), MOST_AHEAD)
+            size = min(max(size, window), self.size - start)
+        if size == out.size:
+            self._ask(start, out)
+            return None if before is None else _Ahead(start + size, out[:0].copy(), size)
+        data = np.empty(size, np.uint8)
+        self._ask(start, data)
+        out[:] = data[: out.size]
+        return _Ahead(start + out.size, data[out.size :], size)
+
+    def _ask(self, start: int, out: npt.NDArray[np.uint8]) -> None:
+        if out.size <= PART:
+            self._ask_part(start, out)
+            return
+        parts = [(start + at, out[at : at + PART]) for at in range(0, out.size, PART)]
+        for _ in _pool().map(lambda part: self._ask_part(*part), parts):
+            pass
+
+    def _ask_part(self, start: int, out: npt.NDArray[np.uint8]) -> None:
+        data = self._file.read_at(out.size, start)
+        if len(data) < out.size:
+            raise too_short(self.name, start, out.size, len(data))
+        out[:] = np.frombuffer(data, np.uint8)

@@ -1,0 +1,109 @@
+"""What operations ask of an object store is bounded: what is billed, and what makes one wait."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from state_core import open_snapshot
+from state_core.files.filesystem import Directory
+from tests.integration.s3.proxy import S3Proxy
+from tests.integration.s3.relay import Relay, Traffic
+from tests.support.command import run
+from tests.support.lakes import LOCAL, WORDS, entries
+
+pytestmark = [pytest.mark.s3, pytest.mark.full]
+
+JOB = "words"
+# of the golden savepoint: two files of state, two tables, in the lake two snapshots at most
+# `dear` are PUT, POST and LIST, at twelve times the price of GET and HEAD
+BOUNDS = {
+    "open": {"all": 8, "dear": 0},
+    "import": {"all": 78, "dear": 28},
+    "import unchanged": {"all": 79, "dear": 23},
+    "list": {"all": 11, "dear": 1},
+    "sql": {"all": 28, "dear": 5},
+    "get": {"all": 20, "dear": 2},
+    "export": {"all": 21, "dear": 5},
+    "drop": {"all": 96, "dear": 30},
+}
+
+
+@pytest.fixture
+def relay(s3: S3Proxy) -> Iterator[Relay]:
+    """A relay before the store."""
+    with Relay(s3.port) as made:
+        yield made
+
+
+@pytest.fixture
+def at(s3: S3Proxy, relay: Relay) -> Callable[[str], str]:
+    """Where something is, as it is reached through the relay; there is a savepoint."""
+    root = f"requests/{uuid.uuid4().hex[:12]}"
+    for path in WORDS.iterdir():
+        Directory(s3.location(f"{root}/savepoint")).write(path.name, path.read_bytes())
+    return lambda name: relay.through(s3.location(f"{root}/{name}"))
+
+
+def command(*words: str) -> None:
+    """Run one that comes through."""
+    ran = run(*words)
+    assert ran.code == 0, ran.err
+
+
+def test_requests_of_each_operation(relay: Relay, at: Callable[[str], str]) -> None:
+    """No more than the table says."""
+    lake = at("lake")
+    words = ("--lake", lake, "--job", JOB)
+
+    def add(name: str) -> Any:
+        return import_snapshot(Lake(lake), at("savepoint"), JOB, snapshot_id=name, engine=LOCAL)
+
+    operations: dict[str, Callable[[], Any]] = {
+        "open": lambda: open_snapshot(at("savepoint")),
+        "import": lambda: add("one"),
+        "import unchanged": lambda: add("two"),
+        "list": lambda: command("snapshots", "--lake", lake, "--json"),
+        "sql": lambda: command("sql", *words, "SELECT count(*) FROM counter.count"),
+        "get": lambda: command("get", *words, "--snapshot", "one", "--key=word-10"),
+        "export": lambda: export_snapshot(Lake(lake), JOB, "one", at("export"), engine=LOCAL),
+        "drop": lambda: command("drop", *words, "--snapshot", "one"),
+    }
+    found = {}
+    for name, operation in operations.items():
+        relay.taken()
+        operation()
+        traffic = relay.taken()
+        found[name] = {"all": traffic.total, "dear": dear(traffic)}
+    over = {
+        name: counts
+        for name, counts in found.items()
+        if any(count > BOUNDS[name][what] for what, count in counts.items())
+    }
+    assert over == {}
+    assert entries(at("export")) == entries(WORDS)
+
+
+def dear(traffic: Traffic) -> int:
+    """The requests that are billed most."""
+    return sum(traffic.requests[one] for one in ("PUT", "POST", "LIST"))
+
+
+def test_nothing_is_fetched_twice(relay: Relay, at: Callable[[str], str]) -> None:
+    """An import reads each byte of the state once, an unchanged one too; no directory is made."""
+    for name in ("one", "two"):
+        relay.taken()
+        import_snapshot(Lake(at("lake")), at("savepoint"), JOB, snapshot_id=name, engine=LOCAL)
+        traffic = relay.taken()
+        fetched = [one for one in traffic.asked if one.startswith("GET") and "/savepoint/" in one]
+        state = [one for one in fetched if "/_metadata" not in one]
+        assert len(state) == len(set(state)) > 0
+        made = [one for one in traffic.asked if one.startswith("PUT") and one.endswith("/")]
+        # but for the one that Arrow leaves where the note was deleted
+        assert [one for one in made if not one.endswith("/_statelake/attempts/")] == []
