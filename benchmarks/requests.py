@@ -42,7 +42,7 @@ def write_savepoint(location: str, entries: int) -> int:
 
 def show(what: str, traffic: Traffic, size: int) -> None:
     """A line of the table."""
-    counts = " | ".join(f"{traffic.requests[one]:,}" for one in OPERATIONS)
+    counts = " | ".join(f"{traffic.requests[operation]:,}" for operation in OPERATIONS)
     per_gigabyte = traffic.total / size * 1e9
     print(
         f"| {what} | {counts} | {traffic.total:,} | {per_gigabyte:,.0f} "

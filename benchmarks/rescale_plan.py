@@ -62,7 +62,7 @@ def meta_infos() -> dict[str, StateMetaInfo]:
     """Real Flink's words about a split and a union state."""
     snapshot = open_snapshot(golden_cases("operator")[0].snapshot)
     states = [state for operator in snapshot.operators for state in operator.operator_states]
-    found = {one.name: read_state_meta_info(DataInput(one.meta_info)) for one in states}
+    found = {state.name: read_state_meta_info(DataInput(state.meta_info)) for state in states}
     return {name: found[name] for name in (SPLIT, UNION)}
 
 

@@ -55,7 +55,11 @@ class Part:
 
     def kept(self, summaries: Iterable[SnapshotRecord], at: datetime) -> set[str]:
         """The ids of the snapshots that it keeps, of some from the oldest to the newest."""
-        young = [one for one in summaries if self.age is None or at - one.taken_at <= self.age]
+        young = [
+            summary
+            for summary in summaries
+            if self.age is None or at - summary.taken_at <= self.age
+        ]
         period_of = _PERIODS.get(self.period)
         # in their order, so that the newest of each period is what is left of it
         newest = {
@@ -107,7 +111,11 @@ class RetentionPlan:
     @property
     def going(self) -> list[str]:
         """The ids of the snapshots that do not stay."""
-        return [one.snapshot_id for one in self.snapshots if one.snapshot_id not in self.reasons]
+        return [
+            snapshot.snapshot_id
+            for snapshot in self.snapshots
+            if snapshot.snapshot_id not in self.reasons
+        ]
 
 
 def reasons_to_stay(

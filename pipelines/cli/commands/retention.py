@@ -104,10 +104,10 @@ def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
         as_json(_shown(plan, policy) | {"dropped": None if dropped is None else asdict(dropped)})
         return
     rows = [
-        (one.snapshot_id, f"{one.taken_at:%Y-%m-%d %H:%M}",
-         "stays" if one.snapshot_id in plan.reasons else "goes",
-         ", ".join(plan.reasons.get(one.snapshot_id, [])))
-        for one in plan.snapshots
+        (snapshot.snapshot_id, f"{snapshot.taken_at:%Y-%m-%d %H:%M}",
+         "stays" if snapshot.snapshot_id in plan.reasons else "goes",
+         ", ".join(plan.reasons.get(snapshot.snapshot_id, [])))
+        for snapshot in plan.snapshots
     ]  # fmt: skip
     print_table(
         f"{len(plan.reasons)} of {len(rows)} snapshots of {job} stay",
@@ -124,8 +124,9 @@ def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
 
 def _shown(plan: RetentionPlan, policy: str) -> dict[str, object]:
     snapshots = [
-        {"snapshot": one.snapshot_id, "taken_at": one.taken_at, "origin": one.origin,
-         "stays": one.snapshot_id in plan.reasons, "why": plan.reasons.get(one.snapshot_id, [])}
-        for one in plan.snapshots
+        {"snapshot": snapshot.snapshot_id, "taken_at": snapshot.taken_at, "origin": snapshot.origin,
+         "stays": snapshot.snapshot_id in plan.reasons,
+         "why": plan.reasons.get(snapshot.snapshot_id, [])}
+        for snapshot in plan.snapshots
     ]  # fmt: skip
     return {"policy": policy, "snapshots": snapshots, "going": plan.going, "frees": plan.frees}

@@ -62,10 +62,10 @@ def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
 
     def made() -> Iterator[pa.RecordBatch]:
         nonlocal rows, size
-        for one in batches:
-            held.append(one)
-            rows += len(one[1])
-            size += one[1].nbytes
+        for batch in batches:
+            held.append(batch)
+            rows += len(batch[1])
+            size += batch[1].nbytes
             while len(held) > 1 and (
                 rows - len(held[0][1]) > 2 * BATCH_ROWS
                 or size - held[0][1].nbytes > 2 * BATCH_BYTES
@@ -73,7 +73,7 @@ def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
                 _, gone = held.popleft()
                 rows -= len(gone)
                 size -= gone.nbytes
-            yield one[1]
+            yield batch[1]
 
     try:
         return spill_made_rows(task, made())

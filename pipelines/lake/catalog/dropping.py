@@ -153,7 +153,7 @@ class _Drop:
         columns = latest.metadata().partition_columns
         table.replace_files(
             (latest if newest is None else table.require(newest.version)).schema(),
-            [TableFile.of(one) for one in units],
+            [TableFile.of(unit) for unit in units],
             partition_by=columns[0] if columns else None,
             attempt=DROP,
         )

@@ -135,7 +135,7 @@ class _DeltaChangelog:
     def compact(self, end: int) -> None:
         """Whole files alone, and not before there are some of them."""
         with self._lock:
-            sealed = [one for one in self._segments if one.last <= end]
+            sealed = [segment for segment in self._segments if segment.last <= end]
         if len(sealed) < COMPACTED_FILES:
             return
         batches = [batch for segment in sealed for batch in self._batches(segment)]

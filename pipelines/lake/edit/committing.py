@@ -76,7 +76,7 @@ def commit_snapshot(
         record = lake.snapshot(job, parent)
         rewriter = TableRewriter(lake, attempt.token, chosen, progress)
         work = _Commit(lake, rewriter, record, lake.records(job)[0])
-        operators = [work.operator(one) for one in record.operators]
+        operators = [work.operator(operator) for operator in record.operators]
         made = record.followed_by(snapshot_id, "commit", operators, rewriter.written, note)
         lake.append(made)
     return CommitResult(made, work.changed)

@@ -42,7 +42,7 @@ def _state_names(operator: OperatorRecord) -> list[str]:
     """What its states go by; `timers` stands for all its timers."""
     names = [state.name for state in operator.states]
     names += [state.name for state in operator.operator_states]
-    return [*names, TIMERS] if any(one.kind == TIMERS for one in operator.states) else names
+    return [*names, TIMERS] if any(state.kind == TIMERS for state in operator.states) else names
 
 
 def tables_of(operator: OperatorRecord, state: str) -> list[str]:

@@ -209,7 +209,9 @@ class _SqlEdit:
     def operator(self, operator: OperatorRecord) -> OperatorRecord:
         """The operator as the statements leave it."""
         for table in operator.tables:
-            statements = [one for one in self.statements if one.table.path == table.path]
+            statements = [
+                statement for statement in self.statements if statement.table.path == table.path
+            ]
             if statements:
                 operator = self._rewritten(operator, table, statements)
         return operator
@@ -245,7 +247,7 @@ class _SqlEdit:
     ) -> list[Piece]:
         """The pieces, those that get rows with a file of them more."""
         directory = self.rewriter.lake.table(table.path).directory
-        files = [TableFile.of(one) for one in table.units]
+        files = [TableFile.of(unit) for unit in table.units]
         for number, prepared in enumerate(inserting):
             rows = prepared.inserted(layout.schema)
             self._met.append(len(rows))

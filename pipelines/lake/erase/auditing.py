@@ -217,9 +217,9 @@ def _recorded(lake: Lake, request: str) -> AuditRecord:
             place=lake.directory.full(),
             remedy="compare it with a copy: `statelake audit records --json`",
         )
-    erasures = [one for one in records if (one.kind, one.request) == ("erase", request)]
+    erasures = [record for record in records if (record.kind, record.request) == ("erase", request)]
     if not erasures:
-        known = ", ".join(dict.fromkeys(one.request for one in records)) or "none"
+        known = ", ".join(dict.fromkeys(record.request for record in records)) or "none"
         raise NotFoundError(f"no erasure {request!r} is recorded", remedy=f"there are: {known}")
     return erasures[-1]
 

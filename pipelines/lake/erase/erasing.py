@@ -422,8 +422,8 @@ class Erasure:
         """Delete files of tables that no snapshot has: all, or those of this erasure."""
         for job, path in self._table_paths():
             directory = self.lake.table(path).directory
-            needed = {unit.path for one in _tables(self.records[job]) if one.path == path
-                      for unit in one.units}  # fmt: skip
+            needed = {unit.path for table in _tables(self.records[job]) if table.path == path
+                      for unit in table.units}  # fmt: skip
             for name, _ in directory.files_below():
                 token = token_of(name)
                 ours = token == self.note.token if of_token else token or _is_engines(name)

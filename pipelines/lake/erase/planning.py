@@ -338,7 +338,9 @@ class Planner:
                 for record in records
                 if without_words(record, words) != record.note
             ],
-            opaque=[(one.job, one.snapshot_id) for one in records if has_opaque_state(one)],
+            opaque=[
+                (record.job, record.snapshot_id) for record in records if has_opaque_state(record)
+            ],
             whole=self._whole(shared, found),
             elsewhere=self._elsewhere() + of_tasks.elsewhere,
             kept_for=self._kept_for({(going.table, going.unit.path) for _, going in found}),

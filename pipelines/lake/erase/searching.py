@@ -34,12 +34,12 @@ class Searcher:
 
     def __init__(self, needles: Sequence[Needle]) -> None:
         self.needles = needles
-        sizes = [len(one.data) for one in needles]
+        sizes = [len(needle.data) for needle in needles]
         self.longest = max(sizes, default=0)
         self._window = min(sizes, default=BLOCK_BYTES)
-        self._words = np.frombuffer(b"".join(one.data for one in needles), np.uint8)
+        self._words = np.frombuffer(b"".join(needle.data for needle in needles), np.uint8)
         self._bounds = np.cumsum(np.array([0, *sizes], np.int64))
-        ends = b"".join(one.data[-self._window :] for one in needles)
+        ends = b"".join(needle.data[-self._window :] for needle in needles)
         blocks, hashes = hashes_of(np.frombuffer(ends, np.uint8).reshape(-1, self._window))
         farthest = min(self._window - BLOCK_BYTES + 1, 255)
         self._shifts = np.full(1 << SHIFT_BITS, farthest, np.uint8)

@@ -168,8 +168,8 @@ class _Import:
         engine = choose_engine(wanted)
         previous = self._previous()
         tables = {
-            one.label: table_targets(self.lake, self.job, one, self.partitions)
-            for one in self._operators()
+            operator.label: table_targets(self.lake, self.job, operator, self.partitions)
+            for operator in self._operators()
         }
         self.operator_tables = operator_table_paths(self.job, self._operators())
         paths = [target.path for targets in tables.values() for target in targets]

@@ -119,7 +119,9 @@ class TableNames:
         self.jobs = {record.job: record.snapshot_id for record in summaries}
         self.jobs |= {row.job: row.snapshot_id for row in bad if row.job not in self.jobs}
         if as_of is not None:
-            self.jobs = {one.job: as_of for one in summaries if one.snapshot_id == as_of}
+            self.jobs = {
+                summary.job: as_of for summary in summaries if summary.snapshot_id == as_of
+            }
             if not self.jobs:
                 raise NotFoundError(
                     f"no job has a snapshot {as_of!r}", remedy="see `statelake snapshots`"

@@ -272,9 +272,9 @@ class _Planning:
         keyed = {name: (key_rules or ()) + one for name, one in rules.items() if one is not None}
         rules = {one.name: self._operator_rules(operator, one) for one in operator.operator_states}
         others = {name: one for name, one in rules.items() if one is not None}
-        states = [one for one in operator.states if one.name in keyed]
+        states = [state for state in operator.states if state.name in keyed]
         operator_states = [one for one in operator.operator_states if one.name in others]
-        paths = {one.table for one in states} | {one.table for one in operator_states}
+        paths = {state.table for state in states} | {one.table for one in operator_states}
         tables = [table for table in operator.tables if table.path in paths]
         left = replace(operator, states=states, operator_states=operator_states, tables=tables)
         sharing = self.sharing
@@ -404,7 +404,7 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
     operators: dict[str, str] = {}  # what it may be called, and what it is called in messages
     states: dict[str, str] = {}
     for operator in record.operators:
-        names = [TIMERS if one.kind == TIMERS else one.name for one in operator.states]
+        names = [TIMERS if state.kind == TIMERS else state.name for state in operator.states]
         names += [one.name for one in operator.operator_states]
         for label in {operator.uid, operator.operator_id, operator.label} - {""}:
             states |= {f"{label}/{name}": f"{operator.label}/{name}" for name in names}

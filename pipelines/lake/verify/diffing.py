@@ -245,9 +245,10 @@ def _differing(
     if first.max_parallelism != second.max_parallelism:
         top = max(first.max_parallelism, second.max_parallelism) - 1
         return [KeyGroupRange(0, top)]
-    same_paths = {one.path for one in before.units} & {one.path for one in after.units}
+    same_paths = {unit.path for unit in before.units} & {unit.path for unit in after.units}
     marks = [
-        {(one.first, one.last): one.fingerprint for one in rows.units} for rows in (before, after)
+        {(unit.first, unit.last): unit.fingerprint for unit in rows.units}
+        for rows in (before, after)
     ]
     same = {key for key, value in marks[0].items() if value and marks[1].get(key) == value}
     ranges: list[KeyGroupRange] = []

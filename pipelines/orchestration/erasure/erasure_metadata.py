@@ -33,8 +33,8 @@ def plan_metadata(
     hidden = Redaction(request.asked).text
     columns = ("job", "operator", "state", "rows", "files", "snapshots")
     rows = [
-        (one.job, one.operator, one.state, f"{one.rows:,}", one.files, one.snapshots)
-        for one in plan.states
+        (state.job, state.operator, state.state, f"{state.rows:,}", state.files, state.snapshots)
+        for state in plan.states
     ]
     return {
         "rows": plan.rows,
@@ -50,7 +50,7 @@ def plan_metadata(
         "digest of the request": request.digest(secret),
         "planned": dg.MetadataValue.json(
             {
-                "states": [[one.job, one.operator, one.state] for one in plan.states],
+                "states": [[state.job, state.operator, state.state] for state in plan.states],
                 "opaque": bool(plan.opaque),
             }
         ),

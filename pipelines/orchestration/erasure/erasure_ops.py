@@ -245,8 +245,8 @@ def _refuse_more(
     """
     before = planned["planned"].value
     named = {tuple(names) for names in before["states"]}
-    more = [f"{one.operator}/{one.state} of job {one.job!r}" for one in plan.states
-            if (one.job, one.operator, one.state) not in named]  # fmt: skip
+    more = [f"{state.operator}/{state.state} of job {state.job!r}" for state in plan.states
+            if (state.job, state.operator, state.state) not in named]  # fmt: skip
     if request.asked.carried == "drop" and plan.opaque and not before["opaque"]:
         more.append("state that has no table")
     if more:

@@ -198,9 +198,11 @@ def assign_operator_state(
     """
     before = [
         {}
-        if one is None
-        else {name: StateShare(part.mode, len(part.offsets)) for name, part in one.states.items()}
-        for one in handles
+        if handle is None
+        else {
+            name: StateShare(part.mode, len(part.offsets)) for name, part in handle.states.items()
+        }
+        for handle in handles
     ]
     assigned = []
     for states in plan_operator_state(before, parallelism):

@@ -162,7 +162,7 @@ class _Backup(TaskBackupManager):
         def tidy(store: str, marker: str) -> Future[None]:
             return then(self.context.pool, done(None), lambda _: self._tidy(store, marker))
 
-        return mapped(all_of([tidy(*one) for one in markers.items()]), lambda _: None)
+        return mapped(all_of([tidy(*item) for item in markers.items()]), lambda _: None)
 
     def _prefix(self, store: str) -> str:
         context = self.context

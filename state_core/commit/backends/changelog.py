@@ -303,7 +303,7 @@ class _FileChangelog:
         # a crash behind this leaves changes twice, in their order: the state is the same
         self._tree.write(self._path(sealed[0]), batches)
         with self._lock:
-            self._segments = [one for one in self._segments if one not in sealed[1:]]
+            self._segments = [segment for segment in self._segments if segment not in sealed[1:]]
         for gone in sealed[1:]:
             self._tree.remove(self._path(gone))
 

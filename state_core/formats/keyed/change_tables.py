@@ -350,7 +350,7 @@ def table_of(layout: KeyedLayout) -> Table:
 def _pairs(entries: Entries) -> Iterator[tuple[bytes, bytes]]:
     """Key and value of each entry."""
     bounds = (entries.key_start, entries.key_end, entries.value_start, entries.value_end)
-    for start, end, first, last in zip(*(one.tolist() for one in bounds), strict=True):
+    for start, end, first, last in zip(*(bound.tolist() for bound in bounds), strict=True):
         yield entries.data[start:end].tobytes(), entries.data[first:last].tobytes()
 
 

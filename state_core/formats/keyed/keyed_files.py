@@ -242,7 +242,7 @@ def _open_key_groups(
         end = siblings.end_behind(handle.stream, last.start)
         if end is not None and end <= source.size:
             part = False
-            spans = tuple(replace(one, end=end) if one == last else one for one in spans)
+            spans = tuple(replace(span, end=end) if span == last else span for span in spans)
     first = min(spans, key=lambda one: one.start, default=None)
     begin = source.size if first is None else first.start
     head = files.heads.read(source, begin, read_head)

@@ -124,7 +124,7 @@ def recompress_snapshot(
     target = SavepointDirectory(to)
     work = _Recompression(files, target.directory, compression, progress)
     metadata = replace(snapshot.metadata, version=max(snapshot.metadata.version, 3))
-    work.total = sum(len(one.subtasks or {}) for one in metadata.operators)
+    work.total = sum(len(operator.subtasks or {}) for operator in metadata.operators)
     try:
         metadata.operators = [
             work.operator(state, operator)

@@ -263,7 +263,7 @@ class _Struct(Column):
     @property
     def closed(self) -> bool:  # type: ignore[override]
         """Whether the fields are."""
-        return all(one.closed for one in self.fields.values())
+        return all(field.closed for field in self.fields.values())
 
     def shown(self, value: Any) -> Any:
         """Show the fields."""
@@ -425,7 +425,7 @@ def column_of(kind: JavaType, classes: Classes, within: tuple[str, ...] = ()) ->
         return _Scalar(kind.name, *_SCALARS[kind.name])
     if kind.name.startswith("["):
         return _List(kind.name, column_of(JavaType(component_of(kind.name)), classes, within))
-    nested = [column_of(one, classes, within) for one in kind.arguments]
+    nested = [column_of(argument, classes, within) for argument in kind.arguments]
     if len(nested) == 2 and kind.name in _MAPS:
         return _Map(_USUAL.get(kind.name, kind.name), *nested)
     usual = _USUAL.get(kind.name, kind.name)

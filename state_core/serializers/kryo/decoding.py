@@ -102,7 +102,9 @@ def _class(name: str, said: Any, place: str) -> UserClass:
         raise EncodeError(problem, place=place, remedy=form)
     if "enum" in said:
         constants = said["enum"]
-        if not isinstance(constants, list) or not all(isinstance(one, str) for one in constants):
+        if not isinstance(constants, list) or not all(
+            isinstance(constant, str) for constant in constants
+        ):
             raise EncodeError("`enum` is no list of names", place=place, remedy=form)
         return UserClass(name, {}, tuple(constants), final)
     fields = _mapping(said, "fields", place)

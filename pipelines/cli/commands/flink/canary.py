@@ -150,9 +150,9 @@ def _tell(done: CanaryResult, quiet: bool) -> None:
         tell("statelake: no types were given with --against")
         return
     rows = [
-        (str(one["operator"]), str(one["state"]) or "(key)", str(one["verdict"]),
-         list(one["reasons"]))
-        for one in states
+        (str(state["operator"]), str(state["state"]) or "(key)", str(state["verdict"]),
+         list(state["reasons"]))
+        for state in states
     ]  # fmt: skip
     expected = "compatible" if done.compatible else "incompatible"
     print_table(f"statelake: {expected}", ("<operator", "<state", "<verdict", "<why"), rows)

@@ -247,7 +247,7 @@ class Shell:
             given = line.lstrip().partition(" ")
             if not given[1]:
                 return [order for order in self._orders if order.startswith(word)]
-            ids = [one.snapshot_id for one in self.lake.summaries(self.job)]
+            ids = [summary.snapshot_id for summary in self.lake.summaries(self.job)]
             known = self.names.jobs if given[0] == ".job" else dict.fromkeys(ids)
             return [name for name in known if name.startswith(word)]
         words = [*self._names(), *self._columns(" ".join([*self.typed, line])), *KEYWORDS]
