@@ -40,7 +40,7 @@ def summary(hours: int, number: int, origin: str = "import") -> SnapshotRecord:
 )
 def test_the_last_and_one_a_day(hours: list[int], last: int, daily: int) -> None:
     """The newest, and of the newest days the newest each; nothing else."""
-    history = [summary(hour, number) for number, hour in enumerate(sorted(hours))]
+    history = [summary(hour, 100 + number) for number, hour in enumerate(sorted(hours))]
     kept = set(reasons_to_stay(reversed(history), Policy.of(last, daily), NOW))
     assert {each.snapshot_id for each in history[-last:]} <= kept
     days = sorted({each.taken_at.date() for each in history}, reverse=True)[:daily]

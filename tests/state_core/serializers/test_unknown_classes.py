@@ -129,13 +129,14 @@ def test_heads_with_unknown_classes(
 def test_mutated_heads(snapshots: list[TypeSerializerSnapshot], data: st.DataObject) -> None:
     """An error of ours, or a head that is written as it was read; never more than some attempts."""
     raw = bytearray(encoded(header(snapshots, LONG())))
-    for _ in range(data.draw(st.integers(1, 4))):
+    changes = data.draw(st.integers(1, 4))
+    for _ in range(changes):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
         found = read_whole(DataInput(bytes(raw)), read_keyed_header)
     except StateError:
         return
-    assert len(encoded(found)) <= len(raw)
+    assert len(encoded(found)) <= len(raw) + changes  # a zero byte in a name is written as two
 
 
 def test_many_states_of_one_class() -> None:
