@@ -104,7 +104,7 @@ def rescale_job(
             journal.write(lake, plan.job)  # this process is at work on it now
         elif roll_back:
             raise NotFoundError(
-                f"no rescale of job {plan.job!r} is unfinished", place=lake.location,
+                f"no rescale of job {plan.job!r} is unfinished", place=lake.directory.uri,
                 remedy="one that is done is taken back by another: stop, and run the old JAR",
             )  # fmt: skip
         else:

@@ -185,7 +185,7 @@ def open_journal(lake: Lake, job: str, *, take_over: bool = False) -> Journal | 
         if note["process"] != os.getpid() and is_alive(note) and not take_over:
             raise ConflictError(
                 f"a rescale of job {job!r} is at work: process {note['process']} on {note['host']}",
-                place=lake.location,
+                place=lake.directory.uri,
                 remedy="wait for it; if that process is gone for certain, --take-over goes on"
                 " with it",
             )
@@ -223,7 +223,7 @@ def start_journal(
         lake.directory.delete(_path(job, name))
         raise ConflictError(
             f"another rescale of job {job!r} began at this moment",
-            place=lake.location,
+            place=lake.directory.uri,
             remedy="see what came of it, and call again",
         )
     return journal

@@ -75,7 +75,9 @@ def take_savepoint(
     latest = lake.latest(job)
     if latest is None:
         raise NotFoundError(
-            f"job {job!r} has no snapshot", place=lake.location, remedy="import a savepoint first"
+            f"job {job!r} has no snapshot",
+            place=lake.directory.uri,
+            remedy="import a savepoint first",
         )
     name = f"{now or datetime.now(timezone.utc):%Y%m%dT%H%M%S%f}-{path_segment(latest.snapshot_id)}"
     target = Directory(exports).confined().child(path_segment(job))

@@ -23,10 +23,10 @@ import pyarrow as pa
 from pyarrow import fs
 
 from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
+from state_core.files import object_stores as stores
 from state_core.files.byte_sources import ByteSource, InlineSource, too_short
 from state_core.files.confinement import ConfinedTree, given_to_arrow, relative_path, shortened
 from state_core.files.file_sources import FileSource, RemoteFile
-from state_core.files.object_stores import AZURE_SCHEMES, open_file_system
 from state_core.files.storage_options import with_stores_options
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
@@ -46,19 +46,22 @@ class Directory:
     def __init__(self, location: str | os.PathLike[str], filesystem: Any = None) -> None:
         text = self.given = os.fspath(location)
         self.scheme = self.query = self.credentials = self.host = ""
+        self._is_completed = False  # whether `STATELAKE_STORES` adds to the location
         if filesystem is not None:
             ours = isinstance(filesystem, fs.FileSystem)
             self.filesystem = filesystem if ours else fs.PyFileSystem(fs.FSSpecHandler(filesystem))
             self.scheme, self.root, authority = self.filesystem.type_name, text, ""
         elif "://" in text or text.startswith("file:"):
             text = with_stores_options(text)
+            self._is_completed = text != self.given
             parts = urlsplit(text)
             self.scheme, self.query = parts.scheme, parts.query
             self.credentials, _, authority = parts.netloc.rpartition("@")
             try:
-                self.filesystem, self.root = open_file_system(text)
+                self.filesystem, self.root = stores.open_file_system(text)
             except (OSError, ValueError, pa.ArrowException) as error:
-                problem = _first_line(error).replace(parts.netloc, authority)  # Arrow shows the URI
+                # Arrow's message has the URI
+                problem = stores.first_line(error).replace(parts.netloc, authority)
                 raise SnapshotError(
                     f"the file system can't be opened: {problem}",
                     place=f"{parts.scheme}://{authority}{parts.path}",
@@ -66,7 +69,7 @@ class Directory:
                 ) from error
         else:
             self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
-        self.azure = filesystem is None and self.scheme in AZURE_SCHEMES
+        self.azure = filesystem is None and self.scheme in stores.AZURE_SCHEMES
         if self.azure:  # whose URIs may have the container before the account
             self.host, self.root = f"{authority}/", self.root.lstrip("/")
             self.credentials = self.credentials if self.credentials.startswith(":") else ""
@@ -74,8 +77,8 @@ class Directory:
             self.host = authority  # elsewhere a path begins with the bucket
         self.root = self.root.rstrip("/") or "/"
         self.local = isinstance(self.filesystem, fs.LocalFileSystem)
-        # whose directories are parts of keys: one that is made is an object more
-        self.keys_alone = self.filesystem.type_name in {"s3", "gcs", "abfs"}
+        # where a directory is only part of a key, and making one writes an extra object
+        self.is_object_store = self.filesystem.type_name in {"s3", "gcs", "abfs"}
 
     def __repr__(self) -> str:
         return f"Directory({self.uri!r})"
@@ -90,11 +93,22 @@ class Directory:
 
     @property
     def location(self) -> str:
-        """What makes this directory again: its URI with options, and with credentials if it has."""
+        """What makes this directory again, in other processes as well: a secret if it has keys."""
+        return self._location(self.credentials, self.query)
+
+    @property
+    def given_location(self) -> str:
+        """As `location`, but without what the file of `STATELAKE_STORES` adds to it."""
+        if not self._is_completed:
+            return self.location
+        given = urlsplit(self.given)
+        return self._location(given.netloc.rpartition("@")[0], given.query)
+
+    def _location(self, credentials: str, query: str) -> str:
         if self.local:
             return str(self.root)
-        credentials = f"{self.credentials}@" if self.credentials else ""
-        query = f"?{self.query}" if self.query else ""
+        credentials = credentials and f"{credentials}@"
+        query = query and f"?{query}"
         return f"{self.scheme}://{credentials}{self.host}{self.root}{query}"
 
     def full(self, path: str = "") -> str:
@@ -135,9 +149,9 @@ class Directory:
                 raise
             place = wanted if isinstance(wanted, str) else wanted.base_dir
             raise SnapshotError(
-                f"can't be looked up: {_first_line(error)}",
+                f"can't be looked up: {stores.first_line(error)}",
                 place=f"{self.scheme}://{self.host}{place}",
-                remedy="check the credentials, and whether the store can be reached",
+                remedy=stores.STORE_REMEDY,
             ) from error
 
     def exists(self, path: str = "") -> bool:
@@ -146,7 +160,7 @@ class Directory:
 
     def is_file(self, path: str) -> bool:
         """Whether there is a file of that name."""
-        if self.keys_alone:  # asked for its kind, a store is asked for a directory, too
+        if self.is_object_store:  # asked for its kind, a store is asked for a directory, too
             try:
                 self.filesystem.open_input_file(self.full(path)).close()
             except FileNotFoundError:
@@ -209,7 +223,7 @@ class Directory:
         Raises:
             MissingFileError: There is no such file.
         """
-        if not self.keys_alone:
+        if not self.is_object_store:
             return FileSource(self, path, 0, self.size(path))
         remote = RemoteFile(self.open_input(path), self.full(path))
         return FileSource(self, path, 0, remote.size, remote)
@@ -271,9 +285,10 @@ class Directory:
 
     def not_read(self, path: str, error: OSError) -> SnapshotError:
         """What to raise for a file that can't be read; on S3 a missing one is any `OSError`."""
-        if isinstance(error, FileNotFoundError) or not self.exists(path):
+        missing = isinstance(error, FileNotFoundError)
+        if missing or (stores.may_be_missing(self.filesystem, error) and not self.exists(path)):
             return MissingFileError("no such file", place=self.full(path))
-        return SnapshotError(f"can't be read: {_first_line(error)}", place=self.full(path))
+        return stores.not_read(error, self.full(path))
 
     def open_append(self, path: str) -> pa.NativeFile:
         """A file to write to at its end; object stores have none such.
@@ -284,11 +299,11 @@ class Directory:
         try:
             return self.filesystem.open_append_stream(self.full(path))
         except OSError as error:
-            raise _not_written(error, self.full(path)) from error
+            raise stores.not_written(error, self.full(path)) from error
 
     def create(self) -> None:
         """Make the directory and those above it; of an object store, the bucket alone."""
-        if not (self.keys_alone and "/" in self.root):
+        if not (self.is_object_store and "/" in self.root):
             self.filesystem.create_dir(self.root, recursive=True)
 
     def open_output(self, path: str) -> pa.NativeFile:
@@ -299,11 +314,12 @@ class Directory:
         """
         target = self.full(path)
         try:
-            if not self.keys_alone:
+            if not self.is_object_store:
                 self.filesystem.create_dir(posixpath.dirname(target), recursive=True)
-            return self.filesystem.open_output_stream(target)
+            stream = self.filesystem.open_output_stream(target)
         except OSError as error:
-            raise _not_written(error, target) from error
+            raise stores.not_written(error, target) from error
+        return stream if self.local else stores.remote_output(stream, target)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file so that it appears complete or not at all."""
@@ -311,13 +327,8 @@ class Directory:
         if self.local:
             ConfinedTree(posixpath.dirname(target)).write(posixpath.basename(target), [data])
             return
-        try:
-            with self.open_output(path) as file:
-                file.write(data)
-        except StateError:
-            raise
-        except OSError as error:
-            raise _not_written(error, target) from error
+        with self.open_output(path) as file:
+            file.write(data)
 
     def sync(self, path: str) -> None:
         """Bring a file to the disk; where there is none it is there already."""
@@ -337,7 +348,7 @@ class Directory:
         except OSError as error:
             if self.local:
                 raise
-            problem = f"can't be removed: {_first_line(error)}"
+            problem = f"can't be removed: {stores.first_line(error)}"
             raise SnapshotError(problem, place=self.full(path)) from error
 
     def delete_tree(self, path: str = "") -> None:
@@ -388,9 +399,9 @@ class ConfinedDirectory(Directory):
         return made
 
     def checked_location(self, path: str) -> str:
-        """As `checked_path`, what makes a directory below this one again."""
+        """As `checked_path`, what makes a directory below this one again, as `given_location`."""
         self.checked_path(path)
-        return self.child(path).location
+        return self.child(path).given_location
 
     def folder(self, path: str, *, create: bool = False) -> int | None:
         """A descriptor of a directory in which there is no link; None where there are none such.
@@ -542,16 +553,6 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirectory:
     made = Directory(location).confined(follow_links=follow_links)
     return made.child(below) if below else made
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def _not_written(error: OSError, target: str) -> SnapshotError:
-    return SnapshotError(
-        f"can't be written: {error}", place=target, remedy="check permissions and space"
-    )
 
 
 def _no_name(place: str, error: UnicodeDecodeError) -> SnapshotError:

@@ -7,17 +7,27 @@ A URI of S3 says in its query what differs from the environment: `region`, `endp
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pyarrow as pa
 from pyarrow import fs
 
-__all__ = ["AZURE_SCHEMES", "S3_SCHEMES", "open_file_system"]
+from state_core.errors import SnapshotError, StateError
+
+__all__ = [
+    "AZURE_SCHEMES", "S3_SCHEMES", "STORE_REMEDY", "first_line", "may_be_missing",
+    "not_read", "not_written", "open_file_system", "remote_output",
+]  # fmt: skip
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 AZURE_SCHEMES = ("abfs", "abfss")
-# each waits twice as long as the one before it: 25 s in all, which a store that throttles needs
-ATTEMPTS = 10
+# each waits twice as long as the one before it: 3 s in all, as delta-rs does
+ATTEMPTS = 7
+STORE_REMEDY = "check the credentials, and whether the store can be reached"
+_MISSING = re.compile("NO_SUCH|NOT_FOUND|NoSuch|NotFound|HTTP status 404")
 _TEXTS = ("region", "scheme", "endpoint_override", "tls_ca_file_path", "role_arn")
 _SWITCHES = (
     "allow_bucket_creation", "allow_bucket_deletion", "force_virtual_addressing", "anonymous",
@@ -34,8 +44,8 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
     """
     parts = urlsplit(uri)
     if parts.scheme not in S3_SCHEMES:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
-        return found
+        opened: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
+        return opened
     credentials, _, bucket = parts.netloc.rpartition("@")
     if not bucket:
         raise ValueError("it names no bucket")
@@ -66,3 +76,66 @@ def _is_region_known(given: dict[str, Any]) -> bool:
     names = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
     said = given.get("region") or given.get("endpoint_override")
     return bool(said) or any(os.environ.get(name) for name in names)
+
+
+def may_be_missing(filesystem: fs.FileSystem, error: OSError) -> bool:
+    """Whether to look for a file that can't be read; an S3 that fails is not asked again."""
+    return filesystem.type_name != "s3" or _MISSING.search(str(error)) is not None
+
+
+def not_read(error: OSError, place: str) -> SnapshotError:
+    """What to raise for a file that is there and can't be read."""
+    return SnapshotError(f"can't be read: {first_line(error)}", place=place, remedy=STORE_REMEDY)
+
+
+def remote_output(stream: pa.NativeFile, place: str) -> pa.NativeFile:
+    """An output whose `write` and `close` raise errors of ours.
+
+    S3 is asked for the first time when there is something to write, or nothing more.
+
+    Args:
+        stream: The output.
+        place: What it is, for messages.
+    """
+    return pa.PythonFile(_RemoteOutput(stream, place), "w")
+
+
+class _RemoteOutput:
+    """An output as Arrow's `PythonFile` calls it."""
+
+    def __init__(self, stream: pa.NativeFile, place: str) -> None:
+        self._stream = stream
+        self._place = place
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._stream.closed)
+
+    def write(self, data: bytes) -> None:
+        self._tried(lambda: self._stream.write(data))
+
+    def flush(self) -> None:
+        self._tried(self._stream.flush)
+
+    def close(self) -> None:
+        self._tried(self._stream.close)
+
+    def _tried(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except StateError:
+            raise
+        except OSError as error:
+            raise not_written(error, self._place, STORE_REMEDY) from error
+
+
+def not_written(
+    error: OSError, place: str, remedy: str = "check permissions and space"
+) -> SnapshotError:
+    """What to raise for a file that can't be written."""
+    return SnapshotError(f"can't be written: {first_line(error)}", place=place, remedy=remedy)
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without what follows on further lines."""
+    return str(error).partition("\n")[0]

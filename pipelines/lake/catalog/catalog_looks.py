@@ -47,7 +47,7 @@ class CatalogLooks:
         Raises:
             DamagedLakeError: Its log can't be read.
         """
-        if not self._directory.keys_alone:
+        if not self._directory.is_object_store:
             return open_table(self._directory)
         with self._lock:
             if not self._brought_up():
@@ -81,7 +81,7 @@ class CatalogLooks:
             UnsafePathError: It is a link.
             SnapshotError: It can't be read.
         """
-        if not self._directory.keys_alone:
+        if not self._directory.is_object_store:
             return self._directory.open_input(path)
         with self._lock:
             data = self._files.get(path)

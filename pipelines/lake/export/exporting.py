@@ -288,7 +288,7 @@ class _Export:
         tasks, owners = [], []
         for subtask, key_groups in enumerate(ranges):
             # where nothing is appended, parts would be fetched and sent once more
-            whole = [key_groups] if self.target.directory.keys_alone else None
+            whole = [key_groups] if self.target.directory.is_object_store else None
             slices = whole or list(chunks_of(keyed.states, key_groups, SLICE_BYTES))
             for index, one in enumerate(slices):
                 chunks = tuple(chunks_of(keyed.states, one, CHUNK_BYTES))

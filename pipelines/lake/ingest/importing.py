@@ -149,7 +149,9 @@ class _Import:
         self.directory = snapshot_directory(source)
         data = StateFiles(self.directory, allow_external).metadata()
         self.digest = hashlib.sha256(data).hexdigest()
-        if self.directory.keys_alone:  # where opening costs requests, tasks here share this one
+        if (
+            self.directory.is_object_store
+        ):  # where opening costs requests, tasks here share this one
             location = self.directory.location
             self.snapshot = opened_snapshot(location, self.digest, allow_external, uids)
         else:

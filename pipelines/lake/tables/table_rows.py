@@ -133,7 +133,7 @@ def open_unit(
     directory = table_directory(lake, path)
     try:
         with _opened(directory, unit, whole=whole) as source:
-            file = pq.ParquetFile(source, pre_buffer=directory.keys_alone)
+            file = pq.ParquetFile(source, pre_buffer=directory.is_object_store)
             if unit.rows not in (-1, file.metadata.num_rows):
                 raise LakeError(
                     f"{file.metadata.num_rows} rows, and the catalog says {unit.rows}",
@@ -151,7 +151,7 @@ def open_unit(
 
 def _opened(directory: Directory, unit: UnitRecord, *, whole: bool) -> pa.NativeFile:
     """A file, fetched at once if it is small and in an object store."""
-    if whole and directory.keys_alone and unit.size <= FETCHED_BYTES:
+    if whole and directory.is_object_store and unit.size <= FETCHED_BYTES:
         return pa.BufferReader(directory.read(unit.path))
     return directory.open_input(unit.path)
 

@@ -13,6 +13,7 @@ import pytest
 from pipelines.flink.cluster import FlinkCluster
 from pipelines.flink.connection import ConnectionSettings
 from pipelines.lake.catalog.catalog import Lake
+from pipelines.operations.live_rescaling import rescale_job
 from pipelines.operations.rescale_journal import (
     Journal,
     ended_journals,
@@ -27,7 +28,14 @@ from pipelines.operations.rescale_steps import (
     RescalePlan,
     Work,
 )
-from state_core.errors import ConflictError, DamagedLakeError, StateError, UnsafePathError
+from pipelines.operations.verified_savepoints import take_savepoint
+from state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    NotFoundError,
+    StateError,
+    UnsafePathError,
+)
 from tests.support.fake_rest import Answer, FakeRest
 
 JOB = "0123456789abcdef" * 2
@@ -57,6 +65,28 @@ def change(lake: Lake, **values: Any) -> None:
     """Write something else into it."""
     file = file_of(lake)
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
+def test_messages_have_nothing_of_the_lakes_credentials(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They name the lake as it may be shown, not what opens it in other processes."""
+    started(lake)
+    change(lake, process=os.getppid())
+    lake.location = "s3://key:secret@bucket/lake"
+    monkeypatch.setattr(lake, "latest", lambda _: None)
+    program = JarRun(jar_id="a.jar")
+    plan = RescalePlan("other", JOB, program, program, "s3://bucket/sp", "/sp")
+    cluster = FlinkCluster(ConnectionSettings("http://127.0.0.1:1"))
+    for fail in (
+        lambda: started(lake),
+        lambda: open_journal(lake, "orders"),
+        lambda: take_savepoint(lake, "orders", "exports"),
+        lambda: rescale_job(cluster, lake, plan, roll_back=True),
+    ):
+        with pytest.raises((ConflictError, NotFoundError)) as error:
+            fail()
+        assert error.value.place == lake.directory.uri
 
 
 def test_what_was_done_is_there_again(lake: Lake) -> None:

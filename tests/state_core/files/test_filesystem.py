@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
@@ -64,6 +68,90 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     for read in (lambda: directory.names("below"), directory.files_below):
         with pytest.raises(SnapshotError, match="is no UTF-8; rename the file"):
             read()
+
+
+class RefusedFile(io.BytesIO):
+    """What S3 gives for an object that must not be written: it is asked at the end."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self.at = at
+
+    def write(self, data: Any, /) -> int:
+        """Fail, or take it."""
+        if self.at == "write":
+            raise OSError("AWS Error ACCESS_DENIED during UploadPart operation")
+        return len(data)
+
+    def close(self) -> None:
+        """Fail as Arrow's S3 file does."""
+        if self.at == "close":
+            self.at = ""
+            raise OSError("AWS Error ACCESS_DENIED during PutObject operation")
+
+
+@pytest.mark.parametrize("at", ["write", "close"])
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_write_that_a_store_refuses(at: str, rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes gets an error of ours that names the file, wherever the store refuses it."""
+    directory = Directory("/refused", MemoryFileSystem())
+    file = pa.PythonFile(RefusedFile(at), "w")
+    refusing = SimpleNamespace(create_dir=Mock(), open_output_stream=lambda _: file)
+    monkeypatch.setattr(directory, "filesystem", refusing)
+    monkeypatch.setattr(directory, "is_object_store", True)
+
+    def write() -> None:
+        with directory.open_output("a") as output:
+            if rows:
+                pq.write_table(pa.table({"a": [1]}), output)
+            else:
+                output.write(b"bytes")
+
+    with pytest.raises(SnapshotError, match=r"/refused/a: can't be written.*credentials") as error:
+        write()
+    assert isinstance(error.value.__cause__, OSError)
+
+
+def test_what_is_written_to_a_store() -> None:
+    """Its bytes, and how many there are so far."""
+    directory = Directory("/written", MemoryFileSystem())
+    with directory.open_output("a") as output:
+        output.write(b"by")
+        output.write(np.frombuffer(b"tes", np.uint8).data)
+        assert output.tell() == 5
+    assert output.closed
+    assert directory.read("a") == b"bytes"
+
+
+@pytest.mark.parametrize(
+    ("problem", "looks"),
+    [
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation", 0),
+        ("AWS Error SLOW_DOWN during GetObject operation", 0),
+        ("AWS Error ACCESS_DENIED during GetObject operation", 0),
+        ("AWS Error NO_SUCH_KEY during GetObject operation", 1),
+    ],
+)
+def test_a_store_that_can_not_be_reached_is_not_asked_again(problem: str, looks: int) -> None:
+    """Only where the file may be missing: each look at a host that is not there takes seconds."""
+    directory = Directory("s3://bucket/a?region=us-east-1")
+    exists = Mock(return_value=True)
+    directory.exists = exists  # type: ignore[method-assign]
+    error = directory.not_read("b", OSError(problem))
+    assert exists.call_count == looks
+    assert problem in str(error)
+    assert "check the credentials" in str(error)
+
+
+@pytest.mark.parametrize("ask", [Directory.is_file, Directory.size, Directory.read])
+def test_a_host_that_is_not_there(ask: Callable[[Directory, str], object]) -> None:
+    """Said within seconds."""
+    query = "endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
+    directory = Directory(f"s3://key:secret@bucket/a?{query}")
+    start = time.monotonic()
+    with pytest.raises(SnapshotError, match="NETWORK_CONNECTION"):
+        ask(directory, "b")
+    assert time.monotonic() - start < 15
 
 
 class UnreadableFile(io.BytesIO):

@@ -199,6 +199,18 @@ def test_options_by_place_go_to_other_processes_and_into_no_message(
     assert again.filesystem.equals(directory.filesystem)
 
 
+@pytest.mark.usefixtures("stores")
+@pytest.mark.parametrize("query", ["", "?region=us-east-2"])
+def test_the_location_of_a_result_has_nothing_of_the_file(query: str) -> None:
+    """It says what its user said; opened again here, it gets the options once more."""
+    exports = Directory(f"s3://flink/exports{query}").confined()
+    location = exports.child("words").checked_location("1")
+    assert location == f"s3://flink/exports/words/1{query}"
+    again = Directory(location)
+    assert again.filesystem.equals(exports.filesystem)
+    assert again.location == exports.child("words/1").location
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
