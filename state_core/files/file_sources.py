@@ -8,13 +8,13 @@ own bytes alone. What is large is asked for in parts, several at once.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,9 @@ FIRST_AHEAD = 256 << 10
 MOST_AHEAD = 16 << 20
 PART = 4 << 20
 PARTS_AT_ONCE = 4
-MOST_OF_A_THREAD = 4 * MOST_AHEAD  # a reader that merges has several files in hand
+MOST_AHEAD_OF_A_THREAD = 4 * MOST_AHEAD  # a reader that merges has several files in hand
 MOST_FILES = 256
-_NUMBERS = count()
+MOST_PARTS = PARTS_AT_ONCE * max(4, os.cpu_count() or 1)  # of all readers, who share the threads
 
 
 @dataclass(frozen=True)
@@ -94,27 +94,46 @@ class _Ahead(NamedTuple):
     data: npt.NDArray[np.uint8]
     window: int
 
+    @property
+    def memory(self) -> int:
+        """Bytes that it holds: the rest of a window keeps all of the window."""
+        if self.data.size == 0:
+            return 0
+        return int((self.data if self.data.base is None else self.data.base).nbytes)
 
-class _OfThread(threading.local):
+
+class _ThreadReadAhead(threading.local):
     """Of each thread the last it read ahead, by file: memory is bounded by threads, not files."""
 
     def __init__(self) -> None:
-        self.aheads: OrderedDict[int, _Ahead] = OrderedDict()
+        self.aheads: WeakKeyDictionary[RemoteFile, _Ahead] = WeakKeyDictionary()
 
-    def keep(self, number: int, ahead: _Ahead) -> None:
+    def keep(self, file: RemoteFile, ahead: _Ahead) -> None:
         """Keep what was read ahead of a file, and let the oldest go where it is too much."""
-        self.aheads[number] = ahead
-        kept = sum(one.data.size for one in self.aheads.values())
-        while kept > MOST_OF_A_THREAD or len(self.aheads) > MOST_FILES:
-            kept -= self.aheads.popitem(last=False)[1].data.size
+        self.aheads[file] = ahead
+        kept = sum(ahead.memory for ahead in self.aheads.values())
+        for oldest, dropped in list(self.aheads.items()):
+            if kept <= MOST_AHEAD_OF_A_THREAD and len(self.aheads) <= MOST_FILES:
+                break
+            kept -= dropped.memory
+            self.aheads.pop(oldest, None)
+
+    def largest_window(self) -> int:
+        """How much may be read ahead of one more file, so that all that are in hand are kept."""
+        in_hand = sum(ahead.memory > 0 for ahead in self.aheads.values())
+        return min(MOST_AHEAD, MOST_AHEAD_OF_A_THREAD // (in_hand + 1))
 
 
-_OF_THREAD = _OfThread()
+_NONE: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+_THREAD = _ThreadReadAhead()
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(PARTS_AT_ONCE, "statelake-read")
+    return ThreadPoolExecutor(MOST_PARTS, "statelake-read")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # a fork has none of its parent's threads
 
 
 class RemoteFile:
@@ -130,7 +149,6 @@ class RemoteFile:
 
     def __init__(self, file: pa.NativeFile, name: str) -> None:
         self._file = file
-        self._number = next(_NUMBERS)
         self.name = name
         self.size = int(file.size())
 
@@ -143,20 +161,21 @@ class RemoteFile:
         """
         if offset + out.size > self.size:
             raise too_short(self.name, offset, out.size, max(0, self.size - offset))
-        ahead = _OF_THREAD.aheads.pop(self._number, None)
+        ahead = _THREAD.aheads.pop(self, None)
         if ahead is not None and ahead.start != offset:
             ahead = None
         known = 0
         if ahead is not None:
             known = min(ahead.data.size, out.size)
             out[:known] = ahead.data[:known]
-            ahead = _Ahead(offset + known, ahead.data[known:], ahead.window)
+            rest = ahead.data[known:] if known < ahead.data.size else _NONE
+            ahead = _Ahead(offset + known, rest, ahead.window)
         if known < out.size:
             ahead = self._fetch(offset + known, out[known:], ahead)
         if ahead is None:
-            ahead = _Ahead(offset + out.size, np.empty(0, np.uint8), 0)
+            ahead = _Ahead(offset + out.size, _NONE, 0)
         if ahead.start < self.size:
-            _OF_THREAD.keep(self._number, ahead)
+            _THREAD.keep(self, ahead)
 
     def _fetch(
         self, start: int, out: npt.NDArray[np.uint8], before: _Ahead | None
@@ -164,11 +183,11 @@ class RemoteFile:
         """Ask the store for `out`, and for more where reads follow on each other."""
         size = out.size
         if before is not None:
-            window = min(max(2 * before.window, FIRST_AHEAD), MOST_AHEAD)
+            window = min(max(2 * before.window, FIRST_AHEAD), _THREAD.largest_window())
             size = min(max(size, window), self.size - start)
         if size == out.size:
             self._ask(start, out)
-            return None if before is None else _Ahead(start + size, out[:0].copy(), size)
+            return None if before is None else _Ahead(start + size, _NONE, size)
         data = np.empty(size, np.uint8)
         self._ask(start, data)
         out[:] = data[: out.size]

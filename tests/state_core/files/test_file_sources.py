@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +14,13 @@ import pytest
 
 from state_core.errors import TruncatedError
 from state_core.files import file_sources
-from state_core.files.file_sources import FIRST_AHEAD, MOST_AHEAD, PART, RemoteFile
+from state_core.files.file_sources import (
+    FIRST_AHEAD,
+    MOST_AHEAD,
+    PART,
+    PARTS_AT_ONCE,
+    RemoteFile,
+)
 
 SIZE = 40 << 20
 DATA = np.random.default_rng(1).integers(0, 256, SIZE, np.uint8)
@@ -89,15 +98,72 @@ def test_any_reads_of_any_threads_give_the_bytes_of_the_file() -> None:
 
 def test_what_a_thread_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many files it reads."""
-    kept = file_sources._OfThread()
-    monkeypatch.setattr(file_sources, "_OF_THREAD", kept)
-    monkeypatch.setattr(file_sources, "MOST_OF_A_THREAD", FIRST_AHEAD)
-    for _ in range(20):
-        remote = RemoteFile(Counted(), "file")
-        for at in range(0, 1000, 100):
-            read(remote, at, 100)
-    assert sum(ahead.data.size for ahead in kept.aheads.values()) <= FIRST_AHEAD
-    assert MOST_AHEAD >= FIRST_AHEAD
+    kept = file_sources._ThreadReadAhead()
+    monkeypatch.setattr(file_sources, "_THREAD", kept)
+    most = 8 * FIRST_AHEAD
+    monkeypatch.setattr(file_sources, "MOST_AHEAD_OF_A_THREAD", most)
+    remotes = [RemoteFile(Counted(), "file") for _ in range(20)]
+    for remote in remotes:
+        at = 0
+        for size in (1000, FIRST_AHEAD, 2 * FIRST_AHEAD, 4 * FIRST_AHEAD - 100):
+            read(remote, at, size)
+            at += size
+    windows = {id(ahead.data.base): ahead.data.base for ahead in kept.aheads.values()}
+    assert 0 < sum(window.nbytes for window in windows.values() if window is not None) <= most
+    del remote, remotes
+    assert len(kept.aheads) == 0, "what was read of files that are gone is kept"
+
+
+def test_many_files_that_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read ahead of each is still there at its next turn: nothing is asked for twice."""
+    monkeypatch.setattr(file_sources, "_THREAD", file_sources._ThreadReadAhead())
+    monkeypatch.setattr(file_sources, "MOST_AHEAD_OF_A_THREAD", 16 * FIRST_AHEAD)
+    files = [Counted() for _ in range(10)]
+    remotes = [RemoteFile(file, "file") for file in files]
+    step = 50_000
+    for at in range(0, 4 << 20, step):
+        for remote in remotes:
+            read(remote, at, step)
+    for file in files:
+        assert len(file.asked) < 20
+        assert sum(size for _, size in file.asked) <= (4 << 20) + MOST_AHEAD
+
+
+def test_readers_do_not_wait_for_each_other() -> None:
+    """Each of four that ask for four parts has all of them under way at once."""
+    meeting = Barrier(4 * PARTS_AT_ONCE, timeout=30)
+
+    class Meeting(Counted):
+        def read_at(self, size: int, offset: int) -> bytes:
+            meeting.wait()
+            return super().read_at(size, offset)
+
+    with ThreadPoolExecutor(4) as readers:
+        list(readers.map(lambda _: read(RemoteFile(Meeting(), "f"), 0, 4 * PART), range(4)))
+
+
+def test_a_fork_reads_with_threads_of_its_own() -> None:
+    """It has none of its parent's, and would wait for them for ever."""
+    script = """
+import os, signal
+import numpy as np
+from state_core.files.file_sources import PART, RemoteFile
+
+class Zeros:
+    def size(self): return 4 * PART
+    def read_at(self, size, offset): return bytes(size)
+
+def read(): RemoteFile(Zeros(), "file").read_into(0, np.empty(4 * PART, np.uint8))
+
+read()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    read()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
 
 
 def test_a_file_that_ends_too_soon() -> None:
