@@ -142,15 +142,25 @@ class RemoteFile:
     Args:
         file: The file, opened; Arrow's own, which many may read at once.
         name: What it is, for messages.
+        origin: Its directory and its path there, by which it is opened in other processes.
 
     Attributes:
         size: Its bytes.
     """
 
-    def __init__(self, file: pa.NativeFile, name: str) -> None:
+    def __init__(
+        self, file: pa.NativeFile, name: str, origin: tuple[Directory, str] | None = None
+    ) -> None:
         self._file = file
+        self._origin = origin
         self.name = name
         self.size = int(file.size())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes as it is opened anew."""
+        if self._origin is None:
+            raise TypeError("a file without its directory can't be pickled")
+        return (_opened_again, self._origin)
 
     def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
         """Fill `out` with the bytes from `offset` on.
@@ -206,3 +216,7 @@ class RemoteFile:
         if len(data) < out.size:
             raise too_short(self.name, start, out.size, len(data))
         out[:] = np.frombuffer(data, np.uint8)
+
+
+def _opened_again(directory: Directory, path: str) -> RemoteFile | None:
+    return directory.source(path).remote

@@ -60,7 +60,6 @@ class Directory:
             try:
                 self.filesystem, self.root = stores.open_file_system(text)
             except (OSError, ValueError, pa.ArrowException) as error:
-                # Arrow's message has the URI
                 problem = stores.first_line(error).replace(parts.netloc, authority)
                 raise SnapshotError(
                     f"the file system can't be opened: {problem}",
@@ -107,8 +106,7 @@ class Directory:
     def _location(self, credentials: str, query: str) -> str:
         if self.local:
             return str(self.root)
-        credentials = credentials and f"{credentials}@"
-        query = query and f"?{query}"
+        credentials, query = credentials and f"{credentials}@", query and f"?{query}"
         return f"{self.scheme}://{credentials}{self.host}{self.root}{query}"
 
     def full(self, path: str = "") -> str:
@@ -187,7 +185,12 @@ class Directory:
 
     def modified(self, path: str) -> float:
         """When a file was last written, in seconds since 1970."""
-        return float(self._info(self.full(path)).mtime_ns or 0) / 1e9
+        return self.modified_and_size(path)[0]
+
+    def modified_and_size(self, path: str) -> tuple[float, int]:
+        """When a file was last written, in seconds since 1970, and its bytes; 0 without one."""
+        info = self._info(self.full(path))
+        return float(info.mtime_ns or 0) / 1e9, int(info.size or 0)
 
     def names(self, path: str = "") -> list[str]:
         """The names in a directory, sorted.
@@ -225,7 +228,7 @@ class Directory:
         """
         if not self.is_object_store:
             return FileSource(self, path, 0, self.size(path))
-        remote = RemoteFile(self.open_input(path), self.full(path))
+        remote = RemoteFile(self.open_input(path), self.full(path), (self, path))
         return FileSource(self, path, 0, remote.size, remote)
 
     def read(self, path: str) -> bytes:
@@ -477,8 +480,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
             raise MissingFileError("no such file", place=self.full(path))
         return size
 
-    def modified(self, path: str) -> float:
-        return getattr(self.tree.status(self.below(path)), "st_mtime", 0.0)
+    def modified_and_size(self, path: str) -> tuple[float, int]:
+        status = self.tree.status(self.below(path))
+        return (0.0, 0) if status is None else (status.st_mtime, status.st_size)
 
     def names(self, path: str = "") -> list[str]:
         return self.tree.names(self.below(path))

@@ -20,8 +20,8 @@ from state_core.files.filesystem import Directory
 
 __all__ = ["CatalogLooks"]
 
-MOST_FILES = 256
-MOST_BYTES = 1 << 20  # a file that is larger is read in the columns that are wanted
+MOST_OF_A_FILE = 1 << 20  # one that is larger is read in the columns that are wanted
+MOST_BYTES = 64 << 20
 
 
 class CatalogLooks:
@@ -35,8 +35,13 @@ class CatalogLooks:
         self._directory = directory
         self._lock = Lock()
         self._table: DeltaTable | None = None
-        self._modified = 0.0
+        self._entry = (0.0, 0)  # when that of its version was written, and its size
         self._files: OrderedDict[str, pa.Buffer] = OrderedDict()
+        self._bytes = 0
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes: what was seen stays behind."""
+        return (CatalogLooks, (self._directory,))
 
     def newest(self) -> DeltaTable | None:
         """The catalog as it is now, to be read alone: others bring it up to date as well.
@@ -50,16 +55,16 @@ class CatalogLooks:
         if not self._directory.is_object_store:
             return open_table(self._directory)
         with self._lock:
-            if not self._brought_up():
+            if not self._is_up_to_date_after_refresh():
                 self._table = open_table(self._directory)
                 if self._table is not None:
-                    self._modified = self._entry_modified(self._table.version())
+                    self._entry = self._entry_of(self._table.version())
             return self._table
 
-    def _brought_up(self) -> bool:
+    def _is_up_to_date_after_refresh(self) -> bool:
         """Whether the table that was opened is still of this log, and shows what is new in it."""
         table = self._table
-        if table is None or self._entry_modified(table.version()) != self._modified:
+        if table is None or self._entry_of(table.version()) != self._entry:
             return False  # perhaps another lake, in the place of the one that was there
         version = table.version()
         try:
@@ -67,11 +72,11 @@ class CatalogLooks:
         except (DeltaError, OSError):
             return False
         if table.version() != version:
-            self._modified = self._entry_modified(table.version())
+            self._entry = self._entry_of(table.version())
         return True
 
-    def _entry_modified(self, version: int) -> float:
-        return self._directory.modified(f"{LOG_DIRECTORY}/{version:020d}.json")
+    def _entry_of(self, version: int) -> tuple[float, int]:
+        return self._directory.modified_and_size(f"{LOG_DIRECTORY}/{version:020d}.json")
 
     def open_file(self, path: str) -> pa.NativeFile:
         """A file of rows.
@@ -85,13 +90,16 @@ class CatalogLooks:
             return self._directory.open_input(path)
         with self._lock:
             data = self._files.get(path)
+            if data is not None:
+                self._files.move_to_end(path)
         if data is None:
             source = self._directory.source(path)
-            if source.size > MOST_BYTES:
+            if source.size > MOST_OF_A_FILE:
                 return self._directory.open_input(path)
             data = pa.py_buffer(source.read_all())
             with self._lock:
+                self._bytes += 0 if path in self._files else data.size
                 self._files[path] = data
-                while len(self._files) > MOST_FILES:
-                    self._files.popitem(last=False)
+                while self._bytes > MOST_BYTES:
+                    self._bytes -= self._files.popitem(last=False)[1].size
         return pa.BufferReader(data)

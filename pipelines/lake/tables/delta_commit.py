@@ -24,7 +24,14 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from pipelines.lake.tables.table_log import LOG_DIRECTORY, WAITS, create_log, problem_of
+from pipelines.lake.tables.table_log import (
+    LOG_DIRECTORY,
+    WAITS,
+    create_log,
+    is_lasting,
+    problem_of,
+    remedy_of,
+)
 from state_core.errors import ConflictError, DamagedLakeError, MissingFileError, StateError
 from state_core.files.filesystem import Directory
 
@@ -157,26 +164,26 @@ class DeltaCommit:
     def _commit(self, commit: Callable[[], None], before: int) -> None:
         """Commit behind a version, unless that was done and its answer lost."""
         for wait in (*WAITS, None):
-            if self._tried(commit, before, last=wait is None):
+            if self._committed(commit, before, last=wait is None):
                 return
             time.sleep(wait or 0)
 
-    def _tried(self, commit: Callable[[], None], before: int, *, last: bool) -> bool:
+    def _committed(self, commit: Callable[[], None], before: int, *, last: bool) -> bool:
         """Try it; whether the log has it."""
         try:
             commit()
         except StateError:
             raise
         except (DeltaError, OSError) as error:
-            if self._is_behind(before):
+            if self._is_in_log_after(before):
                 return True
             refused = isinstance(error, CommitFailedError) or _says_exists(error)
-            if refused or last or self.directory.local:
+            if refused or is_lasting(error) or last or self.directory.local:
                 raise
             return False
         return True
 
-    def _is_behind(self, version: int) -> bool:
+    def _is_in_log_after(self, version: int) -> bool:
         """Whether the log has this commit behind a version."""
         with suppress(MissingFileError):
             while True:
@@ -244,7 +251,7 @@ def until_committed(
                 raise DamagedLakeError(
                     f"no version can be added to the table ({problem_of(error, directory)})",
                     place=directory.uri,
-                    remedy="see whether its log is whole",
+                    remedy=remedy_of(error, "see whether its log is whole"),
                 ) from error
             continue  # another writer created the table at this moment
         if result is not None:

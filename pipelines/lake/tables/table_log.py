@@ -23,15 +23,21 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from state_core.errors import LakeError
 from state_core.files.filesystem import Directory
+from state_core.files.object_stores import STORE_REMEDY
 from state_core.files.storage_options import storage_options
 
-__all__ = ["LOG_DIRECTORY", "WAITS", "create_log", "open_log", "problem_of"]
+__all__ = [
+    "LOG_DIRECTORY", "WAITS", "create_log", "is_lasting", "open_log", "problem_of", "remedy_of",
+]  # fmt: skip
 
 LOG_DIRECTORY = "_delta_log"
 DESCRIPTORS = "/proc/self/fd"  # macOS has none of directories: there delta-rs gets the path
 PREFIX = "statelake-log-"
 # seconds before a store is asked again; delta-rs itself has asked often for what it may ask again
 WAITS = (0.2, 1, 5)
+# what delta-rs says of a store that refuses, and of one that it has asked as often as it may
+_REFUSED = re.compile("necessary privileges|401 Unauthorized|403 Forbidden|(?i:authenticat)")
+_ASKED_ENOUGH = re.compile(r"after (\d+) retries, max_retries\D+\1\b")
 _COLOUR = re.compile(r"\x1b\[\d*m")
 
 
@@ -61,18 +67,18 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
 def _opened(uri: str, directory: Directory, version: int | None) -> DeltaTable:
     """A table; where a store breaks off, tried some times more."""
     options = storage_options(directory)
-    for wait in () if directory.local else WAITS:
-        with suppress(OSError):
+    for wait in (None,) if directory.local else (*WAITS, None):
+        try:
             return DeltaTable(uri, version, storage_options=options)
+        except OSError as error:
+            if wait is None or is_lasting(error):
+                raise LakeError(
+                    f"the table's log can't be read ({problem_of(error, directory)})",
+                    place=directory.uri,
+                    remedy=remedy_of(error, "see whether the store can be reached, and try again"),
+                ) from error
         time.sleep(wait)
-    try:
-        return DeltaTable(uri, version, storage_options=options)
-    except OSError as error:
-        raise LakeError(
-            f"the table's log can't be read ({problem_of(error, directory)})",
-            place=directory.uri,
-            remedy="see whether the store can be reached, and try again",
-        ) from error
+    raise AssertionError  # the last try returns or raises
 
 
 def create_log(
@@ -109,6 +115,19 @@ def create_log(
         )  # fmt: skip
     finally:
         place.close()
+
+
+def is_lasting(error: Exception) -> bool:
+    """Whether a store need not be asked again: it refuses, or delta-rs has asked often."""
+    text = str(error)
+    return bool(_REFUSED.search(text) or _ASKED_ENOUGH.search(text))
+
+
+def remedy_of(error: Exception, other: str) -> str:
+    """What to do about an error of delta-rs: look at the credentials, if the store refuses."""
+    if _REFUSED.search(str(error)):
+        return "check the credentials, and what they allow in this store"
+    return STORE_REMEDY if _ASKED_ENOUGH.search(str(error)) else other
 
 
 def problem_of(error: Exception, directory: Directory) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +22,10 @@ from state_core.files.file_sources import (
     MOST_AHEAD,
     PART,
     PARTS_AT_ONCE,
+    FileSource,
     RemoteFile,
 )
+from state_core.files.filesystem import Directory
 
 SIZE = 40 << 20
 DATA = np.random.default_rng(1).integers(0, 256, SIZE, np.uint8)
@@ -172,3 +177,23 @@ def test_a_file_that_ends_too_soon() -> None:
     with pytest.raises(TruncatedError, match="the file, offset"):
         RemoteFile(file, "the file").read_into(SIZE - 1, np.zeros(2, np.uint8))
     assert file.asked == []
+
+
+def test_a_source_travels_between_processes(tmp_path: Path) -> None:
+    """It is opened again there, once for all that are of one file."""
+    (tmp_path / "file").write_bytes(b"0123456789")
+    directory = Directory(tmp_path).confined()
+    remote = RemoteFile(directory.open_input("file"), "file", (directory, "file"))
+    directory.is_object_store = True
+    sources = [FileSource(directory, "file", start, 3, remote) for start in (2, 5)]
+    with patch.object(
+        type(directory),
+        "source",
+        return_value=FileSource(
+            directory, "file", 0, 10, RemoteFile(directory.open_input("file"), "file")
+        ),
+    ) as opened:
+        again = pickle.loads(pickle.dumps(sources))  # noqa: S301
+    assert opened.call_count == 1
+    assert again[0].remote is again[1].remote is not remote
+    assert [source.read_all() for source in again] == [b"234", b"567"]

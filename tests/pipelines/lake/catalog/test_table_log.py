@@ -5,19 +5,77 @@ from __future__ import annotations
 import gc
 import sys
 import tempfile
+import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable
 
+from pipelines.lake.tables import table_log
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.tables import create_table, open_table
-from state_core.errors import DamagedLakeError, LakeError, UnsafePathError
+from state_core.errors import DamagedLakeError, LakeError, MissingFileError, UnsafePathError
 from state_core.files.filesystem import Directory
 
 ROWS = pa.table({"number": pa.array([1, 2], pa.int64())})
 linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors of directories have paths")
+
+
+REFUSED = "The operation lacked the necessary privileges to complete - 403 Forbidden"
+ASKED_OFTEN = "in 2.8s, after 10 retries, max_retries: 10, retry_timeout: 180s - HTTP error"
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds before a store is asked again, without them."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    return waited
+
+
+@pytest.mark.parametrize(
+    ("problem", "tries", "remedy"),
+    [
+        (REFUSED, 1, "check the credentials, and what they allow"),
+        (ASKED_OFTEN, 1, "whether the store can be reached"),
+        ("error decoding response body", 4, "whether the store can be reached, and try again"),
+    ],
+)
+def test_a_log_that_a_store_does_not_give(
+    problem: str, tries: int, remedy: str, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What may pass is tried again; who may not read is told so at once."""
+    opened = Mock(side_effect=OSError(problem))
+    monkeypatch.setattr(table_log, "DeltaTable", opened)
+    with pytest.raises(LakeError, match=remedy):
+        open_table(Directory("s3://bucket/table?region=us-east-1").confined())
+    assert (opened.call_count, len(waits)) == (tries, tries - 1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "tries", "remedy"),
+    [
+        (REFUSED, 1, "check the credentials, and what they allow"),
+        (ASKED_OFTEN, 1, "whether the store can be reached"),
+        ("connection closed before message completed", 4, "see whether its log is whole"),
+    ],
+)
+def test_a_commit_that_a_store_does_not_take(
+    problem: str, tries: int, remedy: str, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same; the log is looked at each time, as the commit may be there."""
+    directory = Directory("s3://bucket/table?region=us-east-1").confined()
+    made = DeltaCommit(directory, ROWS.schema, None, CommitProperties(max_commit_retries=0))
+    look = Mock(side_effect=MissingFileError("no such file"))
+    monkeypatch.setattr(directory, "read", look)
+    table = Mock(**{"version.return_value": 3})
+    table.create_write_transaction.side_effect = OSError(problem)
+    with pytest.raises(DamagedLakeError, match=remedy):
+        until_committed(lambda: made.write(table), directory)
+    assert table.create_write_transaction.call_count == look.call_count == tries
+    assert len(waits) == tries - 1
 
 
 def change(directory: Directory) -> DeltaCommit:

@@ -1,0 +1,67 @@
+"""Looks at the catalog of an object store: little is fetched, and nothing that is old is shown."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipelines.lake.catalog import catalog_looks
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog_looks import CatalogLooks
+from pipelines.lake.tables.tables import create_table
+from state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ConfinedDirectory:
+    """A directory that is taken for one of an object store."""
+    made = Directory(tmp_path / "table").confined()
+    made.is_object_store = True
+    return made
+
+
+def test_a_lake_travels_between_processes(tmp_path: Path) -> None:
+    """Pickled or copied it is the same lake, seen anew."""
+    lake = Lake(tmp_path)
+    for again in (pickle.loads(pickle.dumps(lake)), copy.deepcopy(lake)):  # noqa: S301
+        assert again.location == lake.location
+        assert not again.exists()
+
+
+def test_what_was_looked_at_last_is_kept(
+    directory: ConfinedDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many bytes as there may be; the file that was not looked at for longest goes."""
+    fetched = Counter[str]()
+
+    def counted(self: ConfinedDirectory, path: str) -> FileSource:
+        fetched[path] += 1
+        return FileSource(self, path, 0, self.size(path))
+
+    monkeypatch.setattr(type(directory), "source", counted)
+    monkeypatch.setattr(catalog_looks, "MOST_BYTES", 300)
+    looks = CatalogLooks(directory)
+    for name in "abcd":
+        directory.write(name, name.encode() * 100)
+    for name in "abcadab":
+        assert looks.open_file(name).read() == name.encode() * 100
+    assert fetched == {"a": 1, "b": 2, "c": 1, "d": 1}
+
+
+def test_a_log_that_was_replaced_within_a_second(directory: ConfinedDirectory) -> None:
+    """Times of S3 are whole seconds: another table of the same version is seen by its size."""
+    entry = Path(directory.full("_delta_log/00000000000000000000.json"))
+    looks = CatalogLooks(directory)
+    for names in (["old"], ["new", "longer"]):
+        directory.delete_tree("_delta_log")
+        create_table(directory, pa.schema([(name, pa.int64()) for name in names]))
+        os.utime(entry, (1_000_000, 1_000_000))
+        table = looks.newest()
+        assert table is not None
+        assert [field.name for field in table.schema().fields] == names
