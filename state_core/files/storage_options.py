@@ -44,6 +44,7 @@ _ENDPOINT, _ALLOW_HTTP = "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"
 _KEY, _SECRET, _TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
 _PROFILE = "AWS_PROFILE"
 _S3_OPTIONS = {"endpoint_override": _ENDPOINT, "region": "AWS_REGION"}
+_ARROW_ALONE = ("role_arn", "tls_ca_file_path")
 _NAMES = (_KEY, _SECRET, _TOKEN, *_S3_OPTIONS.values(), _ALLOW_HTTP)
 
 
@@ -66,9 +67,9 @@ def with_storage_options(
     given = {name.upper(): str(value) for name, value in options.items()}
     unknown = sorted(set(given) - set(_NAMES))
     parts = urlsplit(text)
-    keys = [name in given for name in (_KEY, _SECRET)]
-    lonely = any(keys) != all(keys) or (_TOKEN in given and not all(keys))
-    if parts.scheme not in S3_SCHEMES or unknown or lonely:
+    are_given = [name in given for name in (_KEY, _SECRET)]
+    is_incomplete = any(are_given) != all(are_given) or (_TOKEN in given and not all(are_given))
+    if parts.scheme not in S3_SCHEMES or unknown or is_incomplete:
         raise SnapshotError(
             f"storage option {unknown[0]!r} is not known" if unknown
             else "storage options are for s3:// locations, access key and secret together",
@@ -76,8 +77,8 @@ def with_storage_options(
         )  # fmt: skip
     authority = parts.netloc.rpartition("@")[2]
     if _KEY in given:
-        held = (given[name] for name in (_KEY, _SECRET, _TOKEN) if given.get(name))
-        authority = f"{':'.join(quote(one, safe='') for one in held)}@{authority}"
+        keys = [given[name] for name in (_KEY, _SECRET, _TOKEN) if given.get(name)]
+        authority = f"{':'.join(quote(key, safe='') for key in keys)}@{authority}"
     else:
         authority = parts.netloc
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
@@ -85,7 +86,7 @@ def with_storage_options(
     scheme, found, host = query.get("endpoint_override", "").partition("://")
     if found:
         query |= {"endpoint_override": host, "scheme": scheme}
-    if given.get(_ALLOW_HTTP, "").lower() in ("true", "1"):
+    if _is_on(given.get(_ALLOW_HTTP)):
         query.setdefault("scheme", "http")
     return urlunsplit((parts.scheme, authority, parts.path, urlencode(query, safe=":"), ""))
 
@@ -94,14 +95,26 @@ def storage_options(directory: Directory) -> dict[str, str] | None:
     """The options and credentials in the URI of a directory of S3, in delta-rs's spelling.
 
     Credentials come from the environment where the URI has none, and for other stores.
+
+    Raises:
+        SnapshotError: delta-rs has no such option, and would come as somebody else.
     """
     if directory.scheme not in S3_SCHEMES or not (directory.query or directory.credentials):
         return None
     given = {key: values[-1] for key, values in parse_qs(directory.query).items()}
+    for name in _ARROW_ALONE:
+        if name in given:
+            raise SnapshotError(
+                f"a table's log can't be opened with the option {name!r}",
+                place=directory.uri,
+                remedy="set it in the environment, for all places at once",
+            )
     options = {name: given[key] for key, name in _S3_OPTIONS.items() if key in given}
+    if _is_on(given.get("anonymous")):
+        options["AWS_SKIP_SIGNATURE"] = "true"
     if directory.credentials:
-        held = map(unquote, directory.credentials.split(":"))
-        options |= dict(zip((_KEY, _SECRET, _TOKEN), held, strict=False))
+        keys = map(unquote, directory.credentials.split(":"))
+        options |= dict(zip((_KEY, _SECRET, _TOKEN), keys, strict=False))
     scheme = given.get("scheme")
     if scheme and _ENDPOINT in options and "://" not in options[_ENDPOINT]:
         options[_ENDPOINT] = f"{scheme}://{options[_ENDPOINT]}"
@@ -113,27 +126,35 @@ def storage_options(directory: Directory) -> dict[str, str] | None:
 def with_stores_options(location: str) -> str:
     """A location of S3 that says what the file of `STATELAKE_STORES` says of its place.
 
-    What the location says itself counts; so does nothing of the file's keys where it has some.
+    What the location says itself counts. If the location has keys, none of the file's are used.
 
     Raises:
-        SnapshotError: The file can't be read, or says what it can't.
+        SnapshotError: The file can't be read, or has an entry that is not allowed.
     """
     file = os.environ.get(STORES)
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError as error:
+        place = location.rpartition("@")[2]
+        raise SnapshotError(f"this is no URI ({error})", place=place) from error
     if not file or parts.scheme not in S3_SCHEMES:
         return location
-    place = f"s3://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/") + "/"
-    stores = _stores(file)
-    found = [prefix for prefix in stores if place.startswith(prefix.rstrip("/") + "/")]
-    if not found:
-        return location
-    prefix = max(found, key=len)
-    options = _with_profile(dict(stores[prefix]), file, prefix)
-    said = {key for key, _ in parse_qsl(parts.query)}
-    own = {name for key, name in _S3_OPTIONS.items() if key in said}
-    if "@" in parts.netloc:
+    given = dict(parse_qsl(parts.query))
+    own = {name for key, name in _S3_OPTIONS.items() if key in given}
+    if "@" in parts.netloc or _is_on(given.get("anonymous")):
         own |= {_KEY, _SECRET, _TOKEN}
-    if "scheme" in said or _ENDPOINT in own:
+    if own >= {_KEY, *_S3_OPTIONS.values()}:
+        return location  # the file could say nothing more
+    place = f"s3://{parts.netloc.rpartition('@')[2]}{unquote(parts.path)}".rstrip("/") + "/"
+    stores = _stores(file)
+    prefixes = [prefix for prefix in stores if place.startswith(prefix.rstrip("/") + "/")]
+    if not prefixes:
+        return location
+    prefix = max(prefixes, key=len)
+    options = _with_profile(dict(stores[prefix]), file, prefix)
+    if "scheme" in given and _ENDPOINT in options:
+        options[_ENDPOINT] = options[_ENDPOINT].rpartition("://")[2]
+    if "scheme" in given or _ENDPOINT in own:
         own.add(_ALLOW_HTTP)
     kept = {name: value for name, value in options.items() if name not in own}
     try:
@@ -142,23 +163,32 @@ def with_stores_options(location: str) -> str:
         raise _wrong_file(file, f"{prefix}: {error.problem}") from error
 
 
+def _is_on(value: str | None) -> bool:
+    return (value or "").lower() in {"true", "1"}
+
+
 def _stores(file: str) -> dict[str, dict[str, str]]:
     """What the file says, by place."""
     try:
         found = tomllib.loads(Path(file).expanduser().read_text("utf-8"))
     except OSError as error:
         raise _wrong_file(file, f"it can't be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
+    except RuntimeError as error:  # of `~` and a user that there is none
+        if isinstance(error, RecursionError):
+            raise _wrong_file(file, "it is no TOML (it nests too deeply)") from error
+        raise _wrong_file(file, f"it can't be read ({error})") from error
+    except ValueError as error:
         raise _wrong_file(file, f"it is no TOML ({error})") from error
     stores = {}
     for prefix, options in found.items():
-        if not prefix.startswith("s3://"):
-            raise _wrong_file(file, f"{prefix!r} is no place in S3")
+        scheme, _, place = prefix.partition("://")
+        if scheme not in S3_SCHEMES or not place:
+            raise _wrong_file(file, f"{prefix!r} must begin with s3://")
         if not isinstance(options, dict) or not all(
             isinstance(value, str) for value in options.values()
         ):
-            raise _wrong_file(file, f"{prefix}: the options are not texts")
-        stores[prefix] = {name.upper(): value for name, value in options.items()}
+            raise _wrong_file(file, f"{prefix}: each option must be a quoted string")
+        stores[f"s3://{place}"] = {name.upper(): value for name, value in options.items()}
     return stores
 
 

@@ -94,7 +94,7 @@ def _refuse(directory: Directory, name: str, target: str, *, overwrite: bool) ->
         ConflictError: It is there.
         SnapshotError: It names no file, or its directory is not there.
     """
-    if not directory.exists():
+    if not directory.is_object_store and not directory.exists():
         raise SnapshotError(
             "there is no such directory", place=directory.uri, remedy="make it first"
         )

@@ -287,7 +287,7 @@ class _Export:
         tables, header = self._tables(keyed), self._header(keyed)
         tasks, owners = [], []
         for subtask, key_groups in enumerate(ranges):
-            # where nothing is appended, parts would be fetched and sent once more
+            # object stores can't append: parts would be downloaded and uploaded again
             whole = [key_groups] if self.target.directory.is_object_store else None
             slices = whole or list(chunks_of(keyed.states, key_groups, SLICE_BYTES))
             for index, one in enumerate(slices):

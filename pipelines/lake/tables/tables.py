@@ -236,7 +236,7 @@ class StateTable:
                     change.remove(path, present[path].size, present[path].partition)
             before = table.version()
             change.write(table, replace_all=not same_schema)
-            return before + 1  # as delta-rs may put it behind no other
+            return before + 1  # delta-rs does not retry, so this is its version
 
         return until_committed(commit, self.directory)
 

@@ -8,8 +8,12 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
+from pipelines.cli.commands.report import _refuse
 from pipelines.lake.catalog.catalog import Lake
+from state_core.errors import SnapshotError
+from state_core.files.filesystem import Directory
 from tests.support.command import run
 from tests.support.lakes import DEMO, golden, import_as
 from tests.support.savepoints.damaged import Damaged, damaged
@@ -140,6 +144,15 @@ def test_one_that_can_not_be_opened(broken: Damaged, tmp_path: Path) -> None:
     target.unlink()
     assert run("report", tmp_path / "none", "--to", target, "--check").code == BAD_INPUT
     assert not target.exists()
+
+
+def test_a_new_place_in_an_object_store() -> None:
+    """Its directories need not be there: they are parts of names, and come with the page."""
+    directory = Directory("/bucket/new", MemoryFileSystem())
+    with pytest.raises(SnapshotError, match="make it first"):
+        _refuse(directory, "page.html", "page.html", overwrite=False)
+    directory.is_object_store = True
+    _refuse(directory, "page.html", "page.html", overwrite=False)
 
 
 def test_a_file_that_is_there(tmp_path: Path) -> None:

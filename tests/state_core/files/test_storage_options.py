@@ -185,6 +185,56 @@ def test_what_a_location_says_itself_counts() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "location", "expected"),
+    [
+        (
+            'AWS_ENDPOINT_URL = "https://127.0.0.1:1"', "s3://place/a?scheme=http",
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ALLOW_HTTP": "true"},
+        ),
+        (
+            'AWS_ACCESS_KEY_ID = "K"\nAWS_SECRET_ACCESS_KEY = "S"',
+            "s3://place/a?anonymous=true&region=x",
+            {"AWS_REGION": "x", "AWS_SKIP_SIGNATURE": "true"},
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_location_says_of_scheme_and_identity_counts(
+    stores: Path, text: str, location: str, expected: dict[str, str]
+) -> None:
+    """Whatever the file says."""
+    stores.write_text(f'["s3://place"]\n{text}\n', "utf-8")
+    assert storage_options(Directory(location)) == expected
+
+
+def test_places_are_written_as_locations_are(stores: Path) -> None:
+    """In any scheme of S3, and with escapes or without."""
+    stores.write_text('["s3a://place/my lake"]\nAWS_REGION = "here"\n', "utf-8")
+    for location in ("s3://place/my%20lake/a", "s3a://place/my lake"):
+        assert storage_options(Directory(location)) == {"AWS_REGION": "here"}
+
+
+def test_a_location_that_says_all_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing could be added to it."""
+    monkeypatch.setenv(STORES, "/not/there.toml")
+    assert Directory(f"s3://key:secret@bucket/a?{QUERY}").root == "bucket/a"
+
+
+@pytest.mark.parametrize("option", ["role_arn=arn:aws:iam::1:role/x", "tls_ca_file_path=/ca.pem"])
+def test_options_that_the_log_of_a_table_can_not_be_opened_with(option: str) -> None:
+    """Refused for lakes: their rows and their logs would be asked for by different identities."""
+    directory = Directory(f"s3://bucket/lake?region=x&{option}")
+    with pytest.raises(SnapshotError, match=option.partition("=")[0]):
+        storage_options(directory)
+
+
+def test_what_is_no_uri() -> None:
+    """Said, without its keys."""
+    with pytest.raises(SnapshotError, match="this is no URI") as error:
+        Directory("s3://key:secret@[b/x")
+    assert "secret" not in str(error.value)
+
+
 @pytest.mark.usefixtures("stores")
 def test_options_by_place_go_to_other_processes_and_into_no_message(
     monkeypatch: pytest.MonkeyPatch,
@@ -215,8 +265,8 @@ def test_the_location_of_a_result_has_nothing_of_the_file(query: str) -> None:
     ("text", "problem"),
     [
         ("[", "it is no TOML"),
-        ('["gs://x"]\n', "'gs://x' is no place in S3"),
-        ('["s3://flink"]\nAWS_REGION = 1\n', "s3://flink: the options are not texts"),
+        ('["gs://x"]\n', "'gs://x' must begin with s3://"),
+        ('["s3://flink"]\nAWS_REGION = 1\n', "s3://flink: each option must be a quoted string"),
         ('["s3://flink"]\nAWS_COLOUR = "red"\n', "'AWS_COLOUR' is not known"),
         ('["s3://flink"]\nAWS_ACCESS_KEY_ID = "a"\n', "access key and secret together"),
         ('["s3://flink"]\nAWS_PROFILE = "role"\n', "the profile 'role' has no keys"),
@@ -235,5 +285,8 @@ def test_a_file_of_stores_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> 
     """Said; other places do not ask for it."""
     monkeypatch.setenv(STORES, "/not/there.toml")
     with pytest.raises(SnapshotError, match=r"/not/there\.toml: it can.t be read"):
+        Directory("s3://flink/a")
+    monkeypatch.setenv(STORES, "~no-such-user-here/there.toml")
+    with pytest.raises(SnapshotError, match=r"there\.toml: it can.t be read"):
         Directory("s3://flink/a")
     assert Directory("/tmp").local  # noqa: S108 - nothing is written
