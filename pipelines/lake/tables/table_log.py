@@ -119,15 +119,17 @@ def create_log(
 
 def is_lasting(error: Exception) -> bool:
     """Whether a store need not be asked again: it refuses, or delta-rs has asked often."""
-    text = str(error)
+    text = _COLOUR.sub("", str(error))
     return bool(_REFUSED.search(text) or _ASKED_ENOUGH.search(text))
 
 
 def remedy_of(error: Exception, other: str) -> str:
     """What to do about an error of delta-rs: look at the credentials, if the store refuses."""
+    if not is_lasting(error):
+        return other
     if _REFUSED.search(str(error)):
         return "check the credentials, and what they allow in this store"
-    return STORE_REMEDY if _ASKED_ENOUGH.search(str(error)) else other
+    return STORE_REMEDY
 
 
 def problem_of(error: Exception, directory: Directory) -> str:

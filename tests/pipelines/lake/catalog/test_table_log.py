@@ -24,7 +24,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors of direc
 
 
 REFUSED = "The operation lacked the necessary privileges to complete - 403 Forbidden"
-ASKED_OFTEN = "in 2.8s, after 10 retries, max_retries: 10, retry_timeout: 180s - HTTP error"
+ASKED_OFTEN = "in 2.8s, after 10 retries, max_retries\n  \x1b[31m↳\x1b[0m 10, retry_timeout"
 
 
 @pytest.fixture
