@@ -211,6 +211,9 @@ def test_credentials_by_place(
     ]
     assert [ran.code for ran in told] == [0, 0, 0]
     assert entries(f"{place}/back") == entries(WORDS)
+    _, export = take_savepoint(Lake(f"{place}/lake"), "words", f"{place}/exports", engine=LOCAL)
+    assert export.path.startswith(f"{place}/exports/words/")
+    assert entries(export.path) == entries(WORDS)
     refused = [
         run("export", *job, "--snapshot", "one", "--to", f"{place}/other/x"),
         run("inspect", f"{place}/other/savepoint"),
