@@ -147,8 +147,8 @@ class _Import:
         self.taken_at = taken_at
         self.partitions = partitions
         self.directory = snapshot_directory(source)
-        data = StateFiles(self.directory, allow_external).metadata()
-        self.digest = hashlib.sha256(data).hexdigest()
+        files = StateFiles(self.directory, allow_external)
+        self.digest = hashlib.sha256(files.metadata()).hexdigest()  # let go before it is opened
         if self.directory.keys_alone:  # where opening costs requests, tasks here share this one
             location = self.directory.location
             self.snapshot = opened_snapshot(location, self.digest, allow_external, uids)
