@@ -41,6 +41,8 @@ from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
 from state_core.formats.layout.meta_info import SerializerEntry
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import (
+    ChangelogByteHandle,
+    ChangelogFileHandle,
     ChangelogHandle,
     IncrementalHandle,
     KeyedHandle,
@@ -58,6 +60,7 @@ __all__ = [
     "RocksDBKeyedFile",
     "Siblings",
     "UnifiedKeyedFile",
+    "all_in_base",
     "is_heap",
     "is_timers",
     "open_keyed",
@@ -174,9 +177,29 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
     return ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
 
 
+def all_in_base(handle: ChangelogHandle) -> KeyedHandle | None:
+    """What was materialized, if it is one handle and no change was made since; else None."""
+    bases = [base for base in _wrapped(handle) if not _is_empty(base)]
+    logged = any(log is not None and not _is_empty(log) for log in handle.changes)
+    if logged or len(bases) != 1 or bases[0].key_groups != handle.key_groups:
+        return None
+    return bases[0]
+
+
+def _is_empty(handle: KeyedHandle) -> bool:
+    """Whether a handle leads to no bytes at all."""
+    if isinstance(handle, KeyGroupsHandle):
+        return handle.stream is None
+    if isinstance(handle, IncrementalHandle):
+        return handle.meta is None
+    if isinstance(handle, ChangelogFileHandle):
+        return all(stream is None for _, stream in handle.streams)
+    return isinstance(handle, ChangelogByteHandle) and not handle.changes
+
+
 def _wrapped(handle: ChangelogHandle) -> list[KeyedHandle]:
     """What was materialized."""
-    return [one for one in handle.materialized if one is not None]
+    return [base for base in handle.materialized if base is not None]
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,22 @@ def test_a_part_of_what_another_parallelism_left(
     assert rows_of(open_snapshot(checkpoint)) == expected
 
 
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_parts_without_changes_are_checked(backend: str, golden: Path, tmp_path: Path) -> None:
+    """Of a file that several subtasks share each checks its own key groups, and finds no fault."""
+    checkpoint = copied(golden, f"{backend}/rescaled/chk-1", tmp_path / "copied")
+    metadata = read_metadata((checkpoint / "_metadata").read_bytes())
+    for operator in metadata.operators:
+        for subtask in (operator.subtasks or {}).values():
+            if isinstance(subtask.managed_keyed, ChangelogHandle):
+                subtask.managed_keyed = replace(subtask.managed_keyed, changes=())
+    (checkpoint / "_metadata").write_bytes(write_metadata(metadata))
+    rows = rows_of(open_snapshot(checkpoint))
+    report = check_snapshot(checkpoint)
+    assert report.faults == ()
+    assert report.checked.entries == sum(map(len, rows.values())) > 0
+
+
 @pytest.mark.parametrize("name", ["hashmap/rescaled/chk-1", "rocksdb/chk-2"])
 def test_it_is_imported_and_exported(name: str, golden: Path, tmp_path: Path) -> None:
     """As a canonical savepoint of another parallelism."""
