@@ -192,7 +192,7 @@ def open_stream_of(
         files: The files of the snapshot.
         where: For what is noted.
         found: Takes it.
-        part: Whether the same handle may be there any number of times, with other key groups.
+        part: Whether the file may appear in several handles, each for other key groups.
     """
     found.checked.handles += 1
     found.checked.size += stream.size

@@ -17,17 +17,14 @@ Source: `StateChangeFormat`, `OutputStreamWithPos` and `ChangelogStreamWrapper` 
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
-from typing import IO
 
 import numpy as np
 
 from state_core.bounds import HEAD_BYTES, KEY_GROUPS, SHARED_BYTES, STATES
 from state_core.errors import CorruptSnapshotError
-from state_core.files.byte_sources import too_short
 from state_core.files.compression import open_stream
+from state_core.files.copies import Copies
 from state_core.files.filesystem import ByteSource, FileSource, InlineSource
 from state_core.kernels.changes import skip_changes
 from state_core.serializers.framework.columns import I64Array, U8Array
@@ -39,23 +36,6 @@ RUN_HEAD = 8
 LEAST_CHANGE = 4
 WINDOW_BYTES = 4 << 20
 REMEDY = "the log is damaged or was not copied whole: fetch its files again"
-
-
-@dataclass(frozen=True)
-class _TemporarySource:
-    """A copy of bytes in a file that goes when this does, called by what it is a copy of."""
-
-    name: str
-    size: int
-    file: IO[bytes]
-
-    def read_into(self, offset: int, out: U8Array) -> None:
-        """Read from the copy."""
-        if offset + out.size > self.size:
-            raise too_short(self.name, offset, out.size, max(0, self.size - offset))
-        done, view = 0, out.data
-        while done < out.size:
-            done += os.preadv(self.file.fileno(), [view[done:]], offset + done)
 
 
 @dataclass(frozen=True)
@@ -73,12 +53,13 @@ class ChangeFile:
 
     Args:
         source: Its bytes.
+        copies: Takes a copy of them if they are compressed, or in an object store.
 
     Attributes:
         content: What lies behind the first byte, decompressed.
     """
 
-    def __init__(self, source: ByteSource) -> None:
+    def __init__(self, source: ByteSource, copies: Copies) -> None:
         self.name = source.name
         first = np.empty(1, np.uint8)
         source.read_into(0, first)
@@ -89,7 +70,7 @@ class ChangeFile:
                 remedy=REMEDY,
             )
         self.compressed = bool(first[0])
-        self.content = _content(source, self.compressed)
+        self.content = _content(source, copies, compressed=self.compressed)
         self._runs: dict[int, _Runs] = {}
         self._led = 0
 
@@ -209,19 +190,11 @@ class _Window:
         return self.begin, self.data
 
 
-def _content(source: ByteSource, compressed: bool) -> ByteSource:
+def _content(source: ByteSource, copies: Copies, *, compressed: bool) -> ByteSource:
     """What lies behind the first byte: as it is where any part of it is at hand, else a copy."""
     if not compressed and isinstance(source, InlineSource):
         return InlineSource(source.name, source.data[1:])
     if not compressed and isinstance(source, FileSource) and source.directory.local:
         return FileSource(source.directory, source.path, source.start + 1, source.size - 1)
     stream = open_stream(source, 1, source.size, compressed=compressed)
-    file = tempfile.TemporaryFile(prefix="statelake-log-")  # noqa: SIM115 - open as long as it is read
-    block, size = np.empty(WINDOW_BYTES, np.uint8), 0
-    while True:
-        count = stream.read_into(block)
-        file.write(block[:count].data)
-        size += count
-        if count < block.size:
-            file.flush()
-            return _TemporarySource(source.name, size, file)
+    return copies.add(stream, source.name)

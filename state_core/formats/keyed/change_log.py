@@ -22,6 +22,7 @@ import numpy as np
 
 from state_core.bounds import Budget
 from state_core.errors import CorruptSnapshotError, StateError, UnknownSerializerError
+from state_core.files.copies import Copies
 from state_core.files.filesystem import InlineSource
 from state_core.files.wire import DataInput, DataOutput
 from state_core.formats.keyed.change_files import ChangeFile
@@ -207,7 +208,8 @@ def _places(handle: KeyedHandle, files: StateFiles) -> Iterator[tuple[ChangeFile
                 yield files.opened_log(stream, ChangeFile), offset
     elif isinstance(handle, ChangelogByteHandle):
         if handle.changes:
-            yield ChangeFile(_inlined(handle, f"{files.metadata_path}, inlined changes")), 0
+            source = _inlined(handle, f"{files.metadata_path}, inlined changes")
+            yield ChangeFile(source, Copies()), 0  # inlined and not compressed: none is made
     else:
         raise CorruptSnapshotError(
             f"a {type(handle).__name__} among the changes of a changelog",
