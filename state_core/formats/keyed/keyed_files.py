@@ -131,16 +131,16 @@ def open_raw_timers(
     Raises:
         SnapshotError: It is timers, and can't be read.
     """
-    found = _raw_timers(handle, files)
-    if found is None:
+    timers = _raw_timers(handle, files)
+    if timers is None:
         return None
-    handle, source, spans = found
+    handle, source, spans = timers
     header = read_timers_header(source, spans)
     if header is None:
         return None
-    timers = RawTimersFile(source, header, spans)
+    file = RawTimersFile(source, header, spans)
     head = Head(header)
-    return RawTimersKeyedFile(source.name, head, handle.key_groups, max_parallelism, timers)
+    return RawTimersKeyedFile(source.name, head, handle.key_groups, max_parallelism, file)
 
 
 def _raw_timers(
@@ -238,12 +238,12 @@ class Siblings:
     @cached_property
     def _offsets(self) -> dict[StreamHandle, list[int]]:
         """Where key groups begin in each file, whichever subtask's they are now."""
-        found: dict[StreamHandle, set[int]] = {}
+        offsets_of: dict[StreamHandle, set[int]] = {}
         for handle in self.handles:
             for wrapped in _wrapped(handle) if isinstance(handle, ChangelogHandle) else ():
                 if isinstance(wrapped, KeyGroupsHandle) and wrapped.stream is not None:
-                    found.setdefault(wrapped.stream, set()).update(wrapped.offsets)
-        return {stream: sorted(offsets) for stream, offsets in found.items()}
+                    offsets_of.setdefault(wrapped.stream, set()).update(wrapped.offsets)
+        return {stream: sorted(offsets) for stream, offsets in offsets_of.items()}
 
     def end_behind(self, stream: StreamHandle, start: int) -> int | None:
         """Where the key group ends that begins at an offset of a file; None if nothing says."""
@@ -320,12 +320,12 @@ def _open_rocksdb(
     meta = files.open(handle.meta, part=part)
     head = files.heads.read(meta, meta.size, read_head)
     listed = (*handle.shared, *handle.private)
-    held = tuple(
+    sources = tuple(
         (name, files.open(stream, part=part)) for name, stream in listed if stream is not None
     )
-    name = f"{meta.name} (RocksDB, {len(held)} files)"
+    name = f"{meta.name} (RocksDB, {len(sources)} files)"
     prefix = prefix_bytes(max_parallelism)
-    database = RocksDBFiles(name, head.header, held, handle.key_groups, prefix)
+    database = RocksDBFiles(name, head.header, sources, handle.key_groups, prefix)
     return RocksDBKeyedFile(name, head, handle.key_groups, max_parallelism, database)
 
 

@@ -57,8 +57,8 @@ def test_without_changes_it_is_what_it_wraps(golden: GoldenCase, tmp_path: Path)
     ("change", "problem"),
     [
         (ChangelogByteHandle(0, 64, 0, 1, ((3, b"change"),), "id"), "state id"),
-        (ChangelogByteHandle(0, 64, 0, 1, ((-1, b"change"),), "id"), "no metadata"),
-        (ChangelogByteHandle(0, 64, 0, 1, ((3, b"c"),), "id"), "names no state"),
+        (ChangelogByteHandle(0, 64, 0, 1, ((-1, b"change"),), "id"), "not a state's metadata"),
+        (ChangelogByteHandle(0, 64, 0, 1, ((3, b"c"),), "id"), "too short for a state id"),
         (ChangelogHandle(0, 64, 0, (), (), 1, 1, "id"), "ChangelogHandle among the changes"),
     ],
     ids=["of an unknown state", "no metadata", "of no state", "no log"],
