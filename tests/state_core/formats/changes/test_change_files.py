@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -144,14 +145,20 @@ def test_metadata_of_one_change_set_for_many_subtasks() -> None:
     assert (counted.read, described) == (read, [(16, bytes(5000))])
 
 
-def test_bytes_count_once_however_many_threads_read_them() -> None:
+def test_bytes_count_once_however_many_threads_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight threads that begin with the same log at once."""
     change = b"\1\0\0" + bytes(1000)
-    sets = [change_set((group, [change])) for group in range(200)]
-    for _ in range(5):
-        log, _ = counted_log(b"".join(sets))
-        owned = tuple(_ChangeSet(log, len(sets[0]) * group, {0: 0}) for group in range(200))
-        changes = ChangeLog(owned, (), KeyGroupRange(0, 199))
-        with ThreadPoolExecutor(8) as threads:
-            sizes = list(threads.map(ChangeLog.group_bytes, [changes] * 8))
-        assert sizes == [dict.fromkeys(range(200), 4 + len(change))] * 8
+    sets = [change_set((group, [change])) for group in range(20)]
+    log, _ = counted_log(b"".join(sets))
+    count = log.count_bytes_read
+
+    def count_slowly(size: int) -> None:
+        time.sleep(0.002)  # others go on meanwhile
+        count(size)
+
+    monkeypatch.setattr(log, "count_bytes_read", count_slowly)
+    owned = tuple(_ChangeSet(log, len(sets[0]) * group, {0: 0}) for group in range(20))
+    changes = ChangeLog(owned, (), KeyGroupRange(0, 19))
+    with ThreadPoolExecutor(8) as threads:
+        sizes = list(threads.map(ChangeLog.group_bytes, [changes] * 8))
+    assert sizes == [dict.fromkeys(range(20), 4 + len(change))] * 8
