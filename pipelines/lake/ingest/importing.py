@@ -147,11 +147,10 @@ class _Import:
         self.taken_at = taken_at
         self.partitions = partitions
         self.directory = snapshot_directory(source)
-        data = StateFiles(self.directory, allow_external).metadata()
-        self.digest = hashlib.sha256(data).hexdigest()
-        if (
-            self.directory.is_object_store
-        ):  # where opening costs requests, tasks here share this one
+        files = StateFiles(self.directory, allow_external)
+        self.digest = hashlib.sha256(files.metadata()).hexdigest()  # let go before it is opened
+        # where opening costs requests, tasks here share this one
+        if self.directory.is_object_store:
             location = self.directory.location
             self.snapshot = opened_snapshot(location, self.digest, allow_external, uids)
         else:

@@ -26,6 +26,7 @@ from state_core.formats.keyed.heap_native import HeapFile
 from state_core.formats.keyed.keyed_files import (
     RawTimersKeyedFile,
     Siblings,
+    all_in_base,
     is_heap,
     open_keyed,
     open_raw_timers,
@@ -140,11 +141,12 @@ def open_source(
 ) -> KeyedSource | UnknownSource | None:
     """Open one keyed handle; None if nothing can be read of it, or nothing is behind it."""
     files, max_parallelism = siblings.files, siblings.max_parallelism
+    part = isinstance(handle, ChangelogHandle)  # of files that other subtasks may have, too
     if isinstance(handle, ChangelogHandle):
-        wrapped = [one for one in handle.materialized if one is not None]
-        if handle.changes or len(wrapped) != 1 or wrapped[0].key_groups != handle.key_groups:
+        base = all_in_base(handle)
+        if base is None:
             return _open_changelog(handle, siblings, where, found)
-        handle = wrapped[0]
+        handle = base
     if not isinstance(handle, KeyGroupsHandle | IncrementalHandle):
         error = CorruptSnapshotError(f"a {type(handle).__name__} that is no part of a changelog")
         found.fault(FaultKind.METADATA, where, error)
@@ -152,8 +154,8 @@ def open_source(
         return None
     within = handle.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
     if isinstance(handle, IncrementalHandle):
-        return _open_rocksdb(handle, files, max_parallelism, where, within, found)
-    return _open_key_groups(handle, files, max_parallelism, where, within, found)
+        return _open_rocksdb(handle, files, max_parallelism, where, within, found, part=part)
+    return _open_key_groups(handle, siblings, where, within, found, part=part)
 
 
 def open_timers(
@@ -181,13 +183,21 @@ def open_timers(
 
 
 def open_stream_of(
-    stream: StreamHandle, files: StateFiles, where: Place, found: Findings
+    stream: StreamHandle, files: StateFiles, where: Place, found: Findings, *, part: bool = False
 ) -> ByteSource | None:
-    """The bytes of a handle, or what there is of them; what is missing is noted."""
+    """The bytes of a handle, or what there is of them; what is missing is noted.
+
+    Args:
+        stream: The handle.
+        files: The files of the snapshot.
+        where: For what is noted.
+        found: Takes it.
+        part: Whether the file may appear in several handles, each for other key groups.
+    """
     found.checked.handles += 1
     found.checked.size += stream.size
     try:
-        return files.open(stream)
+        return files.open(stream, part=part)
     except UnsupportedFormatError as error:
         found.skip(where, error.problem)
         return None
@@ -275,8 +285,9 @@ def _open_changelog(
     found.checked.size += keyed_bytes(handle)
     try:
         opened = open_keyed(handle, siblings.files, siblings.max_parallelism, siblings)
-        if not isinstance(opened, ChangelogKeyedFile):
-            return None  # there is nothing in it
+        if opened is None:
+            return None
+        assert isinstance(opened, ChangelogKeyedFile)  # noqa: S101 - as `all_in_base` says
         lengths = dict(opened.group_bytes())
     except UnsupportedFormatError as error:
         found.skip(where, error.problem)
@@ -299,15 +310,17 @@ def _open_changelog(
 
 def _open_key_groups(
     handle: KeyGroupsHandle,
-    files: StateFiles,
-    max_parallelism: int,
+    siblings: Siblings,
     where: Place,
     within: KeyGroupRange,
     found: Findings,
+    *,
+    part: bool,
 ) -> KeyedSource | UnknownSource | None:
+    files, max_parallelism = siblings.files, siblings.max_parallelism
     if handle.stream is None:
         return None
-    source = open_stream_of(handle.stream, files, where, found)
+    source = open_stream_of(handle.stream, files, where, found, part=part)
     if source is None:
         _lose_all(handle, where, found, "its file can't be opened")
         return None
@@ -320,7 +333,8 @@ def _open_key_groups(
             return UnknownSource(handle)
         _lose_all(handle, where, found, header.problem)
         return None
-    listed, lengths = _spans(handle, header, source, where, found)
+    end = siblings.end_behind(handle.stream, max(handle.offsets, default=0)) if part else None
+    listed, lengths = _spans(handle, header, source, where, found, end)
     spans = tuple(one for one in listed if one.group in within)
     layouts, faulty = _layouts(header, source.name, files, where, found)
     reader: UnifiedFile | HeapFile
@@ -331,7 +345,7 @@ def _open_key_groups(
             found.skip(where, why)
             _lose_all(handle, where, found, why)
             return None
-        reader = HeapFile(source, header, known, spans)
+        reader = HeapFile(source, header, known, spans, part and end is None)
     else:
         reader = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
     return KeyedSource(
@@ -345,11 +359,22 @@ def _spans(
     source: ByteSource,
     where: Place,
     found: Findings,
+    end: int | None,
 ) -> tuple[list[KeyGroupSpan], dict[int, int]]:
-    """Key groups and their bytes, and how many those should be; what leads to none is noted."""
+    """Key groups and their bytes, and how many those should be; what leads to none is noted.
+
+    Args:
+        handle: Their handle.
+        header: The head of the file.
+        source: The file.
+        where: For what is noted.
+        found: Takes it.
+        end: Where the last ends; None if that is the end of the file.
+    """
     size = source.size
     declared = max(size, 0 if handle.stream is None else handle.stream.size)
-    bounds = sorted({at for at in handle.offsets if header.size <= at < declared} | {declared})
+    last = declared if end is None else min(end, declared)
+    bounds = sorted({at for at in handle.offsets if header.size <= at < last} | {last})
     behind = dict(pairwise(bounds))
     lengths = {
         handle.first + i: behind[at] - at for i, at in enumerate(handle.offsets) if at in behind
@@ -388,13 +413,15 @@ def _open_rocksdb(
     where: Place,
     within: KeyGroupRange,
     found: Findings,
+    *,
+    part: bool,
 ) -> KeyedSource | None:
     if handle.meta is None:
         return None
     before = len(found.faults)
-    meta = open_stream_of(handle.meta, files, where, found)
+    meta = open_stream_of(handle.meta, files, where, found, part=part)
     listed = [(name, one) for name, one in (*handle.shared, *handle.private) if one is not None]
-    opened = [(name, open_stream_of(one, files, where, found)) for name, one in listed]
+    opened = [(name, open_stream_of(one, files, where, found, part=part)) for name, one in listed]
     if meta is None:
         _lose_all(handle, where, found, "its meta file can't be opened")
         return None

@@ -17,17 +17,15 @@ Source: `StateChangeFormat`, `OutputStreamWithPos` and `ChangelogStreamWrapper` 
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
-from typing import IO
+from threading import RLock
 
 import numpy as np
 
 from state_core.bounds import HEAD_BYTES, KEY_GROUPS, SHARED_BYTES, STATES
 from state_core.errors import CorruptSnapshotError
-from state_core.files.byte_sources import too_short
 from state_core.files.compression import open_stream
+from state_core.files.copies import Copies
 from state_core.files.filesystem import ByteSource, FileSource, InlineSource
 from state_core.kernels.changes import skip_changes
 from state_core.serializers.framework.columns import I64Array, U8Array
@@ -37,25 +35,9 @@ __all__ = ["METADATA_GROUP", "ChangeFile"]
 METADATA_GROUP = -1
 RUN_HEAD = 8
 LEAST_CHANGE = 4
+FIRST_WINDOW = 4 << 10
 WINDOW_BYTES = 4 << 20
 REMEDY = "the log is damaged or was not copied whole: fetch its files again"
-
-
-@dataclass(frozen=True)
-class _TemporarySource:
-    """A copy of bytes in a file that goes when this does, called by what it is a copy of."""
-
-    name: str
-    size: int
-    file: IO[bytes]
-
-    def read_into(self, offset: int, out: U8Array) -> None:
-        """Read from the copy."""
-        if offset + out.size > self.size:
-            raise too_short(self.name, offset, out.size, max(0, self.size - offset))
-        done, view = 0, out.data
-        while done < out.size:
-            done += os.preadv(self.file.fileno(), [view[done:]], offset + done)
 
 
 @dataclass(frozen=True)
@@ -73,12 +55,13 @@ class ChangeFile:
 
     Args:
         source: Its bytes.
+        copies: Takes a copy of them if they are compressed, or in an object store.
 
     Attributes:
         content: What lies behind the first byte, decompressed.
     """
 
-    def __init__(self, source: ByteSource) -> None:
+    def __init__(self, source: ByteSource, copies: Copies) -> None:
         self.name = source.name
         first = np.empty(1, np.uint8)
         source.read_into(0, first)
@@ -89,9 +72,11 @@ class ChangeFile:
                 remedy=REMEDY,
             )
         self.compressed = bool(first[0])
-        self.content = _content(source, self.compressed)
+        self.content = _content(source, copies, compressed=self.compressed)
+        self._lock = RLock()
         self._runs: dict[int, _Runs] = {}
-        self._led = 0
+        self._metadata: dict[int, list[tuple[int, bytes]]] = {}
+        self._read_bytes = self._searched_bytes = 0
 
     def place(self, at: int) -> str:
         """Names a position of the content."""
@@ -113,12 +98,42 @@ class ChangeFile:
 
     def runs(self, at: int) -> _Runs:
         """Where the changes of the change set at an offset lie."""
-        if at not in self._runs:
-            self._runs[at] = self._find_runs(at)
-        return self._runs[at]
+        with self._lock:
+            if at not in self._runs:
+                self._runs[at] = self._find_runs(at)
+            return self._runs[at]
 
     def metadata(self, at: int) -> list[tuple[int, bytes]]:
-        """The changes of metadata of the change set at an offset: where each begins, its bytes."""
+        """The changes of metadata of the change set at an offset: where each begins, its bytes.
+
+        Raises:
+            SnapshotError: They can't be read, or change sets overlap too much.
+        """
+        with self._lock:
+            if at not in self._metadata:
+                self._metadata[at] = self._read_metadata(at)
+            return self._metadata[at]
+
+    def count_bytes_read(self, size: int) -> None:
+        """Take into account that so many bytes are read of it for one operator.
+
+        Raises:
+            OversizedError: Too many handles lead to the same bytes.
+        """
+        with self._lock:
+            self._read_bytes += size
+            self._check_shared(self._read_bytes)
+
+    def _count_bytes_searched(self, size: int) -> None:
+        """Take into account what is read once of each change set: they may not all overlap."""
+        self._searched_bytes += size
+        self._check_shared(self._searched_bytes)
+
+    def _check_shared(self, size: int) -> None:
+        if size > SHARED_BYTES.most * self.content.size:
+            raise SHARED_BYTES.exceeded(-(-size // max(1, self.content.size)), self.name)
+
+    def _read_metadata(self, at: int) -> list[tuple[int, bytes]]:
         (count,) = self.numbers(at, 1)
         if count == 0:
             return []
@@ -127,28 +142,19 @@ class ChangeFile:
             return []
         self._check_run(changes, at + 4)
         STATES.check(changes, self.place(at + 4))
-        found, position = [], at + 4 + RUN_HEAD
+        described, position = [], at + 4 + RUN_HEAD
         for _ in range(changes):
             (length,) = self.numbers(position, 1)
             position += 4
             if not 0 <= length <= self.content.size - position:
                 raise self.fault(f"a change of {length} bytes", position - 4)
             HEAD_BYTES.check(length, self.place(position))
+            self._count_bytes_searched(length)
             change = np.empty(length, np.uint8)
             self.content.read_into(position, change)
-            found.append((position, change.tobytes()))
+            described.append((position, change.tobytes()))
             position += length
-        return found
-
-    def lead(self, size: int) -> None:
-        """Take into account that so many bytes are read of it for one operator.
-
-        Raises:
-            OversizedError: Too many handles lead to the same bytes.
-        """
-        self._led += size
-        if self._led > SHARED_BYTES.most * self.content.size:
-            raise SHARED_BYTES.exceeded(-(-self._led // max(1, self.content.size)), self.name)
+        return described
 
     def _check_run(self, count: int, at: int) -> None:
         if not 0 < count <= (self.content.size - at) // LEAST_CHANGE:
@@ -168,6 +174,7 @@ class ChangeFile:
                 raise self.fault(f"changes of key group {group}", position + 4)
             start = position + RUN_HEAD
             position = self._behind(window, start, count)
+            self._count_bytes_searched(position - start)
             table[:, index] = group, start, position, count
         table = table[:, np.argsort(table[0], kind="stable")]
         twice = np.flatnonzero(table[0, 1:] == table[0, :-1])
@@ -193,35 +200,28 @@ class ChangeFile:
 
 
 class _Window:
-    """A part of a source in memory, moved along as it is read."""
+    """A part of a source in memory, moved along as it is read, and the further, the larger."""
 
     def __init__(self, source: ByteSource) -> None:
-        self.source = source
+        self.source, self.room = source, FIRST_WINDOW
         self.begin, self.data = 0, np.empty(0, np.uint8)
 
     def around(self, at: int) -> tuple[int, U8Array]:
         """Where a part begins that has the length at a position in it, and its bytes."""
         if not self.begin <= at <= self.begin + self.data.size - LEAST_CHANGE:
             self.begin = at
-            self.data = np.empty(max(0, min(WINDOW_BYTES, self.source.size - at)), np.uint8)
+            self.data = np.empty(max(0, min(self.room, self.source.size - at)), np.uint8)
+            self.room = min(2 * self.room, WINDOW_BYTES)
             if self.data.size:
                 self.source.read_into(at, self.data)
         return self.begin, self.data
 
 
-def _content(source: ByteSource, compressed: bool) -> ByteSource:
+def _content(source: ByteSource, copies: Copies, *, compressed: bool) -> ByteSource:
     """What lies behind the first byte: as it is where any part of it is at hand, else a copy."""
     if not compressed and isinstance(source, InlineSource):
         return InlineSource(source.name, source.data[1:])
     if not compressed and isinstance(source, FileSource) and source.directory.local:
         return FileSource(source.directory, source.path, source.start + 1, source.size - 1)
     stream = open_stream(source, 1, source.size, compressed=compressed)
-    file = tempfile.TemporaryFile(prefix="statelake-log-")  # noqa: SIM115 - open as long as it is read
-    block, size = np.empty(WINDOW_BYTES, np.uint8), 0
-    while True:
-        count = stream.read_into(block)
-        file.write(block[:count].data)
-        size += count
-        if count < block.size:
-            file.flush()
-            return _TemporarySource(source.name, size, file)
+    return copies.add(stream, source.name)

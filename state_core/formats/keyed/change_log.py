@@ -17,14 +17,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
+from threading import Lock
 
 import numpy as np
 
 from state_core.bounds import Budget
-from state_core.errors import CorruptSnapshotError, StateError, UnknownSerializerError
+from state_core.errors import (
+    CorruptSnapshotError,
+    StateError,
+    UnknownSerializerError,
+    UnsupportedFormatError,
+)
+from state_core.files.copies import Copies
 from state_core.files.filesystem import InlineSource
 from state_core.files.wire import DataInput, DataOutput
 from state_core.formats.keyed.change_files import ChangeFile
+from state_core.formats.keyed.change_tables import SAVEPOINT
 from state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,
@@ -102,20 +111,26 @@ class ChangeLog:
     sets: tuple[_ChangeSet, ...]
     states: tuple[StateMetaInfo, ...]
     key_groups: KeyGroupRange
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def _table(self) -> I64Array:
         """Key group, set, start, end and count of each run: by key group, then in order."""
+        with self._lock:  # several threads read key groups, and the bytes are counted once
+            return self._made_table
+
+    @cached_property
+    def _made_table(self) -> I64Array:
         tables = [np.empty((5, 0), np.int64)]
-        for index, one in enumerate(self.sets):
-            runs = one.file.runs(one.at)
+        for index, change_set in enumerate(self.sets):
+            runs = change_set.file.runs(change_set.at)
             first = int(np.searchsorted(runs.groups, self.key_groups.first))
             behind = int(np.searchsorted(runs.groups, self.key_groups.last, "right"))
-            mine = slice(first, behind)
-            starts, ends = runs.starts[mine], runs.ends[mine]
-            one.file.lead(int((ends - starts).sum()))
+            own = slice(first, behind)
+            starts, ends = runs.starts[own], runs.ends[own]
+            change_set.file.count_bytes_read(int((ends - starts).sum()))
             owner = np.full(behind - first, index, np.int64)
-            tables.append(np.stack([runs.groups[mine], owner, starts, ends, runs.counts[mine]]))
+            tables.append(np.stack([runs.groups[own], owner, starts, ends, runs.counts[own]]))
         table = np.concatenate(tables, axis=1)
         return table[:, np.argsort(table[0], kind="stable")]
 
@@ -144,34 +159,36 @@ class ChangeLog:
         states = np.empty(int(rows[-1]), np.int64)
         pieces = []
         for index, (_, owner, at, _, _) in enumerate(runs.T.tolist()):
-            one, begin, end = self.sets[owner], int(bounds[index]), int(bounds[index + 1])
-            piece = data[:end]
-            one.file.content.read_into(at, piece[begin:])
-            pieces.append((begin, at, one.file))
-            mine = slice(int(rows[index]), int(rows[index + 1]))
-            if locate_changes(piece, begin, starts[mine], ends[mine]) != end:
-                raise one.file.fault(f"changes of key group {group} that do not fit", at)
-            states[mine] = _states_of(one, data, starts[mine], ends[mine], at - begin)
+            change_set, begin, end = self.sets[owner], int(bounds[index]), int(bounds[index + 1])
+            piece, file = data[:end], change_set.file
+            file.content.read_into(at, piece[begin:])
+            pieces.append((begin, at, file))
+            own_rows = slice(int(rows[index]), int(rows[index + 1]))
+            first_bytes, last_bytes = starts[own_rows], ends[own_rows]
+            if locate_changes(piece, begin, first_bytes, last_bytes) != end:
+                raise file.fault(f"changes of key group {group} that do not fit", at)
+            states[own_rows] = _states_of(change_set, data, first_bytes, last_bytes, at - begin)
         return GroupChanges(data, states, starts, ends, pieces)
 
 
 def _states_of(
-    one: _ChangeSet, data: U8Array, starts: I64Array, ends: I64Array, shift: int
+    change_set: _ChangeSet, data: U8Array, starts: I64Array, ends: I64Array, shift: int
 ) -> I64Array:
     """Which state each change is of."""
     short = np.flatnonzero(ends - starts < HEAD)
     if short.size:
-        raise one.file.fault("a change that names no state", int(starts[short[0]]) + shift)
+        at = int(starts[short[0]]) + shift
+        raise change_set.file.fault("a change that is too short for a state id", at)
     ids = data[starts + 1].astype(np.int64) << 8 | data[starts + 2]
     known = np.full(1 << 16, -1, np.int64)
-    for state_id, state in one.states.items():
+    for state_id, state in change_set.states.items():
         known[state_id] = state
-    found: I64Array = known[ids]
-    wrong = np.flatnonzero(found < 0)
+    states: I64Array = known[ids]
+    wrong = np.flatnonzero(states < 0)
     if wrong.size:
-        at = int(starts[wrong[0]]) + shift
-        raise one.file.fault(f"a change of state id {int(ids[wrong[0]])}, never described", at)
-    return found
+        at, wrong_id = int(starts[wrong[0]]) + shift, int(ids[wrong[0]])
+        raise change_set.file.fault(f"a change of state id {wrong_id}, never described", at)
+    return states
 
 
 # --------------------------------------------------------------------------- from handles to a log
@@ -207,7 +224,8 @@ def _places(handle: KeyedHandle, files: StateFiles) -> Iterator[tuple[ChangeFile
                 yield files.opened_log(stream, ChangeFile), offset
     elif isinstance(handle, ChangelogByteHandle):
         if handle.changes:
-            yield ChangeFile(_inlined(handle, f"{files.metadata_path}, inlined changes")), 0
+            source = _inlined(handle, f"{files.metadata_path}, inlined changes")
+            yield ChangeFile(source, Copies()), 0  # inlined and not compressed: none is made
     else:
         raise CorruptSnapshotError(
             f"a {type(handle).__name__} among the changes of a changelog",
@@ -241,13 +259,18 @@ class _LogReader:
         self.sets: list[_ChangeSet] = []
         self.states: list[StateMetaInfo] = []
         self._by_id: dict[int, int] = {}
-        self._by_bytes: dict[bytes, int] = {}
+        self._by_digest: dict[bytes, int] = {}
         self._seen: set[tuple[int, int]] = set()
 
     def add(self, file: ChangeFile, at: int) -> None:
         """The next change set."""
         if (id(file), at) in self._seen:
-            raise file.fault("a change set for the second time in one subtask's log", at)
+            raise UnsupportedFormatError(  # Flink makes its changes twice
+                "a change set for the second time in one subtask's log, as after restores at a"
+                " higher and then at a lower parallelism, with nothing materialized between",
+                place=file.place(at),
+                remedy=SAVEPOINT,
+            )
         self._seen.add((id(file), at))
         described = file.metadata(at)
         if described:
@@ -258,19 +281,20 @@ class _LogReader:
 
     def _describe(self, file: ChangeFile, position: int, change: bytes) -> None:
         if len(change) < 1 + 4 + TAIL or change[0] not in METADATA:
-            raise file.fault("a change of no key group that is no metadata", position)
+            raise file.fault("a change with key group -1 that is not a state's metadata", position)
         version = int.from_bytes(change[1:5], "big")
         if version not in META_VERSIONS:
             raise file.fault(f"state meta info of version {version}", position + 1)
         state_id, kind = int.from_bytes(change[-TAIL:-1], "big"), change[-1]
         body = change[5:-TAIL]
-        if body not in self._by_bytes:
+        digest = sha256(body).digest()
+        if digest not in self._by_digest:
             state = self._parse(body, kind, file.place(position + 5))
             if state.kind.value != kind:
                 raise file.fault(f"a {state.kind.name} state as one of kind {kind}", position)
-            self._by_bytes[body] = len(self.states)
+            self._by_digest[digest] = len(self.states)
             self.states.append(state)
-        self._by_id[state_id] = self._by_bytes[body]
+        self._by_id[state_id] = self._by_digest[digest]
 
     def _parse(self, body: bytes, kind: int, place: str) -> StateMetaInfo:
         """The meta info that a metadata change begins with."""

@@ -26,7 +26,7 @@ from state_core.serializers.composite.wrappers import TtlSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["Table", "Values", "check_ends", "refused", "table_of"]
+__all__ = ["SAVEPOINT", "Table", "Values", "check_ends", "refused", "table_of"]
 
 
 CLEAR, SET, SET_INTERNAL, ADD, MERGE_NS, ADD_ELEMENT, UPDATE_ELEMENT, REMOVE_ELEMENT = range(8)
@@ -143,19 +143,19 @@ class Values(Table):
 
     def overwrite(self, joined: Iterable[bytes], values: Iterable[bytes | None]) -> None:
         """Take all changes down where none merges: the last value of a key is what stays."""
-        said = dict(zip(joined, values, strict=True))
-        self.keys.update(said)
-        self.steps.extend(said.items())
+        last_values = dict(zip(joined, values, strict=True))
+        self.keys.update(last_values)
+        self.steps.extend(last_values.items())
 
     def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Take a change down: a value, the keys that become part of this one, or nothing."""
-        said: bytes | tuple[bytes, ...] | None = None if operation == CLEAR else rest
+        change: bytes | tuple[bytes, ...] | None = None if operation == CLEAR else rest
         if operation == MERGE_NS:
-            said = self._merged(joined, key, rest)
+            change = self._merged(joined, key, rest)
             self.merges = True
-            self.keys.update(said)
+            self.keys.update(change)
         self.keys.add(joined)
-        self.steps.append((joined, said))
+        self.steps.append((joined, change))
 
     def keep(self, entries: Entries) -> None:
         """Take up values: what was there before matters only where some become one."""
@@ -166,20 +166,20 @@ class Values(Table):
         """The values; of what a function made of several, None until it is set."""
         if not self.merges:
             last = dict(self.steps)
-            return ((key, said) for key, said in last.items() if isinstance(said, bytes))
+            return ((key, change) for key, change in last.items() if isinstance(change, bytes))
         return self._merging()
 
     def _merging(self) -> Iterator[tuple[bytes, bytes]]:
         table = self.table
-        for key, said in self.steps:
-            if isinstance(said, tuple):
-                values = [table.pop(one) for one in (key, *said) if one in table]
+        for key, change in self.steps:
+            if isinstance(change, tuple):
+                values = [table.pop(one) for one in (key, *change) if one in table]
                 if values:
                     table[key] = values[0] if len(values) == 1 else None
-            elif said is None:
+            elif change is None:
                 table.pop(key, None)
             else:
-                table[key] = said
+                table[key] = change
         for key, value in table.items():
             if value is None:
                 raise UnsupportedFormatError(
@@ -204,16 +204,16 @@ class _Lists(Table):
 
     def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Take a change down: whether the list is emptied; elements, or keys that become part."""
-        said: list[bytes] | tuple[bytes, ...] = []
+        change: list[bytes] | tuple[bytes, ...] = []
         if operation == MERGE_NS:
-            said = self._merged(joined, key, rest)
-            self.keys.update(said)
+            change = self._merged(joined, key, rest)
+            self.keys.update(change)
         elif operation == ADD_ELEMENT:
-            said = [rest]
+            change = [rest]
         elif operation != CLEAR:
-            said = [element for (element,) in _elements(rest, (self.element,))]
+            change = [element for (element,) in _elements(rest, (self.element,))]
         self.keys.add(joined)
-        self.steps.append((joined, operation in (CLEAR, SET, SET_INTERNAL), said))
+        self.steps.append((joined, operation in (CLEAR, SET, SET_INTERNAL), change))
 
     def keep(self, entries: Entries) -> None:
         """Take up the lists that changes are about."""
@@ -222,12 +222,12 @@ class _Lists(Table):
     def made(self) -> Iterator[tuple[bytes, bytes]]:
         """The lists that have elements."""
         table = self.table
-        for key, emptied, said in self.steps:
+        for key, emptied, change in self.steps:
             if emptied:
                 table.pop(key, None)
-            pieces = said
-            if isinstance(said, tuple):
-                pieces = [piece for source in said for piece in table.pop(source, ())]
+            pieces = change
+            if isinstance(change, tuple):
+                pieces = [piece for source in change for piece in table.pop(source, ())]
             if pieces:
                 table.setdefault(key, []).extend(pieces)
         return ((key, DELIMITER.join(pieces)) for key, pieces in table.items())

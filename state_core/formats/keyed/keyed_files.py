@@ -41,6 +41,8 @@ from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
 from state_core.formats.layout.meta_info import SerializerEntry
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import (
+    ChangelogByteHandle,
+    ChangelogFileHandle,
     ChangelogHandle,
     IncrementalHandle,
     KeyedHandle,
@@ -58,6 +60,7 @@ __all__ = [
     "RocksDBKeyedFile",
     "Siblings",
     "UnifiedKeyedFile",
+    "all_in_base",
     "is_heap",
     "is_timers",
     "open_keyed",
@@ -128,16 +131,16 @@ def open_raw_timers(
     Raises:
         SnapshotError: It is timers, and can't be read.
     """
-    found = _raw_timers(handle, files)
-    if found is None:
+    timers = _raw_timers(handle, files)
+    if timers is None:
         return None
-    handle, source, spans = found
+    handle, source, spans = timers
     header = read_timers_header(source, spans)
     if header is None:
         return None
-    timers = RawTimersFile(source, header, spans)
+    file = RawTimersFile(source, header, spans)
     head = Head(header)
-    return RawTimersKeyedFile(source.name, head, handle.key_groups, max_parallelism, timers)
+    return RawTimersKeyedFile(source.name, head, handle.key_groups, max_parallelism, file)
 
 
 def _raw_timers(
@@ -174,9 +177,29 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
     return ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
 
 
+def all_in_base(handle: ChangelogHandle) -> KeyedHandle | None:
+    """What was materialized, if it is one handle and no change was made since; else None."""
+    bases = [base for base in _wrapped(handle) if not _is_empty(base)]
+    logged = any(log is not None and not _is_empty(log) for log in handle.changes)
+    if logged or len(bases) != 1 or bases[0].key_groups != handle.key_groups:
+        return None
+    return bases[0]
+
+
+def _is_empty(handle: KeyedHandle) -> bool:
+    """Whether a handle leads to no bytes at all."""
+    if isinstance(handle, KeyGroupsHandle):
+        return handle.stream is None
+    if isinstance(handle, IncrementalHandle):
+        return handle.meta is None
+    if isinstance(handle, ChangelogFileHandle):
+        return all(stream is None for _, stream in handle.streams)
+    return isinstance(handle, ChangelogByteHandle) and not handle.changes
+
+
 def _wrapped(handle: ChangelogHandle) -> list[KeyedHandle]:
     """What was materialized."""
-    return [one for one in handle.materialized if one is not None]
+    return [base for base in handle.materialized if base is not None]
 
 
 @dataclass(frozen=True)
@@ -215,12 +238,12 @@ class Siblings:
     @cached_property
     def _offsets(self) -> dict[StreamHandle, list[int]]:
         """Where key groups begin in each file, whichever subtask's they are now."""
-        found: dict[StreamHandle, set[int]] = {}
+        offsets_of: dict[StreamHandle, set[int]] = {}
         for handle in self.handles:
             for wrapped in _wrapped(handle) if isinstance(handle, ChangelogHandle) else ():
                 if isinstance(wrapped, KeyGroupsHandle) and wrapped.stream is not None:
-                    found.setdefault(wrapped.stream, set()).update(wrapped.offsets)
-        return {stream: sorted(offsets) for stream, offsets in found.items()}
+                    offsets_of.setdefault(wrapped.stream, set()).update(wrapped.offsets)
+        return {stream: sorted(offsets) for stream, offsets in offsets_of.items()}
 
     def end_behind(self, stream: StreamHandle, start: int) -> int | None:
         """Where the key group ends that begins at an offset of a file; None if nothing says."""
@@ -297,12 +320,12 @@ def _open_rocksdb(
     meta = files.open(handle.meta, part=part)
     head = files.heads.read(meta, meta.size, read_head)
     listed = (*handle.shared, *handle.private)
-    held = tuple(
+    sources = tuple(
         (name, files.open(stream, part=part)) for name, stream in listed if stream is not None
     )
-    name = f"{meta.name} (RocksDB, {len(held)} files)"
+    name = f"{meta.name} (RocksDB, {len(sources)} files)"
     prefix = prefix_bytes(max_parallelism)
-    database = RocksDBFiles(name, head.header, held, handle.key_groups, prefix)
+    database = RocksDBFiles(name, head.header, sources, handle.key_groups, prefix)
     return RocksDBKeyedFile(name, head, handle.key_groups, max_parallelism, database)
 
 

@@ -29,6 +29,7 @@ from state_core.errors import (
     UnsupportedFormatError,
 )
 from state_core.files.confinement import relative_path, shortened
+from state_core.files.copies import Copies
 from state_core.files.filesystem import (
     ByteSource,
     ConfinedDirectory,
@@ -70,6 +71,7 @@ class StateFiles:
         self._named = directory
         self.heads = Heads()
         self._opened: dict[StreamHandle, Any] = {}
+        self._copies = Copies()
         self._parts: set[StreamHandle] = set()
         self._extents = _Extents(self.heads.budget)
         self.metadata_path = self.directory.full(METADATA_FILE)
@@ -99,7 +101,7 @@ class StateFiles:
                 source has what is there.
             shared: Whether any number of handles may lead to the same bytes, as those of
                 in-flight buffers do.
-            part: Whether the same handle may be there any number of times, with other key groups.
+            part: Whether the file may appear in several handles, each for other key groups.
 
         Raises:
             MissingFileError: The file is not there.
@@ -132,7 +134,7 @@ class StateFiles:
         return source
 
     def opened_log(
-        self, handle: StreamHandle, work_out: Callable[[ByteSource], _Worked]
+        self, handle: StreamHandle, work_out: Callable[[ByteSource, Copies], _Worked]
     ) -> _Worked:
         """What follows from a file of a log, which several handles name, worked out once.
 
@@ -141,7 +143,7 @@ class StateFiles:
 
         Args:
             handle: What to open.
-            work_out: Works it out; always the same function.
+            work_out: Works it out, with room for copies; always the same function.
 
         Raises:
             SnapshotError: As `open` does.
@@ -150,7 +152,7 @@ class StateFiles:
             source = self.open(handle, whole=False)
             if isinstance(handle, RelativeHandle | FileHandle) and isinstance(source, FileSource):
                 source = source.directory.source(source.path)
-            self._opened[handle] = work_out(source)
+            self._opened[handle] = work_out(source, self._copies)
         worked: _Worked = self._opened[handle]
         return worked
 

@@ -321,7 +321,7 @@ def test_a_changelog(tmp_path: Path) -> None:
     one.set_keyed(1, replace(wrapped[1], changes=(log,)))
     report = check_snapshot(one.path)
     assert not report.sound
-    assert ["names no state" in fault.problem for fault in report.faults] == [True]
+    assert ["too short for a state id" in fault.problem for fault in report.faults] == [True]
     salvaged(one, *range(64, 128))
 
 

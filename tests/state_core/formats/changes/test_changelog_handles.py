@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from state_core import open_snapshot
+from state_core.checks.integrity import check_snapshot, salvage_snapshot
 from state_core.errors import CorruptSnapshotError
 from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from state_core.model.handles import (
@@ -56,8 +57,8 @@ def test_without_changes_it_is_what_it_wraps(golden: GoldenCase, tmp_path: Path)
     ("change", "problem"),
     [
         (ChangelogByteHandle(0, 64, 0, 1, ((3, b"change"),), "id"), "state id"),
-        (ChangelogByteHandle(0, 64, 0, 1, ((-1, b"change"),), "id"), "no metadata"),
-        (ChangelogByteHandle(0, 64, 0, 1, ((3, b"c"),), "id"), "names no state"),
+        (ChangelogByteHandle(0, 64, 0, 1, ((-1, b"change"),), "id"), "not a state's metadata"),
+        (ChangelogByteHandle(0, 64, 0, 1, ((3, b"c"),), "id"), "too short for a state id"),
         (ChangelogHandle(0, 64, 0, (), (), 1, 1, "id"), "ChangelogHandle among the changes"),
     ],
     ids=["of an unknown state", "no metadata", "of no state", "no log"],
@@ -75,6 +76,22 @@ def test_an_empty_log(tmp_path: Path) -> None:
     again = ChangelogByteHandle(0, 64, 0, 0, (), "id")
     savepoint = wrapped(CASES[0], tmp_path / "savepoint", change, again)
     assert_contents(CASES[0], tables_of(open_snapshot(savepoint)))
+
+
+def test_checks_see_what_an_empty_log_is_about(tmp_path: Path) -> None:
+    """All entries are checked and salvaged, and damage of them is found, as without the log."""
+    change = ChangelogFileHandle(0, 64, ((0, None),), 0, 0, "id")
+    plain = wrapped(CASES[0], tmp_path / "plain")
+    savepoint = wrapped(CASES[0], tmp_path / "savepoint", change, None)
+    report, other = check_snapshot(savepoint), check_snapshot(plain)
+    assert report.sound
+    assert report.checked == other.checked
+    assert report.checked.entries > 1000
+    salvaged = salvage_snapshot(savepoint, tmp_path / "salvaged")
+    assert (salvaged.lost, salvaged.entries) == ((), report.checked.entries)
+    largest = max(savepoint.iterdir(), key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-100])
+    assert not check_snapshot(savepoint).sound
 
 
 def test_nothing_below_and_nothing_in_the_log(tmp_path: Path) -> None:
