@@ -10,9 +10,9 @@ import click
 
 from state_core.serializers.framework.plugins import (
     ENVIRONMENT,
-    forget_declarations,
     load_plugin,
     load_text,
+    restore_plugins,
 )
 
 __all__ = ["plugins_option"]
@@ -31,7 +31,7 @@ def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...])
     """Declare the classes of each file by a plugin made of it, which other processes load too."""
     if context.resilient_parsing:
         return
-    forget_declarations()  # another command's of this process
+    restore_plugins(())  # what another command of this process declared is forgotten
     if not named:
         return
     from pipelines.yaml_lines import read_yaml  # noqa: PLC0415 - only when wanted
