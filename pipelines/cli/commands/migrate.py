@@ -31,7 +31,11 @@ __all__ = ["migrate"]
 @click.option("--all", "every", is_flag=True, help="All snapshots that were not migrated yet.")
 @click.option("--state", default="", metavar="OPERATOR/STATE", help="The state.")
 @click.option("--to", "spec", default="", help="A file that says what it becomes.")
-@click.option("--kryo-to-flink-2", is_flag=True, help="Write all that Flink 1's Kryo wrote anew.")
+@click.option(
+    "--kryo-to-flink-2",
+    is_flag=True,
+    help="Rewrite the values of Flink 1's Kryo so that Flink 2 can read them.",
+)
 @click.option("--suffix", default="-migrated", show_default=True, help="Behind the old id.")
 @click.option("--dry-run", is_flag=True, help="Only say whether it would work.")
 @click.option("--note", default="", help="Kept with the new snapshot.")

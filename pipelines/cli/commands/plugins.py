@@ -8,7 +8,12 @@ from typing import Any, TypeVar
 
 import click
 
-from state_core.serializers.framework.plugins import ENVIRONMENT, load_plugin, load_text
+from state_core.serializers.framework.plugins import (
+    ENVIRONMENT,
+    load_plugin,
+    load_text,
+    restore_plugins,
+)
 
 __all__ = ["plugins_option"]
 
@@ -24,7 +29,10 @@ def _load(context: click.Context, _: click.Parameter, named: tuple[str, ...]) ->
 
 def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...]) -> None:
     """Declare the classes of each file by a plugin made of it, which other processes load too."""
-    if not named or context.resilient_parsing:
+    if context.resilient_parsing:
+        return
+    restore_plugins(())  # what another command of this process declared is forgotten
+    if not named:
         return
     from pipelines.yaml_lines import read_yaml  # noqa: PLC0415 - only when wanted
 
@@ -36,7 +44,7 @@ def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...])
             "from state_core.serializers.kryo.decoding import declare_classes\n"
             f"declare_classes(json.loads({text!r}))\n"
         )
-        load_text(path, program.encode())
+        load_text(path, program.encode(), declares=True)
 
 
 _plugins = click.option(

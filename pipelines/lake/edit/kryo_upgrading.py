@@ -33,13 +33,13 @@ from state_core.formats.layout.keyed_states import value_snapshot, with_value_by
 from state_core.formats.layout.meta_info import parse_state_meta_info
 from state_core.formats.rewriting.kryo_upgrade import upgrade_rows
 from state_core.serializers.framework.base import TypeSerializerSnapshot
+from state_core.serializers.kryo.decoding import is_declared
 from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from state_core.serializers.kryo.wire import KryoVersion
 
 __all__ = ["LATER", "KryoUpgrade", "Upgraded", "plan_kryo_upgrade", "upgrade_kryo"]
 
 NAME = KryoSerializerSnapshot.java_class.encode()
-TIMERS = "timers"
 LATER = "Flink 2 wrote it"
 
 
@@ -163,8 +163,7 @@ def _upgraded(
 
 
 def _states(operator: OperatorRecord) -> Sequence[StateRecord | OperatorStateRecord]:
-    keyed = [state for state in operator.states if state.kind != TIMERS]
-    return [*keyed, *operator.operator_states]
+    return [*operator.states, *operator.operator_states]
 
 
 def _has_kryo_keys(operator: OperatorRecord, state: StateRecord | OperatorStateRecord) -> bool:
@@ -179,13 +178,12 @@ def _why_left(operator: OperatorRecord, state: StateRecord | OperatorStateRecord
     if not isinstance(value, KryoSerializerSnapshot) or state.meta_info.count(NAME) > 1:
         return "Kryo is within another type, or in keys"
     decoder = value.decoder()
-    version = value.kryo if decoder is None else decoder.values.version
-    if version is KryoVersion.FLINK_2:
+    if KryoVersion.FLINK_2 in (value.kryo, decoder and decoder.values.version):
         return LATER
+    if not is_declared():
+        return "nothing is said of its form: say `flink: 1` and the classes in a file for --kryo"
     if decoder is None:
         return f"the form of {value.type_class} is not known: declare it in a file for --kryo"
-    if version is None:
-        return "nothing says that Flink 1 wrote it: say `flink: 1` in a file for --kryo"
     return ""
 
 

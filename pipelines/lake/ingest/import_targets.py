@@ -6,7 +6,7 @@ from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.ingest.import_slice import TableTarget
 from pipelines.lake.tables.names import keyed_table, queue_table, timers_table
 from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
-from pipelines.lake.tables.table_rows import parse_recorded
+from pipelines.lake.tables.table_rows import is_decoded_otherwise, parse_recorded
 from pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS
 from state_core.files.wire import DataInput
 from state_core.formats.layout.meta_info import read_state_meta_info
@@ -95,7 +95,8 @@ def known_units(
     alike = {
         state.table
         for state in before[0].states
-        if _types(parse_recorded(before[0], state)) in types
+        if not is_decoded_otherwise(before[0], state)
+        and _types(parse_recorded(before[0], state)) in types
     }
     return {
         table.path: {

@@ -149,6 +149,8 @@ def _may_hold(row_group: pq.RowGroupMetaData, key: SoughtKey) -> bool:
         if type(value) not in (int, str) or not column.is_stats_set:
             continue
         statistics = column.statistics
+        if statistics.null_count or not statistics.has_null_count:
+            continue  # keys that no column holds are null, and their bytes stand beside
         if statistics.has_min_max and _outside(value, statistics.min, statistics.max):
             return False
     return True

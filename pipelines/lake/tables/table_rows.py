@@ -22,10 +22,12 @@ from state_core.formats.layout.keyed_states import parse_keyed_state
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import KeyedState, StateKind
+from state_core.serializers.opaque.decoders import DECODED
 
 __all__ = [
     "TableRows",
     "chunks_of",
+    "is_decoded_otherwise",
     "open_unit",
     "parse_recorded",
     "read_unit",
@@ -215,8 +217,21 @@ def rows_of_queue(rows: pa.Table, state: KeyedState) -> pa.Table:
 def table_rows(
     lake: str, operator: OperatorRecord, table: TableRecord, ids: dict[str, int]
 ) -> TableRows:
-    """What reads a table of a snapshot back; `ids` are those of the header to be written."""
+    """What reads a table of a snapshot back; `ids` are those of the header to be written.
+
+    Raises:
+        LakeError: Its values were decoded as nothing decodes them now.
+    """
     states = [state for state in operator.states if state.table == table.path]
+    for state in states:
+        if is_decoded_otherwise(operator, state):
+            now = parse_keyed_state(state.meta_info, operator.key_serializer)[0].value_type
+            raise LakeError(
+                f"its values are {state.value_type}, and would be written as {now}",
+                place=f"state {operator.label}/{state.name}",
+                remedy="if it was imported with decoders of yours, name them: --plugins, --kryo, or"
+                " STATELAKE_PLUGINS; the same file for --kryo as then",
+            )
     plain = any(_is_plain(operator, state) for state in states)
     return TableRows(
         lake,
@@ -233,6 +248,14 @@ def parse_recorded(operator: OperatorRecord, state: StateRecord) -> KeyedState:
     """A state of a snapshot as its table was written, be it without decoders that there are now."""
     plain = _is_plain(operator, state)
     return parse_keyed_state(state.meta_info, operator.key_serializer, plain=plain)[0]
+
+
+def is_decoded_otherwise(operator: OperatorRecord, state: StateRecord) -> bool:
+    """Whether a state's values were decoded as neither now nor without decoders."""
+    if DECODED not in state.value_type or _is_plain(operator, state):
+        return False
+    now = parse_keyed_state(state.meta_info, operator.key_serializer)[0]
+    return now.value_type != state.value_type
 
 
 def _is_plain(operator: OperatorRecord, state: StateRecord) -> bool:

@@ -34,6 +34,7 @@ from state_core.formats.writing.unified_encode import StateRows, encode_rows
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries, StateKind
 from state_core.serializers.framework.compatibility import Compatibility, Verdict
+from state_core.serializers.framework.restored import as_key
 from state_core.serializers.opaque.decoders import undecoded
 
 __all__ = ["RegisteredState", "StateRegistry", "TableFactory", "same_info"]
@@ -80,7 +81,8 @@ class StateRegistry:
         self, key: SerializerEntry, key_groups: KeyGroupRange, tables: TableFactory, now: Any
     ) -> None:
         self.key = key
-        self.key_serializer = key.snapshot.restore_serializer()
+        with as_key():
+            self.key_serializer = key.snapshot.restore_serializer()
         self.key_groups = key_groups
         self.tables = tables
         self.now = now

@@ -51,7 +51,7 @@ from state_core.model.handles import (
 from state_core.model.key_groups import prefix_bytes
 from state_core.model.snapshot import Entries, KeyedState
 from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.restored import count_columns, restore_bounded
+from state_core.serializers.framework.restored import count_columns, restore_key
 
 __all__ = ["KeyedSource", "UnknownSource", "open_source", "open_stream_of"]
 
@@ -253,7 +253,7 @@ def _layouts_or_errors(header: KeyedHeader, budget: Budget) -> list[KeyedLayout 
     found: list[KeyedLayout | StateError] = []
     key: TypeSerializer | StateError
     try:
-        key = restore_bounded(header.key_serializer.snapshot)
+        key = restore_key(header.key_serializer.snapshot)
     except StateError as error:
         key = error
     for state in header.states:

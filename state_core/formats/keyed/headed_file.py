@@ -21,7 +21,7 @@ from state_core.model.handles import KeyGroupRange
 from state_core.model.key_groups import EncodedKey
 from state_core.model.snapshot import Entries, KeyedState
 from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.restored import count_columns, restore_bounded
+from state_core.serializers.framework.restored import count_columns, restore_key
 
 __all__ = ["Head", "HeadedFile", "read_head"]
 
@@ -41,7 +41,7 @@ class Head:
     @cached_property
     def key(self) -> TypeSerializer:
         """The serializer of the keys."""
-        return restore_bounded(self.header.key_serializer.snapshot)
+        return restore_key(self.header.key_serializer.snapshot)
 
     @cached_property
     def layouts(self) -> tuple[KeyedLayout, ...]:

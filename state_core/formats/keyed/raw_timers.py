@@ -40,6 +40,7 @@ from state_core.serializers.basic.numbers import LongSerializer
 from state_core.serializers.composite.wrappers import TimerSerializerSnapshot
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.registry import read_serializer_snapshot
+from state_core.serializers.framework.restored import as_key
 
 __all__ = ["RawTimersFile", "holds_timers", "raw_spans", "read_timers_header"]
 
@@ -142,7 +143,8 @@ class _Queue:
     @property
     def parts(self) -> tuple[TypeSerializer, ...]:
         """What a timer is made of."""
-        key, namespace = self.key.restore_serializer(), self.namespace.restore_serializer()
+        with as_key():
+            key, namespace = self.key.restore_serializer(), self.namespace.restore_serializer()
         return (key, namespace, LongSerializer())
 
 

@@ -46,6 +46,7 @@ from state_core.serializers.framework.columns import (
 )
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.row_equality import equal_rows
+from state_core.serializers.opaque.decoders import DecodedSerializer
 
 __all__ = ["KeyedLayout", "exact_rows", "raw_column"]
 
@@ -95,7 +96,10 @@ class KeyedLayout:
         """The serializer of an entry's value bytes (of a map, behind the null flag)."""
         if self.value is None:
             return None
-        held = TtlSerializer(self.value) if self.with_ttl else self.value
+        value = self.value
+        if self.kind is not StateKind.LIST and isinstance(value, DecodedSerializer):
+            value = value.standing_last()
+        held = TtlSerializer(value) if self.with_ttl else value
         if self.kind is not StateKind.LIST:
             return held
         if not held.self_delimiting or held.min_length == 0:

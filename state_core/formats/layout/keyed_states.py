@@ -37,9 +37,9 @@ from state_core.serializers.composite.collections import (
 from state_core.serializers.composite.wrappers import TimerSerializer, TtlSerializerSnapshot
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.registry import changes
-from state_core.serializers.framework.restored import restore_bounded
+from state_core.serializers.framework.restored import as_key, restore_bounded, restore_key
 from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
-from state_core.serializers.opaque.decoders import undecoded
+from state_core.serializers.opaque.decoders import described_type, undecoded
 
 __all__ = [
     "describe_state",
@@ -69,7 +69,8 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
         UnsupportedFormatError: A priority queue of something else than timers.
     """
     if state.kind is BackendStateType.PRIORITY_QUEUE:
-        timer = _snapshot(state, VALUE_SERIALIZER).restore_serializer()
+        with as_key():
+            timer = _snapshot(state, VALUE_SERIALIZER).restore_serializer()
         if not isinstance(timer, TimerSerializer):
             raise UnsupportedFormatError(
                 f"a priority queue of {timer.name}, and only timers are known",
@@ -87,7 +88,7 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
             f"keyed state of unknown type {state.options[KEYED_STATE_TYPE]!r}",
             place=f"state {state.name!r}",
         )
-    namespace = restore_bounded(_snapshot(state, NAMESPACE_SERIALIZER))
+    namespace = restore_key(_snapshot(state, NAMESPACE_SERIALIZER))
     value, user_key = _parts(state, kind)
     with_ttl = isinstance(value, TtlSerializerSnapshot)
     if isinstance(value, TtlSerializerSnapshot):
@@ -97,7 +98,7 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
         key,
         namespace,
         restore_bounded(value),
-        None if user_key is None else restore_bounded(user_key),
+        None if user_key is None else restore_key(user_key),
         with_ttl,
     )
 
@@ -127,7 +128,7 @@ def _parse_keyed_state(
 ) -> tuple[KeyedState, KeyedLayout]:
     state = parse_state_meta_info(meta_info)
     key = parse_key_serializer(key_serializer)
-    layout = layout_of(state, restore_bounded(key.snapshot))
+    layout = layout_of(state, restore_key(key.snapshot))
     return describe_state(state, layout), layout
 
 
@@ -219,7 +220,7 @@ def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
         schema=layout.schema,
         key_type=layout.key.name,
         namespace_type=layout.namespace.name,
-        value_type="" if layout.value is None else layout.value.name,
+        value_type="" if layout.value is None else described_type(layout.value),
         user_key_type="" if layout.user_key is None else layout.user_key.name,
         with_ttl=layout.with_ttl,
     )

@@ -31,7 +31,7 @@ from state_core.model.snapshot import Entries, StateKind
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import ALL_PRESENT, MAX_COLUMN_BYTES, Cursor, I64Array
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.restored import restore_bounded
+from state_core.serializers.framework.restored import restore_key
 
 __all__ = [
     "behind_parts",
@@ -53,7 +53,7 @@ SHOWN = 200
 
 def key_serializer_of(snapshot: bytes) -> TypeSerializer:
     """The serializer of an operator's keys, of the bytes of its snapshot."""
-    return restore_bounded(parse_key_serializer(snapshot).snapshot)
+    return restore_key(parse_key_serializer(snapshot).snapshot)
 
 
 def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:

@@ -39,7 +39,7 @@ from state_core.model.handles import DistributionMode, PartitionOffsets
 from state_core.model.snapshot import StateKind
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import Cursor, I64Array
-from state_core.serializers.framework.restored import restore_bounded
+from state_core.serializers.framework.restored import restore_bounded, restore_key
 
 __all__ = ["ElementRows", "OperatorLayout", "encode_operator_file", "operator_layout"]
 
@@ -220,7 +220,7 @@ def operator_layout(state: StateMetaInfo) -> OperatorLayout:
         value = restore_bounded(state.serializers[VALUE_SERIALIZER].snapshot)
         if state.kind is not BackendStateType.BROADCAST:
             return OperatorLayout(mode, value)
-        key = restore_bounded(state.serializers[KEY_SERIALIZER].snapshot)
+        key = restore_key(state.serializers[KEY_SERIALIZER].snapshot)
     except KeyError as error:
         raise CorruptSnapshotError(
             f"operator state without a valid {error}", place=f"state {state.name!r}"

@@ -19,7 +19,7 @@ import sys
 import threading
 import types
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -32,6 +32,8 @@ __all__ = [
     "Plugin",
     "changes",
     "failures",
+    "forget_declarations",
+    "forget_with",
     "load_installed",
     "load_plugin",
     "load_text",
@@ -52,11 +54,13 @@ class Plugin:
         name: The module's name.
         path: The file that it is from; empty for a module that Python finds by its name.
         text: The content of that file.
+        declares: Whether `forget_declarations` forgets it, so that it can be loaded again.
     """
 
     name: str
     path: str = ""
     text: bytes = b""
+    declares: bool = False
 
 
 class _State:
@@ -71,6 +75,7 @@ class _State:
 
 
 _state = _State()
+_forgetting: list[Callable[[], None]] = []  # what makes modules forget what was declared
 
 
 def note_change() -> None:
@@ -106,19 +111,39 @@ def load_plugin(named: str) -> types.ModuleType:
     return load_text(named, text)
 
 
-def load_text(path: str, text: bytes) -> types.ModuleType:
+def load_text(path: str, text: bytes, *, declares: bool = False) -> types.ModuleType:
     """Run the text of a file as a module; once, however often this is called.
 
     Args:
         path: The file, for messages.
         text: Python.
+        declares: As `Plugin` has it.
 
     Raises:
         PluginError: It fails.
     """
     # by content, so that what is loaded here and there, or again, is one module
     name = f"statelake_plugin_{Path(path).stem}_{hashlib.sha256(text).hexdigest()[:12]}"
-    return _load(Plugin(name, path, text))
+    return _load(Plugin(name, path, text, declares))
+
+
+def forget_with(forget: Callable[[], None]) -> None:
+    """Have `forget_declarations` call a function."""
+    _forgetting.append(forget)
+
+
+def forget_declarations() -> None:
+    """Forget what was declared, and the plugins that declared it."""
+    with _state.lock:
+        for plugin in _declaring(_state.plugins.values()):
+            del _state.plugins[plugin.name]
+        for forget in _forgetting:
+            forget()
+        note_change()
+
+
+def _declaring(plugins: Iterable[Plugin]) -> list[Plugin]:
+    return [plugin for plugin in plugins if plugin.declares]
 
 
 def loaded_plugins() -> tuple[Plugin, ...]:
@@ -129,13 +154,17 @@ def loaded_plugins() -> tuple[Plugin, ...]:
 
 
 def restore_plugins(plugins: Iterable[Plugin]) -> None:
-    """Load the plugins that another process had loaded.
+    """Load the plugins that another process had loaded; what it did not declare is forgotten.
 
     Raises:
         PluginError: A plugin does not exist here, or it fails.
     """
-    for plugin in plugins:
-        _load(plugin)
+    wanted = tuple(plugins)
+    with _state.lock:
+        if _declaring(wanted) != _declaring(_state.plugins.values()):
+            forget_declarations()
+        for plugin in wanted:
+            _load(plugin)
 
 
 def load_installed() -> None:

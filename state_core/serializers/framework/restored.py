@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import pyarrow as pa
 
 from state_core.bounds import COLUMN_NESTING, COLUMNS
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
 
-__all__ = ["count_columns", "restore_bounded"]
+__all__ = ["as_key", "count_columns", "is_key", "restore_bounded", "restore_key"]
+
+_is_key: ContextVar[bool] = ContextVar("is_key", default=False)
 
 
 def restore_bounded(snapshot: TypeSerializerSnapshot) -> TypeSerializer:
@@ -18,6 +24,30 @@ def restore_bounded(snapshot: TypeSerializerSnapshot) -> TypeSerializer:
     if columns <= COLUMNS.most and levels <= COLUMN_NESTING.most:
         return serializer
     return OpaqueSerializer(serializer.name)
+
+
+@contextmanager
+def as_key() -> Iterator[None]:
+    """Restore serializers of keys and namespaces in this thread, until the context ends.
+
+    Entries are found by the bytes of these: what one value may have several of stays bytes.
+    """
+    token = _is_key.set(True)
+    try:
+        yield
+    finally:
+        _is_key.reset(token)
+
+
+def is_key() -> bool:
+    """Return whether this thread restores the serializer of a key or a namespace."""
+    return _is_key.get()
+
+
+def restore_key(snapshot: TypeSerializerSnapshot) -> TypeSerializer:
+    """The serializer of a key or a namespace, as `restore_bounded` gives it."""
+    with as_key():
+        return restore_bounded(snapshot)
 
 
 def count_columns(schema: pa.Schema) -> int:

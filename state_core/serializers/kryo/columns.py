@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from state_core.bounds import COLUMN_NESTING
 from state_core.errors import EncodeError, UnsupportedFormatError
 from state_core.printable import is_text
 from state_core.serializers.kryo.forms import decimal_parts, decimal_text
@@ -56,7 +57,7 @@ class Column(ABC):
     closed: bool = True
 
     @abstractmethod
-    def shown(self, value: Any) -> Any:
+    def to_arrow(self, value: Any) -> Any:
         """Return Arrow's value of an item, or of a primitive; None for null.
 
         Raises:
@@ -64,7 +65,7 @@ class Column(ABC):
         """
 
     @abstractmethod
-    def kept(self, value: Any) -> Any:
+    def from_arrow(self, value: Any) -> Any:
         """Return the item, or the primitive, of a value as `to_pylist` has it.
 
         Raises:
@@ -86,7 +87,7 @@ class _Scalar(Column):
         """Whether Kryo of both versions writes it in a form that is known."""
         return self.java_class != "java.util.Locale"
 
-    def shown(self, value: Any) -> Any:
+    def to_arrow(self, value: Any) -> Any:
         """Show the value, if it is of the class."""
         if value is None:
             return None
@@ -94,7 +95,7 @@ class _Scalar(Column):
             raise _not_for(value, self.java_class)
         return _show(self.show, value.value)
 
-    def kept(self, value: Any) -> Any:
+    def from_arrow(self, value: Any) -> Any:
         """Make the item."""
         return None if value is None else Item(self.java_class, _keep(self.keep, value))
 
@@ -107,7 +108,7 @@ class _Enum(Column):
     classes: Classes
     arrow_type = pa.string()
 
-    def shown(self, value: Any) -> Any:
+    def to_arrow(self, value: Any) -> Any:
         """Show the constant's name."""
         if value is None:
             return None
@@ -115,7 +116,7 @@ class _Enum(Column):
             raise _not_for(value, self.java_class)
         return value.value
 
-    def kept(self, value: Any) -> Any:
+    def from_arrow(self, value: Any) -> Any:
         """Make the item."""
         return None if value is None else Item(self.java_class, value)
 
@@ -131,11 +132,11 @@ class _Primitive(Column):
         """That of the box."""
         return self.box.arrow_type
 
-    def shown(self, value: Any) -> Any:
+    def to_arrow(self, value: Any) -> Any:
         """Show the number."""
         return _show(self.box.show, value)
 
-    def kept(self, value: Any) -> Any:
+    def from_arrow(self, value: Any) -> Any:
         """Take the number."""
         if value is None:
             raise EncodeError(f"null for a primitive of {self.box.java_class}")
@@ -172,11 +173,11 @@ class _Json(Column):
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
 
-    def shown(self, value: Any) -> Any:
+    def to_arrow(self, value: Any) -> Any:
         """Make JSON of the item."""
         return None if value is None else JsonValues(self.classes).text(value)
 
-    def kept(self, value: Any) -> Any:
+    def from_arrow(self, value: Any) -> Any:
         """Make the item of JSON."""
         return None if value is None else JsonValues(self.classes).item(str(value))
 
@@ -198,19 +199,19 @@ class _List(Column):
         """Whether the elements are."""
         return self.element.closed
 
-    def shown(self, value: Any) -> Any:
+    def to_arrow(self, value: Any) -> Any:
         """Show the elements."""
         if value is None:
             return None
         if not isinstance(value.value, list):
             raise _not_for(value, self.java_class)
-        return [self.element.shown(one) for one in value.value]
+        return [self.element.to_arrow(one) for one in value.value]
 
-    def kept(self, value: Any) -> Any:
+    def from_arrow(self, value: Any) -> Any:
         """Make the items."""
         if value is None:
             return None
-        return Item(self.java_class, [self.element.kept(one) for one in value])
+        return Item(self.java_class, [self.element.from_arrow(one) for one in value])
 
 
 @dataclass(frozen=True)
@@ -231,20 +232,20 @@ class _Map(Column):
         """Whether keys and values are."""
         return self.key.closed and self.value.closed
 
-    def shown(self, value: Any) -> Any:
+    def to_arrow(self, value: Any) -> Any:
         """Show the entries."""
         if value is None:
             return None
-        pairs = [(self.key.shown(key), self.value.shown(one)) for key, one in value.value]
+        pairs = [(self.key.to_arrow(key), self.value.to_arrow(one)) for key, one in value.value]
         if any(key is None for key, _ in pairs):
             raise UnsupportedFormatError("a null key, which no column of maps holds")
         return pairs
 
-    def kept(self, value: Any) -> Any:
+    def from_arrow(self, value: Any) -> Any:
         """Make the items."""
         if value is None:
             return None
-        pairs = [(self.key.kept(key), self.value.kept(one)) for key, one in value]
+        pairs = [(self.key.from_arrow(key), self.value.from_arrow(one)) for key, one in value]
         return Item(self.java_class, pairs)
 
 
@@ -265,19 +266,19 @@ class _Struct(Column):
         """Whether the fields are."""
         return all(field.closed for field in self.fields.values())
 
-    def shown(self, value: Any) -> Any:
+    def to_arrow(self, value: Any) -> Any:
         """Show the fields."""
         if value is None:
             return None
         if value.java_class != self.java_class:
             raise _not_for(value, self.java_class)
-        return {name: one.shown(value.value[name]) for name, one in self.fields.items()}
+        return {name: one.to_arrow(value.value[name]) for name, one in self.fields.items()}
 
-    def kept(self, value: Any) -> Any:
+    def from_arrow(self, value: Any) -> Any:
         """Make the items."""
         if value is None:
             return None
-        fields = {name: one.kept(value.get(name)) for name, one in self.fields.items()}
+        fields = {name: one.from_arrow(value.get(name)) for name, one in self.fields.items()}
         return Item(self.java_class, fields)
 
 
@@ -402,14 +403,19 @@ _SCALARS: dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any
 }
 
 
-def column_of(kind: JavaType, classes: Classes, within: tuple[str, ...] = ()) -> Column:
+def column_of(
+    kind: JavaType, classes: Classes, within: tuple[str, ...] = (), levels: int = 1
+) -> Column:
     """Return the column of a type.
 
     Args:
         kind: The type.
         classes: What is known of classes.
         within: The classes that it is a part of: one that has itself within is JSON there.
+        levels: Of columns, with this one; what is deeper than a table has them is JSON.
     """
+    if levels >= COLUMN_NESTING.most:
+        return _Json(classes)
     if kind.name in PRIMITIVES:
         return _Primitive(_Scalar(kind.box, *_SCALARS[kind.box]))
     user = classes.users.get(kind.name)
@@ -419,13 +425,17 @@ def column_of(kind: JavaType, classes: Classes, within: tuple[str, ...] = ()) ->
         form = classes.forms.get(kind.name)
         if isinstance(form, FieldForm):
             deeper = (*within, kind.name)
-            fields = {name: column_of(one, classes, deeper) for name, one in form.fields.items()}
+            fields = {
+                name: column_of(one, classes, deeper, levels + 1)
+                for name, one in form.fields.items()
+            }
             return _Struct(kind.name, fields)
     if kind.name in _SCALARS:
         return _Scalar(kind.name, *_SCALARS[kind.name])
     if kind.name.startswith("["):
-        return _List(kind.name, column_of(JavaType(component_of(kind.name)), classes, within))
-    nested = [column_of(argument, classes, within) for argument in kind.arguments]
+        element = JavaType(component_of(kind.name))
+        return _List(kind.name, column_of(element, classes, within, levels + 1))
+    nested = [column_of(argument, classes, within, levels + 1) for argument in kind.arguments]
     if len(nested) == 2 and kind.name in _MAPS:
         return _Map(_USUAL.get(kind.name, kind.name), *nested)
     usual = _USUAL.get(kind.name, kind.name)

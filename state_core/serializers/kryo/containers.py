@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from state_core.bounds import EMPTY_ELEMENTS
 from state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
 from state_core.serializers.kryo.java_types import JavaType, component_of
 from state_core.serializers.kryo.wire import KryoVersion
@@ -72,7 +71,7 @@ class CollectionForm(Form):
         if not known and flag:
             known = reader.read_class() or ""
             if not known:
-                EMPTY_ELEMENTS.check(count, reader.source)
+                reader.take_empty(count)
                 item.value = [None] * count
                 return
             can_be_null = reader.source.read_boolean() if self.nulls else False

@@ -1,13 +1,14 @@
 """The decoder of a class that Kryo writes, and which Kryo wrote its bytes.
 
 A snapshot of Flink 1 and one of Flink 2 describe a `KryoSerializer` in the same bytes, but the
-values differ. Which of them it was is said by the user, or by the serializer of Avro's arrays where
-a job has Avro; if by neither, a value is read as both: if only one makes sense, or both come to the
-same, that is it. A value of which both make sense stays bytes.
+values differ. Which of them it was is said by the user, in a file for `--kryo`; without one nothing
+is decoded. What the snapshot itself says goes before that: the serializer of Avro's arrays does,
+where a job has Avro, and the mark of what was rewritten here.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,13 +18,24 @@ from state_core.errors import CorruptSnapshotError, EncodeError, IncompatibleErr
 from state_core.files.wire import DataInput
 from state_core.serializers.framework import plugins
 from state_core.serializers.kryo.columns import Column, column_of
-from state_core.serializers.kryo.graph import Classes, Item, ObjectReader, ObjectWriter, check_tree
-from state_core.serializers.kryo.java_types import JavaType, UserClass, parse_java_type
+from state_core.serializers.kryo.graph import (
+    Classes,
+    Item,
+    ObjectReader,
+    ObjectWriter,
+    check_expanded_size,
+)
+from state_core.serializers.kryo.java_types import (
+    JavaType,
+    UserClass,
+    component_of,
+    parse_java_type,
+)
 from state_core.serializers.kryo.objects import ENUMS, classes_of
 from state_core.serializers.kryo.wire import KryoVersion
 from state_core.serializers.opaque.decoders import Decoder
 
-__all__ = ["KryoDecoder", "KryoValues", "declare_classes", "kryo_decoder", "kryo_values"]
+__all__ = ["KryoDecoder", "KryoValues", "declare_classes", "is_declared", "kryo_decoder"]
 
 # types of which no value is, that hold values of well-known classes
 _INTERFACES = frozenset(
@@ -40,12 +52,17 @@ class _Declared:
     """What users have declared in this process."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
         self.classes: dict[str, UserClass] = {}
         self.types: dict[str, JavaType] = {}
         self.version: KryoVersion | None = None
 
 
 _declared = _Declared()
+plugins.forget_with(lambda: _declared.forget())  # noqa: PLW0108 - whichever it is then
 
 
 def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
@@ -66,8 +83,16 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
         known = f"it may have {', '.join(_KEYS)}"
         raise EncodeError(f"{wrong[0]!r} is not known", place=place, remedy=known)
     flink = said.get("flink")
-    if flink not in (None, 1, 2):
+    if flink is None:
+        raise EncodeError(
+            "it does not say which Flink wrote what is read",
+            place=place,
+            remedy="say `flink: 1` or `flink: 2`",
+        )
+    if isinstance(flink, bool) or flink not in (1, 2):
         raise EncodeError(f"flink: {flink!r} is neither 1 nor 2", place=place)
+    if _declared.version not in (None, flink):
+        raise EncodeError(f"flink: {flink}, and another file says otherwise", place=place)
     classes = {
         name: _class(str(name), one, place)
         for name, one in _mapping(said, "classes", place).items()
@@ -78,9 +103,13 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
     }
     _declared.classes.update(classes)
     _declared.types.update(types)
-    if flink is not None:
-        _declared.version = KryoVersion(flink)
+    _declared.version = KryoVersion(flink)
     plugins.note_change()
+
+
+def is_declared() -> bool:
+    """Return whether a user has said which Flink wrote what is read."""
+    return _declared.version is not None
 
 
 def _mapping(said: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]:
@@ -102,8 +131,10 @@ def _class(name: str, said: Any, place: str) -> UserClass:
         raise EncodeError(problem, place=place, remedy=form)
     if "enum" in said:
         constants = said["enum"]
-        if not isinstance(constants, list) or not all(
-            isinstance(constant, str) for constant in constants
+        if (
+            not isinstance(constants, list)
+            or not constants
+            or not all(isinstance(constant, str) for constant in constants)
         ):
             raise EncodeError("`enum` is no list of names", place=place, remedy=form)
         return UserClass(name, {}, tuple(constants), final)
@@ -133,41 +164,29 @@ class KryoValues:
     Args:
         registered: The classes that its snapshot registers, in order, each with whether it has a
             serializer of its own.
-        version: Which Kryo wrote them; None if nothing says so.
+        version: Which Kryo wrote them.
+        recorded: Whether the snapshot says so, and not a user.
     """
 
-    def __init__(self, registered: Iterable[tuple[str, bool]], version: KryoVersion | None) -> None:
+    def __init__(
+        self, registered: Iterable[tuple[str, bool]], version: KryoVersion, *, recorded: bool
+    ) -> None:
         self.classes = classes_of(registered, _declared.classes)
         self.version = version
+        self.recorded = recorded
 
-    def read(self, data: bytes | memoryview) -> tuple[Item | None, KryoVersion]:
-        """Return the value of exactly these bytes, and which Kryo wrote them.
+    def read(self, data: bytes | memoryview) -> Item | None:
+        """Return the value of exactly these bytes.
 
         Raises:
-            IncompatibleError: They are of the other version than the one that was declared.
-            StateError: They are not understood, or as both versions in two ways.
+            IncompatibleError: They are of the other version.
+            StateError: They are not understood.
         """
-        if self.version is not None:
-            try:
-                return self._read(data, self.version), self.version
-            except StateError:
-                self._check_other(data, self.version)
-                raise
-        found: list[tuple[Item | None, KryoVersion]] = []
-        refused: StateError | None = None
-        for version in KryoVersion:
-            try:
-                found.append((self._read(data, version), version))
-            except StateError as error:  # noqa: PERF203 - of two
-                refused = refused or error
-        if refused is not None and not found:
-            raise refused
-        if len(found) > 1 and not _alike(found[0][0], found[1][0]):
-            raise EncodeError(
-                "a value of Kryo's that makes sense as Flink 1 and as Flink 2 writes it",
-                remedy="say `flink: 1` or `flink: 2` in a file for --kryo",
-            )
-        return found[0]
+        try:
+            return self._read(data, self.version)
+        except StateError:
+            self._check_other(data)
+            raise
 
     def _read(self, data: bytes | memoryview, version: KryoVersion) -> Item | None:
         source = DataInput(data, "value of Kryo")
@@ -176,21 +195,24 @@ class KryoValues:
             raise source.fault(f"{source.remaining} bytes behind a value")
         return item
 
-    def _check_other(self, data: bytes | memoryview, version: KryoVersion) -> None:
-        """Refuse a declaration that is wrong: what is edited would be written for another Flink.
+    def _check_other(self, data: bytes | memoryview) -> None:
+        """Refuse a version that is wrong: what is edited would be written for another Flink.
 
         Raises:
             IncompatibleError: The bytes make sense as the other version.
         """
-        (other,) = (one for one in KryoVersion if one is not version)
+        (other,) = (version for version in KryoVersion if version is not self.version)
         try:
             self._read(data, other)
         except StateError:
             return
+        who, remedy = "was declared", f"say `flink: {other.value}` in the file for --kryo"
+        if self.recorded:
+            who, remedy = "the snapshot says", "do not trust it: its serializer and values disagree"
         raise IncompatibleError(
             f"a value of Kryo's makes sense as Flink {other.value} writes it, and not as Flink"
-            f" {version.value}, which was declared",
-            remedy=f"say `flink: {other.value}` in the file for --kryo",
+            f" {self.version.value}, which {who}",
+            remedy=remedy,
         )
 
     def read_next(self, source: DataInput, version: KryoVersion) -> Item | None:
@@ -212,50 +234,28 @@ class KryoValues:
         return writer.out.to_bytes()
 
 
-def _alike(one: Item | None, other: Item | None) -> bool:
-    """Return whether two values say the same."""
-    pairs: list[tuple[Any, Any]] = [(one, other)]
-    met: set[tuple[int, int]] = set()
-    while pairs:
-        left, right = pairs.pop()
-        if type(left) is not type(right):
-            return False
-        if isinstance(left, Item):
-            if (id(left), id(right)) not in met:
-                met.add((id(left), id(right)))
-                if left.java_class != right.java_class:
-                    return False
-                pairs.append((left.value, right.value))
-        elif isinstance(left, (list, tuple)):
-            if len(left) != len(right):
-                return False
-            pairs += zip(left, right, strict=True)
-        elif isinstance(left, dict):
-            pairs += [(left[name], right[name]) for name in left]
-        elif repr(left) != repr(right):  # NaN is like NaN
-            return False
-    return True
-
-
 class KryoDecoder(Decoder):
     """The decoder of a state's values that Kryo writes.
 
     Args:
         values: What reads and writes them.
-        column: What they are in Arrow.
+        kind: The type of the values.
     """
 
-    def __init__(self, values: KryoValues, column: Column) -> None:
+    def __init__(self, values: KryoValues, kind: JavaType) -> None:
+        column = column_of(kind, values.classes)
+        self.kind = kind
         self.values = values
         self.column = column
         self.arrow_type: pa.DataType = column.arrow_type
+        self.declared = _digest(values, kind, column)
 
     def decode(self, data: bytes) -> Any:
         """Return the value, or None for bytes that are not understood, which then stay."""
         try:
-            item, _ = self.values.read(data)
-            check_tree(item, len(data))
-            return self.column.shown(item)
+            item = self.values.read(data)
+            check_expanded_size(item, len(data))
+            return self.column.to_arrow(item)
         except IncompatibleError:
             raise
         except StateError:
@@ -265,56 +265,73 @@ class KryoDecoder(Decoder):
         """Return the bytes of a value.
 
         Raises:
-            EncodeError: It can't be written, or nothing says for which Flink.
+            EncodeError: It can't be written.
         """
-        if self.values.version is None:
-            raise EncodeError(
-                "a value of Kryo's, and nothing says whether Flink 1 or Flink 2 is to read it",
-                remedy="say `flink: 1` or `flink: 2` in a file for --kryo",
-            )
-        return self.values.write(self.column.kept(value), self.values.version)
+        return self.values.write(self.column.from_arrow(value), self.values.version)
 
 
 class _MeasuringDecoder(KryoDecoder):
     """One whose values can stand inside others, since all that they may have within is known."""
 
+    def standing_last(self) -> KryoDecoder:
+        """Return one that takes all bytes, those of values whose form is not known too."""
+        return KryoDecoder(self.values, self.kind)
+
     def length(self, data: memoryview) -> int:
         """Return the length of the value at the start."""
         source = DataInput(data, "value of Kryo")
         try:
-            self.values.read_next(source, self.values.version or KryoVersion.FLINK_2)
+            self.values.read_next(source, self.values.version)
         except StateError as error:
             raise CorruptSnapshotError(
                 error.problem,
                 place=error.place,
-                remedy="correct the class in the file for --kryo; without `flink` there, values"
-                " whose form is not known are carried as bytes",
+                remedy="correct the class in the file for --kryo, or leave it out of it: its values"
+                " are then carried as bytes",
             ) from error
         return source.position
-
-
-def kryo_values(registered: Iterable[tuple[str, bool]], version: KryoVersion | None) -> KryoValues:
-    """Return what reads and writes the values of a snapshot, as users have declared them.
-
-    Args:
-        registered: As `KryoValues` has it.
-        version: What the snapshot says of it, which goes before what users say.
-    """
-    return KryoValues(registered, version or _declared.version)
 
 
 def kryo_decoder(
     java_class: str, registered: Iterable[tuple[str, bool]], version: KryoVersion | None
 ) -> KryoDecoder | None:
-    """Return the decoder of a state's class; None if its form is not known."""
-    values = kryo_values(registered, version)
+    """Return the decoder of a state's class; None without a declaration, or if none suffices.
+
+    Args:
+        java_class: The class.
+        registered: As `KryoValues` has it.
+        version: What the snapshot says of it, which goes before what users say.
+    """
+    declared = _declared.version
+    if declared is None:
+        return None
+    values = KryoValues(registered, version or declared, recorded=version is not None)
     classes = values.classes
-    kind = _declared.types.get(java_class, JavaType(java_class))
     if not _is_known(java_class, classes):
         return None
-    column = column_of(kind, classes)
-    closed = values.version is not None and column.closed
-    return (_MeasuringDecoder if closed else KryoDecoder)(values, column)
+    kind = _declared.types.get(java_class, JavaType(java_class))
+    closed = column_of(kind, classes).closed
+    return (_MeasuringDecoder if closed else KryoDecoder)(values, kind)
+
+
+def _digest(values: KryoValues, kind: JavaType, column: Column) -> str:
+    """Eight digits of all that was declared of what values of a type may have within."""
+    users = values.classes.users
+    reached: dict[str, UserClass] = {}
+    todo = [kind] if column.closed else [JavaType(name) for name in users]
+    while todo:
+        part = todo.pop()
+        todo += part.arguments
+        name = component_of("[" + part.name.lstrip("[")) if "[" in part.name else part.name
+        if name in users and name not in reached:
+            reached[name] = users[name]
+            todo += users[name].fields.values()
+    classes = [
+        (user.name, sorted(user.fields.items()), user.constants, user.final)
+        for _, user in sorted(reached.items())
+    ]
+    said = repr((values.version.value, kind, classes))
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def _is_known(java_class: str, classes: Classes) -> bool:

@@ -9,12 +9,12 @@ Source: `com.esotericsoftware.kryo.Kryo`, `DefaultClassResolver`, `MapReferenceR
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from state_core.bounds import EMPTY_ELEMENTS
 from state_core.errors import EncodeError, UnsupportedFormatError
 from state_core.files.wire import DataInput
 from state_core.serializers.kryo.java_types import (
@@ -25,17 +25,19 @@ from state_core.serializers.kryo.java_types import (
 )
 from state_core.serializers.kryo.wire import KryoInput, KryoOutput, KryoVersion
 
-__all__ = ["Classes", "Form", "Item", "ObjectReader", "ObjectWriter", "check_tree"]
+__all__ = ["Classes", "Form", "Item", "ObjectReader", "ObjectWriter", "check_expanded_size"]
 
 NULL, NEW, FIRST_REFERENCE = 0, 1, 2  # what stands before an object
 NO_CLASS, BY_NAME, FIRST_ID = 0, 1, 2  # what stands before an object whose class is not known
 DEEPEST = 100
 BOXES = frozenset(box for box, _ in PRIMITIVES.values())
-# what objects that are shared may come to, said once for each time that they are met
-MOST_OF_A_BYTE, MOST_AT_ALL = 1000, 10_000
+# what objects that are shared may come to, said once for each time that they are met: values, and
+# characters and bytes of them
+MOST_OF_A_BYTE, MOST_AT_ALL = 32, 10_000
+NUMBER_BITS = 14_000  # Python makes text of no more than 4,300 digits
+CLASS_NAME = 512
 # of which the JVM has one object each: empty collections, and offsets of quarters of an hour
 EMPTY, ZONE_OFFSET, QUARTER = "java.util.Collections$Empty", "java.time.ZoneOffset", 900
-_BODY = re.compile(r"(.+)\$\d+")
 
 
 @dataclass(eq=False)
@@ -96,13 +98,14 @@ class Classes:
         """Return the enum that a class is, or is the body of a constant of; empty if it is none."""
         if java_class in self.enums:
             return java_class
-        body = _BODY.fullmatch(java_class)
-        return body[1] if body and body[1] in self.enums else ""
+        name, _, number = java_class.rpartition("$")
+        return name if name in self.enums and number.isdecimal() else ""
 
     def is_final(self, java_class: str) -> bool:
         """Return whether a field of the class holds nothing but it, so that no class is written."""
-        while java_class.startswith("["):
-            java_class = component_of(java_class)
+        element = java_class.lstrip("[")
+        if element != java_class:
+            java_class = component_of(f"[{element}")
         return java_class in self.final or java_class in PRIMITIVES
 
     def has_references(self, java_class: str, version: KryoVersion) -> bool:
@@ -127,12 +130,22 @@ class ObjectReader(KryoInput):
         self.items: list[Item] = []
         self.names: list[str] = []
         self.depth = 0
+        self.empty = 0
+
+    def take_empty(self, count: int) -> None:
+        """Allow for elements that take no bytes.
+
+        Raises:
+            OversizedError: There are too many in all of the value.
+        """
+        self.empty += count
+        EMPTY_ELEMENTS.check(self.empty, self.source)
 
     def read_class(self) -> str | None:
         """A class; None where there is null.
 
         Raises:
-            UnsupportedFormatError: Nothing is registered under its id.
+            UnsupportedFormatError: Nothing is registered under its id, or its name is too long.
             CorruptSnapshotError: It is the number of a name that was not read.
         """
         number = self.varint()
@@ -145,7 +158,10 @@ class ObjectReader(KryoInput):
             return name
         number = self.varint()
         if number == len(self.names):
-            self.names.append(self.string() or "")
+            name = self.string() or ""
+            if len(name) > CLASS_NAME:
+                raise self.unknown(f"a class whose name has {len(name)} characters")
+            self.names.append(name)
         elif number > len(self.names):
             raise self.source.fault(f"class name {number}, of {len(self.names)} read")
         return self.names[number]
@@ -284,24 +300,27 @@ class ObjectWriter(KryoOutput):
         return id(item)
 
 
-def check_tree(item: Item | None, size: int) -> None:
-    """Refuse objects that are no tree of a size in proportion to their bytes.
+def check_expanded_size(item: Item | None, size: int) -> None:
+    """Refuse objects that come to more than suits their bytes, written out without references.
 
     Args:
         item: The objects.
         size: The bytes that they were read from.
 
     Raises:
-        UnsupportedFormatError: One has itself within, or shared ones come to too many.
+        UnsupportedFormatError: One has itself within, shared ones come to too much, or a number
+            has too many digits to be shown.
     """
     left = MOST_AT_ALL + MOST_OF_A_BYTE * size
     within: set[int] = set()
 
     def walk(part: object) -> None:
         nonlocal left
-        left -= 1
+        left -= len(part) if isinstance(part, (str, bytes)) else 1
         if left < 0:
             raise UnsupportedFormatError("objects that are shared come to too many values")
+        if isinstance(part, int) and part.bit_length() > NUMBER_BITS:
+            raise UnsupportedFormatError(f"a number of {part.bit_length()} bits")
         if isinstance(part, Item):
             if id(part) in within:
                 raise UnsupportedFormatError(f"a {part.java_class} that has itself within")

@@ -11,11 +11,12 @@ Source: `KryoSerializerSnapshot`, `KryoSerializerSnapshotData` of Flink 1.20 and
 
 from __future__ import annotations
 
-from state_core.errors import StateError
+from state_core.errors import StateError, UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.registry import register
-from state_core.serializers.kryo.decoding import KryoDecoder, KryoValues, kryo_decoder, kryo_values
+from state_core.serializers.framework.restored import is_key
+from state_core.serializers.kryo.decoding import KryoDecoder, KryoValues, kryo_decoder
 from state_core.serializers.kryo.wire import KryoVersion
 from state_core.serializers.opaque.decoders import (
     DecodedSerializer,
@@ -72,25 +73,37 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         self.overridden = any(entry.name.startswith("java.") for entry in defaults)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Return the decoder of the class, of a user or our own, or else a serializer of bytes."""
-        if decoder_of(self.type_class) is None and not is_undecoded():
+        """Return the decoder of the class, of a user or our own, or else a serializer of bytes.
+
+        Keys and namespaces are never decoded by our own: one value may have several forms.
+        """
+        if decoder_of(self.type_class) is None and not is_undecoded() and not is_key():
             decoder = self.decoder()
             if decoder is not None:
                 return DecodedSerializer(self.type_class, decoder)
         return opaque_serializer(self.type_class)
 
     def decoder(self) -> KryoDecoder | None:
-        """Return the decoder of the class; None if its form is not known."""
+        """Return the decoder of the class; None without a declaration of it."""
         if self.overridden:
             return None
         return kryo_decoder(self.type_class, self.registered, self.kryo)
 
     def values(self, version: KryoVersion) -> KryoValues:
         """Return what reads and writes the values as that Flink does."""
-        return kryo_values(self.registered, version)
+        return KryoValues(self.registered, version, recorded=self.kryo is version)
 
     def for_flink_2(self) -> KryoSerializerSnapshot:
-        """Return the snapshot of values that were rewritten for Flink 2."""
+        """Return the snapshot of values that were rewritten for Flink 2.
+
+        Raises:
+            UnsupportedFormatError: No class is registered, and so there is no place for the mark.
+        """
+        if not self.maps[0]:
+            raise UnsupportedFormatError(
+                f"a KryoSerializer of {self.type_class} that registers no class",
+                remedy="Flink registers the state's own class at least: do not trust the snapshot",
+            )
         registered = [_for_flink_2(entry) for entry in self.maps[0]]
         first = registered[0]
         registered[0] = RawEntry(first.name, (first.key or b"") + MARK, first.value)

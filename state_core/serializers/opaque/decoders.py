@@ -22,9 +22,11 @@ from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = [
+    "DECODED",
     "DecodedSerializer",
     "Decoder",
     "decoder_of",
+    "described_type",
     "is_undecoded",
     "opaque_serializer",
     "register_decoder",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 SHOWN = 200
+DECODED = " as "  # in the names of types that were decoded, as tables have them
 _decoders: dict[str, Decoder] = {}
 _undecoded: ContextVar[bool] = ContextVar("undecoded", default=False)
 _NO_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -46,9 +49,12 @@ class Decoder(ABC):
 
     Attributes:
         arrow_type: The type of the column.
+        declared: What tells decoders of a class apart that make other values of the same bytes;
+            kept with every table, which none but the same can read.
     """
 
     arrow_type: pa.DataType
+    declared: str = ""
 
     @abstractmethod
     def decode(self, data: bytes) -> Any:
@@ -64,6 +70,10 @@ class Decoder(ABC):
     def length(self, data: memoryview) -> int:
         """Return the length of the value at the start of `data`; leave it out if not known."""
         raise NotImplementedError
+
+    def standing_last(self) -> Decoder:
+        """Return the decoder for where a value's end is known; this one, as a rule."""
+        return self
 
 
 def register_decoder(java_class: str, decoder: Decoder, *, replace: bool = False) -> None:
@@ -138,10 +148,15 @@ class DecodedSerializer(TypeSerializer):
         self.arrow_type = decoder.arrow_type
         self.self_delimiting = type(decoder).length is not Decoder.length
 
+    def standing_last(self) -> DecodedSerializer:
+        """Return the serializer for where a value's end is known."""
+        decoder = self.decoder.standing_last()
+        return self if decoder is self.decoder else DecodedSerializer(self.java_class, decoder)
+
     @property
     def name(self) -> str:
         """The class, and what it is decoded to."""
-        return f"{self.java_class} as {self.arrow_type}"
+        return f"{self.java_class}{DECODED}{self.arrow_type}"
 
     def read(self, source: DataInput) -> Any:
         """Read one value; if the decoder has no `length`, from all bytes that are left."""
@@ -207,3 +222,25 @@ class DecodedSerializer(TypeSerializer):
                     remedy="correct the decoder's `arrow_type` or `decode`",
                 ) from error
         return pa.array(values, self.arrow_type)
+
+
+def described_type(serializer: TypeSerializer) -> str:
+    """The name of a type, and by which declarations its values, or parts of them, are decoded."""
+    declared: set[str] = set()
+    met: set[int] = set()
+    todo: list[Any] = [serializer]
+    while todo:
+        part = todo.pop()
+        if id(part) in met:
+            continue
+        met.add(id(part))
+        if isinstance(part, DecodedSerializer):
+            declared.add(part.decoder.declared)
+        elif isinstance(part, TypeSerializer):
+            todo += vars(part).values()
+        elif isinstance(part, (list, tuple)):
+            todo += part
+        elif isinstance(part, dict):
+            todo += part.values()
+    digests = "+".join(sorted(declared - {""}))
+    return f"{serializer.name}, decoded{DECODED}{digests}" if digests else serializer.name

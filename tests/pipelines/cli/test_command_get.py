@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,6 +19,7 @@ from pipelines.lake.keys import key_history
 from pipelines.lake.tables import key_rows
 from pipelines.shown import plain_rows, state_head
 from state_core import open_snapshot
+from state_core.model.key_groups import EncodedKey
 from tests.support.command import Ran, run
 from tests.support.lakes import KINDS, WIDE, WINDOWS, WORDS, edited_savepoint, import_as
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
@@ -78,6 +80,16 @@ def test_timers_of_the_heap(case: str, tmp_path: Path) -> None:
     rows = by_key(path)
     for key in sampled(list(rows)):
         assert got(path, key) == rows[key]
+
+
+def test_keys_beside_their_column_are_not_passed_over(tmp_path: Path) -> None:
+    """A key that no column holds is null there: smallest and largest say nothing of it."""
+    key = key_rows.SoughtKey("m", EncodedKey(b"m", 1))
+    for keys, may in ((["a", "b"], False), (["a", None], True), (["a", "z"], True)):
+        table = pa.table({"key_group": pa.array([1, 1], pa.int32()), "key": keys})
+        pq.write_table(table, tmp_path / "keys.parquet")
+        groups = pq.ParquetFile(tmp_path / "keys.parquet").metadata.row_group(0)
+        assert key_rows._may_hold(groups, key) is may
 
 
 def test_values_that_nobody_can_read(tmp_path: Path) -> None:

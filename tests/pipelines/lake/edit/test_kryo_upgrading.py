@@ -12,6 +12,7 @@ from pipelines.cli.main import main
 from state_core import open_snapshot
 from state_core.model.snapshot import Operator
 from state_core.serializers.framework.plugins import loaded_plugins
+from state_core.serializers.kryo import decoding
 from tests.support.lakes import entries
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
 
@@ -119,8 +120,15 @@ def test_without_a_file(
     assert run(*words, "--dry-run") == 1
     (plan,) = json.loads(capsys.readouterr().out)
     left = {one["state"]: one["left"] for one in plan["states"]}
-    why = "nothing says that Flink 1 wrote it: say `flink: 1` in a file for --kryo"
-    assert {name for name, one in left.items() if one == why} == {"ids", "moments", "mixed"}
+    assert set(left) == KRYO
+    why = "nothing is said of its form: say `flink: 1` and the classes in a file for --kryo"
+    assert set(left.values()) == {why}
+    some = tmp_path / "some.yaml"
+    some.write_text("flink: 1\n")
+    assert run(*words, "--dry-run", "--kryo", some) == 1
+    (plan,) = json.loads(capsys.readouterr().out)
+    left = {one["state"]: one["left"] for one in plan["states"]}
+    assert {name for name, one in left.items() if not one} == {"ids", "moments", "mixed"}
     why = "the form of KryoJobs$Basket is not known: declare it in a file for --kryo"
     assert left["basket"] == left["seen"] == why
     out = tmp_path / "out"
@@ -134,6 +142,44 @@ def test_other_processes_get_the_classes(classes: Path, savepoint: Path) -> None
     (plugin,) = loaded_plugins()
     assert plugin.path == str(classes)
     assert b"KryoJobs$Basket" in plugin.text
+
+
+def test_another_declaration_than_at_the_import(
+    savepoint: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would write other values, or the texts of values as their bytes."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop", "--snapshot", "one")
+    assert run("import", savepoint, *of, "--engine", "local", "--kryo", classes) == 0
+    out = tmp_path / "out"
+    words = ("export", *of, "--to", out, "--engine", "local")
+    other = tmp_path / "other.yaml"
+    other.write_text(BASKET.replace("[GOLD, SILVER]", "[SILVER, GOLD]"))
+    newer = tmp_path / "newer.yaml"
+    newer.write_text(BASKET.replace("flink: 1", "flink: 2"))
+    for given in ((), ("--kryo", other), ("--kryo", newer)):
+        capsys.readouterr()
+        assert run(*words, *given) == 3
+        said = " ".join(capsys.readouterr().err.split())
+        assert "/basket: its values are KryoJobs$Basket as" in said
+        assert "the same file for --kryo as then" in said
+        assert not out.exists()
+    again = ("import", savepoint, *of[:-1], "two", "--engine", "local", "--kryo", other)
+    assert run(*again) == 0
+    two = ("export", *of[:-1], "two", "--to", out, "--engine", "local", "--kryo", other)
+    assert run(*two) == 0
+    assert entries(out) == entries(savepoint)
+
+
+def test_a_declaration_ends_with_its_command(savepoint: Path, tmp_path: Path) -> None:
+    """What one command was told no other knows, in one process."""
+    file, newer = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    file.write_text("flink: 1\n")
+    newer.write_text("flink: 2\n")
+    for given, version in (((file,), 1), ((), None), ((newer,), 2), ((file,), 1)):
+        words = [word for path in given for word in ("--kryo", path)]
+        assert run("inspect", savepoint, *words) in (0, 3)
+        assert decoding._declared.version == version
+    assert run("inspect", savepoint, "--kryo", file, "--kryo", newer) == 3
 
 
 def test_mistakes(
