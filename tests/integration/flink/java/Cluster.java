@@ -27,6 +27,9 @@ final class Cluster {
         conf.setString("taskmanager.memory.network.min", network);
         conf.setString("taskmanager.memory.network.max", network);
         conf.setString("taskmanager.memory.managed.size", "256m");
+        // on a busy machine a hundred tasks take longer to start than a consumer waits by default
+        conf.setString("taskmanager.network.request-backoff.max", "60000");
+        conf.setString("taskmanager.network.partition-request-timeout", "60 s");
     }
 
     /** A cluster that runs, with slots for a job of that parallelism. */
