@@ -7,13 +7,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable
 
-from pipelines.lake.tables import table_log
+from pipelines.lake.tables import delta_commit, table_log
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.tables import create_table, open_table
 from state_core.errors import DamagedLakeError, LakeError, MissingFileError, UnsafePathError
@@ -31,7 +32,9 @@ ASKED_OFTEN = "in 2.8s, after 10 retries, max_retries\n  \x1b[31m↳\x1b[0m 10, 
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds before a store is asked again, without them."""
     waited: list[float] = []
-    monkeypatch.setattr(time, "sleep", waited.append)
+    clock = SimpleNamespace(sleep=waited.append, time=time.time)
+    for module in (table_log, delta_commit):  # other threads of this process wait as ever
+        monkeypatch.setattr(module, "time", clock)
     return waited
 
 
