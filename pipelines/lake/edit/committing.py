@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import Schema
 
-from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import UNDO, Attempt
+from pipelines.engine import Engine, Progress
+from pipelines.lake.catalog.attempts import UNDO
 from pipelines.lake.catalog.catalog import Lake
-from pipelines.lake.edit.rewriting import TableRewriter, layout_of, prepare_snapshot
-from pipelines.lake.tables.names import check_names
+from pipelines.lake.edit.rewriting import TableRewriter, layout_of, successor_of
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from pipelines.lake.tables.tables import TableFile
 from state_core.errors import ConflictError, LakeError
@@ -66,15 +65,10 @@ def commit_snapshot(
         EncodeError: A value can't be written back to Flink.
         LakeError: The tables' columns are not the state's any more.
     """
-    check_names(job, snapshot_id)
-    record = lake.snapshot(job, parent)
-    prepare_snapshot(lake, job, snapshot_id)
-    chosen = choose_engine(engine)
-    paths = [table.path for operator in record.operators for table in operator.tables]
-    lake.check_tables(paths)
-    with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:
-        record = lake.snapshot(job, parent)
-        rewriter = TableRewriter(lake, attempt.token, chosen, progress)
+    with successor_of(lake, job, parent, snapshot_id, engine=engine, progress=progress) as (
+        record,
+        rewriter,
+    ):
         work = _Commit(lake, rewriter, record, lake.records(job)[0])
         operators = [work.operator(operator) for operator in record.operators]
         made = record.followed_by(snapshot_id, "commit", operators, rewriter.written, note)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.recorded_sources import sources_among
@@ -27,10 +27,9 @@ from pipelines.lake.edit.rewriting import (
     Transform,
     layout_of,
     pieces_of,
-    prepare_snapshot,
+    successor_of,
 )
 from pipelines.lake.edit.selecting import find_state, tables_of, without_state
-from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
 from state_core.errors import ConflictError, NotFoundError
@@ -130,24 +129,21 @@ def edit_snapshot(
             merged in is there already.
         EncodeError: A row can't be carried over; nothing was registered.
     """
-    check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
-    prepare_snapshot(lake, job, snapshot_id)
-    chosen = choose_engine(engine)
     paths = [table.path for operator in record.operators for table in operator.tables]
-    for other, one in edit.merge:
-        paths += merged_tables(job, lake.snapshot(other, one), paths)
-    lake.check_tables(paths)
-    near = [one for other, one in edit.merge if other == job]
+    for other, merged in edit.merge:
+        paths += merged_tables(job, lake.snapshot(other, merged), paths)
     with ExitStack() as stack:
-        for other, one in edit.merge:
+        for other, merged in edit.merge:
             if other != job:  # nobody drops it while its files are copied
-                stack.enter_context(Attempt(lake, other, "", [], leans_on=[one]))
-        attempt = stack.enter_context(
-            Attempt(lake, job, snapshot_id, paths, leans_on=[parent, *near])
-        )
-        rewriter = TableRewriter(lake, attempt.token, chosen, progress)
-        work = _Edit(lake.snapshot(job, parent), edit, rewriter)
+                stack.enter_context(Attempt(lake, other, "", [], leans_on=[merged]))
+        record, rewriter = stack.enter_context(
+            successor_of(
+                lake, job, parent, snapshot_id, paths=paths, engine=engine, progress=progress,
+                leans_on=[merged for other, merged in edit.merge if other == job],
+            )
+        )  # fmt: skip
+        work = _Edit(record, edit, rewriter)
         made = work.run(snapshot_id, staging, note)
         lake.append(made)
     return EditResult(made, work.changes(), work.offsets)

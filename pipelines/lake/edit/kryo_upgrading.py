@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Attempt
+from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.migrating import refuse_disagreeing
 from pipelines.lake.edit.pieces import Rows
@@ -20,9 +19,8 @@ from pipelines.lake.edit.rewriting import (
     Transform,
     layout_of,
     pieces_of,
-    prepare_snapshot,
+    successor_of,
 )
-from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import (
     OperatorRecord,
     OperatorStateRecord,
@@ -118,24 +116,20 @@ def upgrade_kryo(
         ConflictError: The id is taken.
         StateError: A value is not understood; nothing was registered.
     """
-    check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
     plan = plan_kryo_upgrade(record)
     wanted = {(one.operator, one.state) for one in plan if not one.left}
     if not wanted:
         return record, plan
-    prepare_snapshot(lake, job, snapshot_id)
-    chosen = choose_engine(engine)
     paths = [
         state.table
         for operator in record.operators
         for state in _states(operator)
         if (operator.label, state.name) in wanted
     ]
-    lake.check_tables(paths)
-    with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:
-        lake.snapshot(job, parent)
-        rewriter = TableRewriter(lake, attempt.token, chosen, progress)
+    with successor_of(
+        lake, job, parent, snapshot_id, paths=paths, engine=engine, progress=progress
+    ) as (record, rewriter):
         operators = [_upgraded(rewriter, operator, wanted) for operator in record.operators]
         made = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
         lake.append(made)

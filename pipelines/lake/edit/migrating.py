@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 
-from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Attempt
+from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import ValueChange, resolve_change
 from pipelines.lake.edit.pieces import Rows
@@ -23,9 +22,8 @@ from pipelines.lake.edit.rewriting import (
     Transform,
     layout_of,
     pieces_of,
-    prepare_snapshot,
+    successor_of,
 )
-from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import (
     OperatorRecord,
     OperatorStateRecord,
@@ -103,7 +101,6 @@ def migrate_snapshot(
         ConflictError: The id is taken.
         EncodeError: A value can't be carried over; nothing was registered.
     """
-    check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
     operator, state, result = resolve_change(record, change)
     if not change.expressions and not result.usable:
@@ -115,12 +112,9 @@ def migrate_snapshot(
     if result.verdict is Verdict.COMPATIBLE_AS_IS and not change.expressions:
         return MigrationResult(record, result, 0)
     refuse_disagreeing(operator, state)
-    prepare_snapshot(lake, job, snapshot_id)
-    chosen = choose_engine(engine)
-    lake.check_tables([state.table])
-    with Attempt(lake, job, snapshot_id, [state.table], leans_on=[parent]) as attempt:
-        lake.snapshot(job, parent)
-        rewriter = TableRewriter(lake, attempt.token, chosen, progress)
+    with successor_of(
+        lake, job, parent, snapshot_id, paths=[state.table], engine=engine, progress=progress
+    ) as (record, rewriter):
         new_operator = _migrate_table(rewriter, operator, state, change, staging)
         operators = [
             new_operator if one.operator_id == operator.operator_id else one

@@ -8,7 +8,8 @@ of the operator's states are updated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import is_
@@ -17,14 +18,15 @@ from typing import Any, ClassVar, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.attempts import recover_attempts
+from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.lake.catalog.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from pipelines.lake.edit.pieces import Piece, Rewritten, Rows
 from pipelines.lake.edit.subtask_layout import SubtaskLayout
+from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.operator_tables import NO_PARTITION
-from pipelines.lake.tables.records import OperatorRecord, TableRecord, UnitRecord
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
 from pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
 from pipelines.lake.tables.units import Unit
 from state_core.errors import ConflictError, StateError
@@ -42,8 +44,8 @@ __all__ = [
     "kept_rows",
     "layout_of",
     "pieces_of",
-    "prepare_snapshot",
     "rewrite_pieces",
+    "successor_of",
 ]
 
 SLICE_BYTES = 16 << 20
@@ -101,18 +103,53 @@ def kept_rows(rows: Rows, stays: pa.BooleanArray) -> Rows:
     return replace(rows, batch=rows.batch.filter(stays))
 
 
-def prepare_snapshot(lake: Lake, job: str, snapshot_id: str) -> None:
-    """Check the id of a new snapshot, and undo what crashed attempts left in the job's tables.
+@contextmanager
+def successor_of(
+    lake: Lake,
+    job: str,
+    parent: str,
+    snapshot_id: str,
+    *,
+    paths: Sequence[str] | None = None,
+    leans_on: Sequence[str] = (),
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> Iterator[tuple[SnapshotRecord, TableRewriter]]:
+    """Begin a snapshot made of another one, after undoing what crashed attempts left of the job.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        parent: The snapshot that it is made of.
+        snapshot_id: What the new one is to be called.
+        paths: The tables to rewrite; by default all of the parent's.
+        leans_on: Other snapshots of the job that must not be dropped meanwhile.
+        engine: `auto`, `spark`, `local`, or an engine.
+        progress: Called with (done, total) after each task of a table.
+
+    Yields:
+        The parent, and what rewrites its tables. What was rewritten when an error ends it is
+        removed.
 
     Raises:
-        ConflictError: The job has a snapshot of that id.
+        NotFoundError: There is no such parent.
+        ConflictError: The id is taken.
     """
+    check_names(job, snapshot_id)
+    record = lake.snapshot(job, parent)
     if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already",
             remedy="choose another id",
         )
     recover_attempts(lake, job)
+    chosen = choose_engine(engine)
+    if paths is None:
+        paths = [table.path for operator in record.operators for table in operator.tables]
+    lake.check_tables(paths)
+    with Attempt(lake, job, snapshot_id, paths, leans_on=[parent, *leans_on]) as attempt:
+        # read again: it may have been dropped before the attempt held it
+        yield lake.snapshot(job, parent), TableRewriter(lake, attempt.token, chosen, progress)
 
 
 def layout_of(lake: Lake, operator: OperatorRecord, table: TableRecord) -> TableLayout:

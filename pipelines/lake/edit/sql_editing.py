@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.engine import LocalEngine, Progress
-from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.editing import EditResult, changed_states
 from pipelines.lake.edit.pieces import Piece, Rows
@@ -25,13 +24,12 @@ from pipelines.lake.edit.rewriting import (
     Transform,
     layout_of,
     pieces_of,
-    prepare_snapshot,
+    successor_of,
 )
 from pipelines.lake.query.session import QueryError, Session
 from pipelines.lake.query.statements import PreparedStatement, Statement, parse_statement
 from pipelines.lake.query.table_datasets import OpenedTable
 from pipelines.lake.query.table_names import TableNames
-from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.operator_tables import write_operator_unit
 from pipelines.lake.tables.records import OperatorRecord, TableRecord
 from pipelines.lake.tables.table_rows import parse_recorded
@@ -71,16 +69,11 @@ def edit_by_sql(
         KeyGroupError: A key is not in its key group.
         EncodeError: A row can't be written back to Flink.
     """
-    check_names(job, snapshot_id)
     with _session(lake, job, parent) as session:
         parsed = check_statements(session, statements)
-        prepare_snapshot(lake, job, snapshot_id)
-        record = lake.snapshot(job, parent)
-        paths = [table.path for operator in record.operators for table in operator.tables]
-        lake.check_tables(paths)
-        with Attempt(lake, job, snapshot_id, paths, leans_on=[parent]) as attempt:
-            record = lake.snapshot(job, parent)
-            rewriter = TableRewriter(lake, attempt.token, LocalEngine(), progress)
+        with successor_of(
+            lake, job, parent, snapshot_id, engine=LocalEngine(), progress=progress
+        ) as (record, rewriter):
             work = _SqlEdit(session, rewriter, parsed)
             operators = [work.operator(operator) for operator in record.operators]
             if not work.met:

@@ -157,15 +157,16 @@ def records_of(lake: Lake, jobs: Sequence[str]) -> dict[str, list[SnapshotRecord
         NotFoundError: There is no such job.
         DamagedLakeError: A row of one can't be believed: who knows what it holds?
     """
-    found: dict[str, list[SnapshotRecord]] = {}
-    for job in jobs or all_jobs(lake):
+    known = all_jobs(lake)
+    records_by_job: dict[str, list[SnapshotRecord]] = {}
+    for job in jobs or known:
         records, bad = lake.records(job)
         if bad:
             raise bad[0].error
-        if not records and job not in all_jobs(lake):
+        if not records and job not in known:
             lake.snapshot(job, "")  # which says what there is
-        found[job] = records
-    return found
+        records_by_job[job] = records
+    return records_by_job
 
 
 class Planner:
