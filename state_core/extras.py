@@ -15,6 +15,7 @@ _PACKAGES = {
     "dagster": {"dagster": "Dagster", "matplotlib": "Matplotlib"},
     "kafka": {"confluent_kafka": "confluent-kafka"},
     "flink": {"requests": "Requests"},
+    "hdfs": {"hdfs_native": "hdfs-native"},
 }
 
 

@@ -29,9 +29,8 @@ MAX_MODULES = {"state_core": 20, "pipelines": 20, "tests": 24}
 LAYERS = (
     ("state_core.printable",),
     ("state_core.errors", "state_core.kernels"),
-    ("state_core.bounds",),
+    ("state_core.bounds", "state_core.extras"),
     (
-        "state_core.extras",
         "state_core.files",
         "state_core.model.handles",
         "state_core.model.operator_ids",
@@ -150,6 +149,10 @@ PATHS_BY_HAND = {
     ),
     "state_core.commit.stores.local_disk": ({"pathlib"}, "it says where its directory is; no more"),
     "state_core.commit.stores.rocksdb_store": ({".mkdir"}, "above what `PosixDisk.path` let pass"),
+    "state_core.files.hdfs": (
+        {".get_file_info", ".open_input_stream", ".open_input_file", ".open_output_stream"},
+        "it is a file system",
+    ),
     "state_core.files.storage_options": (
         {"pathlib", ".read_text"}, "files that the environment names, and AWS's own",
     ),

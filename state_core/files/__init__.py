@@ -3,6 +3,7 @@
 =================  ==================================================================
 `filesystem`       directories, local or remote, and pieces of files
 `object_stores`    file systems by URI: S3 with its options, and how often requests are tried
+`hdfs`             HDFS as a file system of Arrow
 `file_sources`     pieces of files; those of object stores are read with few requests
 `confinement`      paths out of data: where they may lead, and no link on the way
 `byte_sources`     bytes that can be read from anywhere in them

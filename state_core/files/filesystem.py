@@ -1,7 +1,7 @@
 """The one seam to files: a directory somewhere, local or remote.
 
 Everything that is read or written by name goes through a `Directory`: a path or URI of any file
-system that Arrow knows (local, `s3://`, `gs://`, `hdfs://`). Local files are read with `pread`
+system that Arrow knows (local, `s3://`, `gs://`), and HDFS. Local files are read with `pread`
 straight into the caller's buffer.
 
 Who names a directory is trusted with it; paths that come from data are not, and go through its
@@ -226,7 +226,7 @@ class Directory:
         Raises:
             MissingFileError: There is no such file.
         """
-        if not self.is_object_store:
+        if self.local:
             return FileSource(self, path, 0, self.size(path))
         remote = RemoteFile(self.open_input(path), self.full(path), (self, path))
         return FileSource(self, path, 0, remote.size, remote)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from state_core.errors import SnapshotError, StateError
+from state_core.extras import require_extra
 
 __all__ = [
     "AZURE_SCHEMES", "S3_SCHEMES", "STORE_REMEDY", "first_line", "may_be_missing",
@@ -24,6 +25,7 @@ __all__ = [
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 AZURE_SCHEMES = ("abfs", "abfss")
+HDFS_SCHEMES = ("hdfs", "viewfs")
 # each waits twice as long as the one before it: 3 s in all, as delta-rs does
 ATTEMPTS = 7
 STORE_REMEDY = "check the credentials, and whether the store can be reached"
@@ -39,10 +41,16 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of a URI, and the path in it.
 
     Raises:
+        MissingExtraError: It needs a package that is not installed.
         ValueError: There is no such file system or option.
         OSError, ArrowException: It can't be reached.
     """
     parts = urlsplit(uri)
+    if parts.scheme in HDFS_SCHEMES:
+        require_extra("hdfs")
+        from state_core.files.hdfs import open_hdfs  # noqa: PLC0415 - an extra
+
+        return open_hdfs(uri)
     if parts.scheme not in S3_SCHEMES:
         opened: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
         return opened

@@ -12,6 +12,7 @@ from pipelines.lake.ingest.importing import import_snapshot
 from state_core.errors import StateError
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.integration.flink.oracle import FlinkOracle
+from tests.integration.hdfs.cluster import Hdfs
 from tests.integration.kafka.broker import KafkaBroker
 from tests.integration.s3.proxy import ENVIRONMENT, S3Proxy
 from tests.support.savepoints.golden_cases import golden_cases
@@ -65,6 +66,17 @@ def s3() -> Iterator[S3Proxy]:
             pytest.fail(f"S3Proxy can't be had: {error}", pytrace=False)
         with proxy:
             yield proxy
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[Hdfs]:
+    """An HDFS on loopback."""
+    try:
+        cluster = Hdfs()
+    except StateError as error:
+        pytest.fail(f"Hadoop can't be had: {error}", pytrace=False)
+    with cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from tests.integration.flink.distribution import flink_jars
 from tests.integration.flink.evolving import MODULES
 from tests.integration.flink.sources import MODULES as SOURCE_MODULES
 from tests.integration.flink.sources import NEW, OLD, connector_jars
+from tests.integration.hdfs.cluster import hadoop_jars
 from tests.integration.kafka.broker import kafka_jars
 from tests.integration.s3.proxy import s3proxy_jars
 from tests.integration.samza.distribution import samza_jars
@@ -28,6 +29,7 @@ def fetch() -> None:
             flink_jars(version)
         s3proxy_jars()
         kafka_jars()
+        hadoop_jars()
         for version in (NEW, OLD):
             flink_jars(version, SOURCE_MODULES)
             connector_jars(version)

@@ -60,7 +60,7 @@ def test_there_and_back(directory: Directory, tmp_path: Path) -> None:
     lake = Lake(directory.child("lake").location)
     assert not lake.exists()
     done = import_snapshot(lake, source, "words", snapshot_id="one", engine=LOCAL)
-    assert done.record.source == f"s3://{directory.root}/savepoint"
+    assert done.record.source == directory.child("savepoint").uri
     again = import_snapshot(lake, source, "words", snapshot_id="one", engine=LOCAL)
     assert (done.new, again.new) == (True, False)
     for name, options in {"same": {}, "three": {"parallelism": 3}}.items():
@@ -233,7 +233,7 @@ def test_commands(directory: Directory) -> None:
     source = put(WORDS, directory.child("savepoint"))
     lake = ("--lake", directory.child("lake").location)
     job = (*lake, "--job", "words")
-    assert run("inspect", source, "--json").json["location"].startswith("s3://")
+    assert run("inspect", source, "--json").json["location"].startswith(f"{directory.scheme}://")
     for name in ("one", "two"):
         assert run("import", source, *job, "--snapshot", name, "--engine", "local").code == 0
     assert [one["snapshot_id"] for one in run("snapshots", *lake, "--json").json] == ["one", "two"]
