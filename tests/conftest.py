@@ -38,6 +38,7 @@ THINNED = {
     "test_bootstrap_restore.py": 2,
     "test_bootstrap_sources.py": 2,
     "test_byte_exactness.py": 2,
+    "test_changelog.py": 3,
     "test_changelog_and_merging.py": 4,
     "test_checkpoints.py": 4,
     "test_command_completion.py": 2,
@@ -47,10 +48,12 @@ THINNED = {
     "test_command_migrate.py": 2,
     "test_command_sql.py": 2,
     "test_command_top.py": 3,
+    "test_commit_simulation.py": 2,
     "test_dagster_erasure.py": 3,
     "test_dagster_jobs.py": 2,
-    "test_every_type.py": 2,
+    "test_erased_task_state.py": 2,
     "test_erasing.py": 3,
+    "test_every_type.py": 2,
     "test_exact_entries.py": 3,
     "test_generated.py": 6,
     "test_golden_restores.py": 6,
@@ -93,6 +96,26 @@ THINNED = {
 }
 
 
+# folders of tests that ask Spark, Dagster, Flink and other servers, or attack commands as a whole:
+# they are among the longest tests
+SERVERS = ("adversary/", "integration/", "pipelines/orchestration/", "pipelines/spark/")
+# but for these, which show in every run that each of them works
+IN_EVERY_RUN = {
+    "test_dagster_definitions.py",
+    "test_dagster_legality.py",
+    "test_dagster_process.py",
+    "test_edited_restored.py",
+    "test_heap_timers_restored.py",
+    "test_metadata.py",
+    "test_oracle.py",
+    "test_restore_golden.py",
+    "test_s3.py",
+    "test_savepoints.py",
+    "test_spark_engine.py",
+    "test_spark_operator_state.py",
+    "test_spark_session.py",
+}
+
 # what takes long begins first, so that no worker waits for the other's last module in the end
 FIRST = (
     "test_commit_simulation.py", "spark", "orchestration", "integration", "adversary", "pipelines"
@@ -110,11 +133,14 @@ TOGETHER = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest modules first, and leave thinned tests to the longest and the night's."""
+    """Put the longest modules first, and say which tests are for the longest and the night's."""
     items.sort(key=lambda item: _rank(item.nodeid))
     seen: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     for item in items:
+        below = item.nodeid.removeprefix("tests/")
+        if below.startswith(SERVERS) and item.path.name not in IN_EVERY_RUN:
+            item.add_marker(pytest.mark.full)
         every = THINNED.get(item.path.name)
         if every is None or not hasattr(item, "callspec"):
             continue

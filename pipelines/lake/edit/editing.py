@@ -30,6 +30,7 @@ from pipelines.lake.edit.rewriting import (
     successor_of,
 )
 from pipelines.lake.edit.selecting import find_state, tables_of, without_state
+from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
 from state_core.errors import ConflictError, NotFoundError
@@ -129,6 +130,7 @@ def edit_snapshot(
             merged in is there already.
         EncodeError: A row can't be carried over; nothing was registered.
     """
+    check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
     paths = [table.path for operator in record.operators for table in operator.tables]
     for other, merged in edit.merge:
