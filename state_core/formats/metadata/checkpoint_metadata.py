@@ -122,20 +122,11 @@ class CheckpointMetadata:
 
 def subtask_bytes(subtask: SubtaskState) -> int:
     """The size of a subtask's state, as its handles say (`OperatorSubtaskState.getStateSize`)."""
-    streams = [
-        one.stream
-        for one in (
-            subtask.managed_operator,
-            subtask.raw_operator,
-            *subtask.inputs,
-            *subtask.outputs,
-        )
-        if one is not None
-    ]
+    operators = (subtask.managed_operator, subtask.raw_operator)
+    streams = [one.stream for one in operators if one is not None]
     keyed = [one for one in (subtask.managed_keyed, subtask.raw_keyed) if one is not None]
-    return sum(stream.size for stream in streams if stream is not None) + sum(
-        map(keyed_bytes, keyed)
-    )
+    size = sum(stream.size for stream in streams if stream is not None)
+    return size + sum(map(keyed_bytes, keyed)) + in_flight_bytes(subtask)
 
 
 def raw_bytes(subtask: SubtaskState) -> int:
@@ -146,9 +137,8 @@ def raw_bytes(subtask: SubtaskState) -> int:
 
 
 def in_flight_bytes(subtask: SubtaskState) -> int:
-    """The size of a subtask's in-flight buffers."""
-    channels = (*subtask.inputs, *subtask.outputs)
-    return sum(channel.stream.size for channel in channels if channel.stream is not None)
+    """The size of a subtask's in-flight buffers: its own in files that several share."""
+    return sum(channel.size for channel in (*subtask.inputs, *subtask.outputs))
 
 
 def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:
