@@ -14,7 +14,8 @@
 The elements of a channel stand one behind the other, whatever the bounds of buffers. What a subtask
 has received begins with a whole element, as it keeps what it has read of one; what it had to send
 ends with a whole one, as barriers stand between elements. So the last element of a received channel
-may go on in what its sender had still to send: it is counted there, once.
+may go on in what its sender had still to send: it is counted there, once. Who the sender is follows
+from the elements.
 
 Nothing in a snapshot says of which type the values are.
 
@@ -28,6 +29,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -55,12 +57,15 @@ __all__ = [
     "value_serializer",
 ]
 
+_End: TypeAlias = tuple[str, int]  # an operator's id, and its gate or partition
+
 INPUTS = (1, 3)  # kinds of handles
 KINDS = (
     "record", "record", "watermark", "latency marker", "watermark status", "record attributes",
     "watermark",
 )  # fmt: skip
 RECORDS, WITH_TIMESTAMP, WATERMARK, WATERMARK_OF = 1, 0, 2, 6
+NOBODY: _End = ("", -1)
 TAG_BYTES, TIMESTAMP_BYTES, SUBPARTITION_BYTES = 1, 8, 4
 
 
@@ -209,29 +214,80 @@ def read_channels(channels: Iterable[Channel]) -> Iterator[ChannelElements]:
     Raises:
         SnapshotError: A file can't be read, or is damaged.
     """
-    begun: dict[tuple[int, int], list[bytes]] = defaultdict(list)
-    rest: list[Channel] = []
+    exchanges = _Exchanges()
+    unsent: list[Channel] = []
     for channel in channels:
         if not channel.received:
-            rest.append(channel)
+            unsent.append(channel)
             continue
         buffers = channel.buffers()
         data = b"".join(buffers)
         walked = _walk(data, ends_whole=False)
         last = b"" if walked is None else data[int(walked[0][-1]) - LENGTH_BYTES :]
         if last:
-            begun[channel.subtask, channel.channel].append(last)
+            exchanges.begun[_pair(channel)][_end(channel)] = last
         yield _elements(channel, buffers, b"", len(last), walked)
-    for channel in rest:
+    for channel in unsent:
+        exchanges.look(channel)
+    receivers = exchanges.receivers()
+    for channel in unsent:
         buffers = channel.buffers()
-        # of an exchange all to all, the channel's number is the other side's subtask
-        for prefix in (b"", *begun[channel.channel, channel.subtask]):
-            walked = _walk(b"".join((prefix, *buffers)), ends_whole=True)
-            if walked is not None:
-                break
-        else:
-            prefix = b""
-        yield _elements(channel, buffers, prefix, 0, walked)
+        prefix = exchanges.begun[_pair(channel)].get(receivers.get(_end(channel), NOBODY), b"")
+        walked = _walk(b"".join((prefix, *buffers)), ends_whole=True)
+        yield _elements(channel, buffers, b"" if walked is None else prefix, 0, walked)
+
+
+def _end(channel: Channel) -> _End:
+    """The gate or partition that it is of."""
+    return channel.operator_id, channel.gate
+
+
+def _pair(channel: Channel) -> tuple[int, int]:
+    """The subtasks that send and receive: unaligned exchanges are all to all."""
+    sides = channel.channel, channel.subtask
+    return sides if channel.received else (sides[1], sides[0])
+
+
+class _Exchanges:
+    """Finds out which gate receives what a partition sends, which no snapshot says.
+
+    It is the one for which the parts of records at both ends fit together, between all subtasks.
+    Where several do, it is the one with the most elements: with a part of another record before
+    them, some elements look like the content of one.
+    """
+
+    def __init__(self) -> None:
+        self.begun: dict[tuple[int, int], dict[_End, bytes]] = defaultdict(dict)
+        self._counts: dict[_End, dict[tuple[int, int], dict[_End, int]]] = defaultdict(dict)
+
+    def look(self, channel: Channel) -> None:
+        """Count the elements of what was not sent, with each part that a receiver may have."""
+        begun = self.begun[_pair(channel)]
+        data = b"".join(channel.buffers()) if any(self.begun.values()) else b""
+        self._counts[_end(channel)][_pair(channel)] = {
+            gate: -1
+            if (walked := _walk(prefix + data, ends_whole=True)) is None
+            else len(walked[1])
+            for gate, prefix in {NOBODY: b"", **begun}.items()
+        }
+
+    def receivers(self) -> dict[_End, _End]:
+        """The gate of each partition, where it is known."""
+        fits: dict[_End, dict[_End, int]] = {}
+        for gate in {gate: None for begun in self.begun.values() for gate in begun}:
+            pairs = {pair for pair, begun in self.begun.items() if gate in begun}
+            fits[gate] = {
+                partition: sum(found)
+                for partition, counts in self._counts.items()
+                if pairs <= counts.keys()
+                and min(found := [of.get(gate, of[NOBODY]) for of in counts.values()]) >= 0
+            }
+        receivers: dict[_End, _End] = {}
+        for gate, partitions in sorted(fits.items(), key=lambda item: len(item[1])):
+            free = {each: count for each, count in partitions.items() if each not in receivers}
+            if free:
+                receivers[max(free, key=lambda each: free[each])] = gate
+        return receivers
 
 
 def _elements(

@@ -27,6 +27,7 @@ from state_core.formats.metadata.handle_codec import (
     read_channel_handle,
     read_keyed_handle,
     read_operator_handle,
+    unmerged,
     write_channel_handle,
     write_keyed_handle,
     write_operator_handle,
@@ -342,7 +343,9 @@ def _write_subtask(subtask: SubtaskState, out: DataOutput, version: int) -> None
             write_operator_handle(handle, out)
     write_keyed_handle(subtask.managed_keyed, out)
     write_keyed_handle(subtask.raw_keyed, out)
-    for channels in (subtask.inputs, subtask.outputs):
+    typed = version >= FIRST_WITH_TYPED_CHANNELS
+    for handles in (subtask.inputs, subtask.outputs):
+        channels = handles if typed else [one for handle in handles for one in unmerged(handle)]
         out.write_int(len(channels))
         for channel in channels:
-            write_channel_handle(channel, out, version >= FIRST_WITH_TYPED_CHANNELS)
+            write_channel_handle(channel, out, typed)

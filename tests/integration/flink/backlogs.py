@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 
 from tests.integration.flink.oracle import FlinkOracle
+from tests.support.savepoints.backlogs import RECORDS
 
-__all__ = ["RECORDS", "VERSIONS", "checkpoint_of_backlog"]
+__all__ = ["VERSIONS", "checkpoint_of_backlog"]
 
 VERSIONS = ("1.20.0", "2.3.0")
-RECORDS = 8000
 UNALIGNED = {
     "execution.checkpointing.unaligned.enabled": "true",
     "taskmanager.memory.segment-size": "4kb",

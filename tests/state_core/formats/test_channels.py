@@ -18,6 +18,7 @@ from state_core.files.wire import DataOutput
 from state_core.formats.channels import (
     ChannelElements,
     InFlight,
+    _walk,
     channels_of,
     read_channels,
     records_in_flight,
@@ -178,6 +179,35 @@ def test_any_elements_in_any_pieces(elements: list[Any], data: st.DataObject) ->
     counted = Counter(tag <= 1 for tag, _, _ in elements)
     whole = InFlight("op") + received + sent
     assert (whole.records, whole.others, whole.unknown) == (counted[True], counted[False], 0)
+
+
+def test_parts_of_records_are_put_together_as_all_subtasks_have_them() -> None:
+    """Two exchanges of numbers; a part of one looks like the length of all that follow.
+
+    Taken for itself, what partition 0 has for subtask 0 is one long record.
+    """
+    longs = [written(1, None, number.to_bytes(8, "big")) for number in (7, 256, *range(32))]
+    first, second, rest = longs[0], longs[1], b"".join(longs[2:])
+    length = len(rest).to_bytes(4, "big")
+    misleading = written(1, None, bytes(4) + length)
+    # by subtask: what gate 0 and gate 1 have begun, what partitions 0 and 1 have the rest of
+    begun = [(misleading[:-4], first[:3]), (second[:5], b"")]
+    ended = [(misleading[-4:] + rest, first[3:]), (second[5:] + rest, rest)]
+    buffers = [[side] for subtask in (*begun, *ended) for side in subtask]
+    data, offsets = file_of(*buffers)
+    file = ChannelFile(lambda: InlineSource("channels", data))
+    channels = []
+    for index, starts in enumerate(offsets):
+        received, subtask, gate = index < 4, index // 2 % 2, index % 2
+        operator = f"{'receiver' if received else 'sender'}-{gate}"
+        sides = (subtask, 0) if received else (0, subtask)
+        file.claim(starts)
+        channels.append(
+            Channel(operator, operator, received, sides[0], 0, sides[1], 0, tuple(starts), file)
+        )
+    assert len(_walk(misleading[-4:] + rest, ends_whole=True)[1]) == 1  # type: ignore[index]
+    sent = [one for one in read_channels(channels) if not one.channel.received]
+    assert [(one.records, one.ends_one) for one in sent] == [(33, 4), (1, 10), (33, 8), (32, 0)]
 
 
 @pytest.mark.parametrize(

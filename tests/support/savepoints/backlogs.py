@@ -14,8 +14,18 @@ from state_core.model.snapshot import Snapshot
 from state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.golden_cases import GOLDEN
 
-__all__ = ["BACKLOGS", "UIDS", "elements_in", "numbers_in_flight", "numbers_seen", "unpack_backlog"]
+__all__ = [
+    "BACKLOGS",
+    "RECORDS",
+    "UIDS",
+    "elements_in",
+    "next_number",
+    "numbers_in_flight",
+    "numbers_seen",
+    "unpack_backlog",
+]
 
+RECORDS = 8000
 BACKLOGS = ("flink-1.20.0", "flink-2.3.0")
 UIDS = ("numbers", "texts", "times", "seen")
 BETWEEN_NUMBERS = ("numbers", "texts")  # the exchange of numbers; the other one is of pairs
@@ -55,6 +65,7 @@ def numbers_seen(snapshot: Snapshot) -> Counter[int]:
 
 
 def next_number(snapshot: Snapshot) -> int:
-    """Where the source goes on."""
-    ((_, _, split),) = (row for source in sources_of(snapshot) for row in source.splits())
-    return int(split.columns()["next_number"])
+    """Where the source goes on; behind the last number if it has sent all of them."""
+    splits = [split for source in sources_of(snapshot) for _, _, split in source.splits()]
+    (number,) = [split.columns()["next_number"] for split in splits] or [RECORDS]
+    return int(str(number))
