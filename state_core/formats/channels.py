@@ -26,7 +26,7 @@ Source: `StreamElementSerializer`, `SpanningRecordSerializer`, `StreamTaskNetwor
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
@@ -72,14 +72,13 @@ TAG_BYTES, TIMESTAMP_BYTES, SUBPARTITION_BYTES = 1, 8, 4
 def channels_of(snapshot: Snapshot) -> list[Channel]:
     """The channels with records in flight of an open snapshot, by operator, subtask and channel."""
     labels = {operator.operator_id: operator.label for operator in snapshot.operators}
-    open_ = partial(snapshot.files.open, shared=True)
-    return channels_among(snapshot.metadata.operators, open_, labels)
+    return channels_among(snapshot.metadata.operators, snapshot.files.open, labels)
 
 
 def channels_among(
     operators: Iterable[OperatorState],
     open_: Callable[[StreamHandle], ByteSource],
-    labels: dict[str, str],
+    labels: Mapping[str, str],
 ) -> list[Channel]:
     """The channels with records in flight of some operators.
 

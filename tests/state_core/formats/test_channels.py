@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core import open_snapshot
+from state_core.checks.integrity import salvage_snapshot
 from state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
 from state_core.files.byte_sources import InlineSource
 from state_core.files.wire import DataOutput
@@ -271,3 +272,42 @@ def test_changed_bytes_raise_only_our_errors(data: st.DataObject) -> None:
         return
     assert elements.size <= len(changed)
     assert elements.decode().num_rows == len(elements.tags)
+
+
+# ------------------------------------------------------------------------------- integrity
+
+
+@every_backlog
+def test_a_sound_checkpoint_is_sound(name: str, tmp_path: Path) -> None:
+    """However many subtasks share a file; and what is salvaged has the same records in flight."""
+    checkpoint = unpack_backlog(name, tmp_path / "flink")
+    report = salvage_snapshot(checkpoint, tmp_path / "salvaged")
+    assert report.integrity.faults == ()
+    assert report.lost == ()
+    assert "values of records in flight" in str(report.integrity.unchecked)
+    salvaged, snapshot = (
+        open_snapshot(place, uids=UIDS) for place in (tmp_path / "salvaged", checkpoint)
+    )
+    assert numbers_in_flight(salvaged) == numbers_in_flight(snapshot)
+
+
+def test_a_damaged_channel_is_a_fault(tmp_path: Path) -> None:
+    """It is named; what is salvaged has no records in flight, as some would be cut off."""
+    checkpoint = unpack_backlog("flink-2.3.0", tmp_path / "flink")
+    channel = next(
+        one
+        for one in channels_of(open_snapshot(checkpoint))
+        if one.operator == "times" and len(one.offsets) > 2
+    )
+    file = max(checkpoint.iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[channel.offsets[1]] = 0x40
+    file.write_bytes(data)
+    report = salvage_snapshot(checkpoint, tmp_path / "salvaged")
+    (fault,) = report.integrity.faults
+    assert (fault.where.operator, fault.where.subtask) == ("times", channel.subtask)
+    assert f"offset {channel.offsets[1]}" in fault.place
+    assert len(report.lost) == 12
+    salvaged = open_snapshot(tmp_path / "salvaged")
+    assert channels_of(salvaged) == []
+    assert numbers_seen(salvaged) == numbers_seen(open_snapshot(checkpoint))
