@@ -69,7 +69,6 @@ def refuse_moved_channels(
                 raise UnsupportedFormatError(
                     "records in flight, which only Flink can move to another parallelism",
                     place=f"operator {operator.uid or operator.operator_id}, subtask {index}",
-                    remedy=f"export it at parallelism {operator.parallelism} and max parallelism"
-                    f" {operator.max_parallelism}, and let Flink rescale it; or lose them:"
-                    " --drop-channel-state",
+                    remedy="keep parallelism and max parallelism, and let Flink rescale it;"
+                    " or lose them: --drop-channel-state",
                 )

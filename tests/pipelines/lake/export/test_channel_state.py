@@ -72,7 +72,7 @@ def test_they_are_not_moved(shape: dict[str, int], tmp_path: Path) -> None:
     lake, _ = imported("flink-2.3.0", tmp_path)
     with pytest.raises(UnsupportedFormatError, match="records in flight, which only Flink") as told:
         export_snapshot(lake, "job", "s", tmp_path / "out", engine="local", **shape)  # type: ignore[arg-type]
-    assert re.search(r"parallelism [12] and max .* 128, .* --drop-channel-state", told.value.remedy)
+    assert "--drop-channel-state" in told.value.remedy
     assert not (tmp_path / "out").exists()
 
 
