@@ -15,6 +15,7 @@ __all__ = ["Channel", "ChannelFile"]
 
 VERSION_BYTES, LENGTH_BYTES = 4, 4
 VERSION = 0
+PIECE_BYTES = 64 << 20
 
 
 class ChannelFile:
@@ -55,9 +56,12 @@ class ChannelFile:
         behind = np.append(starts[1:], source.size)
         places = np.searchsorted(starts, np.sort(np.array(offsets, np.int64)))
         buffers: list[bytes] = []
-        # what stands in one piece is read at once
+        # what stands in one piece is read at once, if nothing large can be between
         for piece in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
             begin, end = int(starts[piece[0]]), int(behind[piece[-1]])
+            if end - begin > PIECE_BYTES:
+                buffers += [_read_buffer(source, int(starts[at]), int(behind[at])) for at in piece]
+                continue
             data = np.empty(end - begin, np.uint8)
             source.read_into(begin, data)
             buffers += [
@@ -87,6 +91,17 @@ class ChannelFile:
             raise _fault(source, int(twice[0]), "a buffer of two channels")
         self._known = starts
         return starts
+
+
+def _read_buffer(source: ByteSource, start: int, behind: int) -> bytes:
+    """The buffer that begins there; no more is read than it says, and than there is."""
+    head = np.empty(LENGTH_BYTES, np.uint8)
+    source.read_into(start, head)
+    length = int.from_bytes(head.tobytes(), "big", signed=True)
+    end = min(behind, start + LENGTH_BYTES + max(0, length))
+    data = np.empty(end - start, np.uint8)
+    source.read_into(start, data)
+    return _buffer(data, source, start)
 
 
 def _buffer(data: npt.NDArray[np.uint8], source: ByteSource, offset: int) -> bytes:

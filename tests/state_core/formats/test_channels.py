@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,6 +247,31 @@ def test_damaged_files(data: bytes, offsets: tuple[int, ...], problem: str) -> N
     with pytest.raises(CorruptSnapshotError, match=problem) as told:
         file.read(offsets)
     assert told.value.place.startswith("channels, offset ")
+
+
+@dataclass
+class Sparse:
+    """A file of a tebibyte with two buffers; counts the bytes that are read."""
+
+    name: str = "sparse"
+    size: int = 1 << 40
+    read: int = 0
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Buffers of two bytes wherever one begins, and zeros before."""
+        self.read += out.size
+        out[:] = 0
+        if offset >= 4:
+            out[:6] = np.frombuffer(b"\0\0\0\2ab", np.uint8)[: out.size]
+
+
+def test_no_more_is_read_than_buffers_say() -> None:
+    """However large the file is, and however far they lie apart."""
+    source = Sparse()
+    file = ChannelFile(lambda: source)
+    file.claim((4, 1 << 39))
+    assert file.read((4, 1 << 39)) == [b"ab", b"ab"]
+    assert source.read < 100
 
 
 def test_another_version_is_refused() -> None:
