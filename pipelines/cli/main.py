@@ -34,6 +34,10 @@ COMMANDS = {
     "history": ("keys.one_key:history", "Show what changed of one key"),
     "top": ("keys.heavy_keys:top", "Show the heaviest keys of each keyed state"),
     "offsets": ("sources.offsets:offsets", "Show where the sources of a snapshot go on"),
+    "channels": (
+        "sources.channels:channels",
+        "Show the records in flight of an unaligned checkpoint",
+    ),
     "report": ("report:report", "Write what a snapshot holds as one page of HTML"),
     "import": ("lake:import_command", "Import a savepoint or checkpoint"),
     "commit": ("lake:commit", "Register edited tables as a new snapshot"),

@@ -137,6 +137,7 @@ class Lake(Catalog):
         max_parallelism: int | None = None,
         compression: str | None = None,
         sharing: Sharing | None = None,
+        drop_channel_state: bool = False,
         engine: Engine | str = "auto",
         progress: Progress | None = None,
     ) -> ExportResult:
@@ -150,12 +151,14 @@ class Lake(Catalog):
             max_parallelism: Another one gives every key a new key group; by default as it was.
             compression: `snappy` or `none`; by default as it was.
             sharing: A sample of the keys, and what is masked; by default it is all there is.
+            drop_channel_state: Whether records in flight are left out, which the job never sees.
             engine: `auto`, `spark`, `local`, or an engine.
             progress: Called with (done, total) after each slice.
         """
         return export_snapshot(
             self, job, snapshot_id, to, parallelism=parallelism, max_parallelism=max_parallelism,
-            compression=compression, sharing=sharing, engine=engine, progress=progress,
+            compression=compression, sharing=sharing, drop_channel_state=drop_channel_state,
+            engine=engine, progress=progress,
         )  # fmt: skip
 
     def diff(

@@ -8,6 +8,7 @@
 `writing/`          savepoints written
 `rewriting/`        savepoints and values made into others
 `contradictions`    what a snapshot says of itself that can't all be true
+`channels`          records in flight, of unaligned checkpoints
 `key_weights`       which keys are heavy
 `reader`            `open_snapshot`: where reading begins
 ==================  ================================================================

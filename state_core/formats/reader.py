@@ -88,6 +88,7 @@ def open_snapshot(
         format_name,
         operators,
         metadata,
+        files,
     )
 
 

@@ -16,6 +16,7 @@ its entry before a byte behind it is touched, and the first row that does not fi
 `frames`       Snappy-framed streams, without decompressing them
 `sst`          blocks of RocksDB's tables; `sst_merge` merges entries; `bytes_at` is inlined
 `changes`      changes of the changelog backend, and entries that they touch
+`elements`     elements of a stream between two operators
 `search`       many short pieces of bytes at once, wherever they are
 `hashing`      Java hash codes, murmur key groups, order-free content fingerprints
 =============  ====================================================================

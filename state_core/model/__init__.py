@@ -4,6 +4,7 @@
 `snapshot`         `Snapshot`, `Operator`, `KeyedState`: what users work with
 `operator_state`   operator state: state without a key
 `handles`          where state lies: the handles of `_metadata`
+`channels`         channels with records in flight
 `key_groups`       hashes, key groups, and their ranges per subtask
 `operator_ids`     from a uid to an operator's id
 `redistribution`   which subtask gets what at another parallelism

@@ -427,6 +427,7 @@ class Snapshot:
         format: `canonical`, `native` or `checkpoint`.
         operators: The operators in the order of the file.
         metadata: The file as parsed by the format that read it.
+        files: What its handles lead to.
     """
 
     location: str
@@ -436,6 +437,7 @@ class Snapshot:
     format: str
     operators: tuple[Operator, ...]
     metadata: Any = field(default=None, repr=False, compare=False)
+    files: Any = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return showing.snapshot_line(self)

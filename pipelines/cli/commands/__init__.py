@@ -3,7 +3,7 @@
 ===================  ================================================================
 `inspect`, `dump`    what a snapshot holds
 `keys/`              one key (`get`, `history`), and the heavy ones (`top`)
-`sources/`           `offsets`: where sources go on
+`sources/`           `offsets`: where sources go on; `channels`: records in flight
 `report`             a snapshot as a page of HTML
 `checks/`            `check compatibility`, `check integrity`, `check legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`

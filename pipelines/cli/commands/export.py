@@ -50,6 +50,11 @@ SAVEPOINT = "savepoint"  # what a savepoint is called in a lake of its own, as j
     type=click.IntRange(5, 6),
     help="5 for Flink before 1.18, which is never compressed. By default the source's.",
 )
+@click.option(
+    "--drop-channel-state",
+    is_flag=True,
+    help="Leave out the records in flight of an unaligned checkpoint: the job never sees them.",
+)
 @share_options
 @conf_option
 @engine_option
@@ -63,6 +68,7 @@ def export(
     compression: str | None,
     metadata_version: int | None,
     operator_state_version: int | None,
+    drop_channel_state: bool,
     sharing: Sharing | None,
     conf: tuple[str, ...],
     engine: str,
@@ -79,6 +85,10 @@ def export(
     and channel state; values of Kryo and of classes that are not known) is refused, too, unless it
     is to be left out.
 
+    The records in flight of an unaligned checkpoint are carried, at the parallelism that it had:
+    Flink restores that at any. --drop-channel-state makes it an aligned savepoint, and says what
+    is lost.
+
     \b
     Examples:
       statelake export --lake lake --job orders --snapshot sp-1 --to /savepoints/sp-1-at-12 \\
@@ -91,6 +101,8 @@ def export(
       statelake export --lake lake --job orders --snapshot latest --to /tmp/for-a-laptop \\
           --sample 1% --seed 7 --mask mask.yaml
       statelake export /savepoints/sp-1 --to /tmp/for-a-laptop --sample 1% --mask mask.yaml
+      statelake export /checkpoints/chk-21 --to /savepoints/aligned --parallelism 6 \\
+          --drop-channel-state
     """
     with (
         _opened(source) as (lake, job, snapshot_id),
@@ -107,6 +119,7 @@ def export(
             metadata_version=metadata_version,
             operator_state_version=operator_state_version,
             sharing=sharing,
+            drop_channel_state=drop_channel_state,
             engine=engine if source.in_lake else "local",
             progress=progress,
         )

@@ -7,6 +7,7 @@
 `snapshot_names`      `latest`, a date or a prefix, for a snapshot's id
 `attempts`            notes of work in progress, for recovery after a crash
 `unmanaged_state`     state without tables, kept as the bytes that it is
+`recorded_channels`   records in flight of a snapshot
 `recorded_sources`    sources and sinks of a snapshot, decoded
 `holds`               snapshots that may not be dropped, and why
 `dropping`            snapshots go, and the bytes that only they needed

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pipelines.lake.tables.records import CarriedFile, SnapshotRecord
 from state_core.errors import DamagedLakeError
-from state_core.files.filesystem import ByteSource, Directory
+from state_core.files.filesystem import ByteSource, Directory, InlineSource
 from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -37,6 +37,7 @@ __all__ = [
     "CARRIED_DIRECTORY",
     "blocks_of",
     "carried_metadata",
+    "carried_source",
     "carry_state",
     "digest_of",
     "without_tables",
@@ -131,6 +132,21 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
         if shapes.get(operator.operator_id) != (operator.parallelism, operator.max_parallelism):
             return f"operator {operator.label!r} is not as the row has it"
     return ""
+
+
+def carried_source(handle: StreamHandle, lake: Directory) -> ByteSource:
+    """The bytes of a handle in a carried `_metadata`.
+
+    Args:
+        handle: One that `carried_metadata` has not refused.
+        lake: The lake's directory.
+
+    Raises:
+        MissingFileError: The file is not there.
+    """
+    if isinstance(handle, RelativeHandle):
+        return lake.source(f"{CARRIED_DIRECTORY}/{handle.path}")
+    return InlineSource("carried _metadata", getattr(handle, "data", b""))
 
 
 def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:

@@ -13,6 +13,11 @@ from dataclasses import dataclass, field, replace
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
+from pipelines.lake.export.channel_state import (
+    dropped_records,
+    refuse_moved_channels,
+    without_channel_state,
+)
 from pipelines.lake.export.export_slice import (
     AssembleTask,
     ExportTask,
@@ -86,6 +91,7 @@ def export_snapshot(
     metadata_version: int | None = None,
     operator_state_version: int | None = None,
     sharing: Sharing | None = None,
+    drop_channel_state: bool = False,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> ExportResult:
@@ -104,6 +110,9 @@ def export_snapshot(
         metadata_version: 3 to 6; by default as it was. 3 restores in every Flink since 1.11.
         operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
         sharing: A sample of the keys, and what is masked; by default it is all there is.
+        drop_channel_state: Whether the records in flight of an unaligned checkpoint are left out,
+            which the job then never sees. Otherwise they are carried, if no operator is to have
+            another parallelism or max parallelism.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each slice.
 
@@ -121,6 +130,7 @@ def export_snapshot(
     work = _Export(lake, record, target, chosen, parallelism, max_parallelism, compression)
     work.operator_state_version = operator_state_version
     work.sharing = sharing
+    work.drop_channel_state = drop_channel_state
     try:
         return work.run(metadata_version, progress)
     except BaseException:
@@ -148,6 +158,7 @@ class _Export:
         self.compressed = (compression or record.compression) == "snappy"
         self.operator_state_version: int | None = None
         self.sharing: Sharing | None = None
+        self.drop_channel_state = False
         self.shared: Mapping[str, SharedRows] = {}
         self.files = 0
         self.size = 0
@@ -157,11 +168,19 @@ class _Export:
         metadata = carried_metadata(self.record)
         metadata.version = version or self._default_version()
         left_out: list[str] = []
+        if self.drop_channel_state:
+            left_out += dropped_records(self.lake, self.record)
+            metadata = without_channel_state(metadata)
         if self.sharing is not None:
             shared = self.sharing.of(self.lake.location, self.record, metadata)
             self.record, metadata = shared.record, shared.metadata
-            self.shared, left_out = shared.rows, shared.left_out
+            self.shared = shared.rows
+            left_out += shared.left_out
         known = {operator.operator_id: operator for operator in self.record.operators}
+        refuse_moved_channels(
+            metadata.operators,
+            [self._shape(one, one.operator_id in known) for one in metadata.operators],
+        )
         metadata.operators = [
             self._operator(state, known.get(state.operator_id), progress)
             for state in metadata.operators
@@ -179,13 +198,10 @@ class _Export:
     def _operator(
         self, state: OperatorState, record: OperatorRecord | None, progress: Progress | None
     ) -> OperatorState:
-        alone = state.max_parallelism == 1
-        max_parallelism = 1 if alone else self.max_parallelism or state.max_parallelism
-        if record is None:
-            check_parallelism(max_parallelism, state.parallelism)
-            return replace(state, max_parallelism=max_parallelism)
-        parallelism = 1 if alone else self.parallelism or state.parallelism
+        parallelism, max_parallelism = self._shape(state, record is not None)
         check_parallelism(max_parallelism, parallelism)
+        if record is None:
+            return replace(state, max_parallelism=max_parallelism)
         self._refuse_unmovable(state, parallelism, max_parallelism)
         subtasks = self._beside(state, record, parallelism)
         if record.states:
@@ -194,6 +210,13 @@ class _Export:
         return replace(
             state, parallelism=parallelism, max_parallelism=max_parallelism, subtasks=subtasks
         )
+
+    def _shape(self, state: OperatorState, has_tables: bool) -> tuple[int, int]:
+        """The parallelism and max parallelism that an operator is to have."""
+        if state.max_parallelism == 1:
+            return (1 if has_tables else state.parallelism), 1
+        parallelism = self.parallelism if has_tables else None
+        return parallelism or state.parallelism, self.max_parallelism or state.max_parallelism
 
     def _keyed(
         self,
@@ -251,7 +274,6 @@ class _Export:
             beside = {
                 "raw operator state": subtask.raw_operator,
                 "raw keyed state": subtask.raw_keyed,
-                "in-flight buffers": subtask.inputs or subtask.outputs,
                 "a finished subtask": subtask.finished,
             }
             for what, found in beside.items():

@@ -21,7 +21,7 @@ from state_core.model.snapshot import Snapshot
 __all__ = ["check_against", "check_changes", "schemas_of_record", "schemas_of_snapshot"]
 
 SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
-COORDINATOR, RAW, IN_FLIGHT = "its coordinator's state", "raw state", "in-flight buffers"
+COORDINATOR, RAW, IN_FLIGHT = "its coordinator's state", "raw state", "records in flight"
 
 
 def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:

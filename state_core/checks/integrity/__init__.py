@@ -6,6 +6,7 @@
 `keyed_entries`    entries of keyed state, one by one if need be
 `operators`        what operators say of themselves: handles, ranges, parallelism
 `operator_parts`   operator state, element for element
+`channels`         records in flight
 `checking`         `check_snapshot`
 `spilled`          sound entries on their way into a new savepoint
 `salvaged_states`  the states of a salvaged operator

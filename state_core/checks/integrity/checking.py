@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from state_core.bounds import Budget
+from state_core.checks.integrity.channels import examine_channels
 from state_core.checks.integrity.findings import (
     Checked,
     Fault,
@@ -74,6 +75,7 @@ class Examined:
     found: Findings = field(default_factory=Findings)
     metadata: CheckpointMetadata | None = None
     operators: list[OperatorExamined] = field(default_factory=list)
+    channels_whole: bool = True
 
     @property
     def report(self) -> IntegrityReport:
@@ -146,6 +148,8 @@ def look(
     for state in metadata.operators:
         label = label_of(state, known)
         examined.operators.append(open_operator(state, label, examined.files, found))
+    labels = {one.state.operator_id: one.label for one in examined.operators}
+    examined.channels_whole = examine_channels(metadata, labels, examined.files, found)
     _read_entries(examined, threads or os.cpu_count() or 1, progress, keeper)
     found.checked.files = len(set(map(_named, _streams(metadata))))
     return examined

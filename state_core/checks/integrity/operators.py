@@ -139,15 +139,13 @@ def _compare_timers(operator: OperatorExamined, index: int, found: Findings) -> 
 
 
 def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: Findings) -> None:
-    """Raw state and in-flight buffers: only that their bytes are there can be said."""
+    """Raw state: only that its bytes are there can be said."""
     raw = subtask.raw_operator
     streams = [("raw operator state", None if raw is None else raw.stream)]
     if subtask.raw_keyed is not None:
         streams += [
             ("raw keyed state", keyed_stream) for keyed_stream in keyed_streams(subtask.raw_keyed)
         ]
-    channels = (*subtask.inputs, *subtask.outputs)
-    streams += [("in-flight buffers", channel.stream) for channel in channels]
     for what, stream in streams:
         if stream is None or isinstance(stream, EmptySegmentHandle):
             continue

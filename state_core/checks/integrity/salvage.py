@@ -1,7 +1,7 @@
 """`salvage_snapshot`: what can be read of a damaged snapshot, as a savepoint that is sound.
 
 Entries keep their bytes: nothing is decoded and encoded again. What is lost is listed, and what was
-not checked (raw state, in-flight buffers, a coordinator's) is carried.
+not checked (raw state, a coordinator's) is carried; so are records in flight, if all are whole.
 """
 
 from __future__ import annotations
@@ -217,8 +217,9 @@ class _Salvage:
             made.raw_keyed = replace(raw_keyed, stream=stream) if stream else None
         elif raw_keyed is not None:
             self.found.lose(where, f"raw keyed state in a {type(raw_keyed).__name__}")
-        made.inputs = self._channels(subtask.inputs)
-        made.outputs = self._channels(subtask.outputs)
+        if self.examined.channels_whole:
+            made.inputs = self._channels(subtask.inputs)
+            made.outputs = self._channels(subtask.outputs)
         return made
 
     def _channels(self, channels: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:

@@ -27,6 +27,7 @@ from state_core.formats.metadata.handle_codec import (
     read_channel_handle,
     read_keyed_handle,
     read_operator_handle,
+    unmerged,
     write_channel_handle,
     write_keyed_handle,
     write_operator_handle,
@@ -122,20 +123,11 @@ class CheckpointMetadata:
 
 def subtask_bytes(subtask: SubtaskState) -> int:
     """The size of a subtask's state, as its handles say (`OperatorSubtaskState.getStateSize`)."""
-    streams = [
-        one.stream
-        for one in (
-            subtask.managed_operator,
-            subtask.raw_operator,
-            *subtask.inputs,
-            *subtask.outputs,
-        )
-        if one is not None
-    ]
+    operators = (subtask.managed_operator, subtask.raw_operator)
+    streams = [one.stream for one in operators if one is not None]
     keyed = [one for one in (subtask.managed_keyed, subtask.raw_keyed) if one is not None]
-    return sum(stream.size for stream in streams if stream is not None) + sum(
-        map(keyed_bytes, keyed)
-    )
+    size = sum(stream.size for stream in streams if stream is not None)
+    return size + sum(map(keyed_bytes, keyed)) + in_flight_bytes(subtask)
 
 
 def raw_bytes(subtask: SubtaskState) -> int:
@@ -146,9 +138,8 @@ def raw_bytes(subtask: SubtaskState) -> int:
 
 
 def in_flight_bytes(subtask: SubtaskState) -> int:
-    """The size of a subtask's in-flight buffers."""
-    channels = (*subtask.inputs, *subtask.outputs)
-    return sum(channel.stream.size for channel in channels if channel.stream is not None)
+    """The size of a subtask's in-flight buffers: its own in files that several share."""
+    return sum(channel.size for channel in (*subtask.inputs, *subtask.outputs))
 
 
 def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:
@@ -352,7 +343,9 @@ def _write_subtask(subtask: SubtaskState, out: DataOutput, version: int) -> None
             write_operator_handle(handle, out)
     write_keyed_handle(subtask.managed_keyed, out)
     write_keyed_handle(subtask.raw_keyed, out)
-    for channels in (subtask.inputs, subtask.outputs):
+    typed = version >= FIRST_WITH_TYPED_CHANNELS
+    for handles in (subtask.inputs, subtask.outputs):
+        channels = handles if typed else [one for handle in handles for one in unmerged(handle)]
         out.write_int(len(channels))
         for channel in channels:
-            write_channel_handle(channel, out, version >= FIRST_WITH_TYPED_CHANNELS)
+            write_channel_handle(channel, out, typed)

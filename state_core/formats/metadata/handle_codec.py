@@ -7,8 +7,9 @@ so an unknown tag ends the reading.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from state_core.bounds import HANDLE_NESTING
-from state_core.errors import UnsupportedFormatError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.formats.metadata.stream_codec import (
     read_longs,
@@ -41,6 +42,7 @@ __all__ = [
     "read_channel_handle",
     "read_keyed_handle",
     "read_operator_handle",
+    "unmerged",
     "write_channel_handle",
     "write_keyed_handle",
     "write_operator_handle",
@@ -174,20 +176,19 @@ def read_channel_handle(source: DataInput, typed: bool, kind: int) -> ChannelHan
     return ChannelHandle(kind, subtask, parts, size, stream)
 
 
-def write_channel_handle(handle: ChannelHandle, out: DataOutput, typed: bool) -> None:
-    """The reverse of `read_channel_handle`.
+def unmerged(handle: ChannelHandle) -> tuple[ChannelHandle, ...]:
+    """A handle of each channel, as before `_metadata` version 6."""
+    if handle.kind not in MERGED_CHANNEL_KINDS:
+        return (handle,)
+    kind = handle.kind - 2
+    return tuple(replace(handle, kind=kind, parts=(part,), size=part.size) for part in handle.parts)
 
-    Raises:
-        UnsupportedFormatError: A merged handle for a version that has none.
-    """
+
+def write_channel_handle(handle: ChannelHandle, out: DataOutput, typed: bool) -> None:
+    """The reverse of `read_channel_handle`; merged handles have a form where they are typed."""
     merged = handle.kind in MERGED_CHANNEL_KINDS
     if typed:
         out.write_byte(handle.kind)
-    elif merged:
-        raise UnsupportedFormatError(
-            "merged channel state has no form before `_metadata` version 6",
-            remedy="write version 6, or take a savepoint, which holds no channel state",
-        )
     out.write_int(handle.subtask)
     if not merged:
         part = handle.parts[0]

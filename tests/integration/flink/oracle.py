@@ -21,6 +21,7 @@ from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, 
 SOURCES = (
     "Oracle.java",
     "Cluster.java",
+    "BacklogJobs.java",
     "Jobs.java",
     "ChainJobs.java",
     "ChangeJobs.java",

@@ -241,11 +241,17 @@ def test_a_finished_operator_has_no_coordinator() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_merged_channels_need_version_6(version: int) -> None:
-    """What a version can't hold is refused, not left out."""
-    channel = ChannelHandle(3, 0, (MergedChannelPart(0, 0, 1, ()),), 1, None)
-    with pytest.raises(UnsupportedFormatError, match="before `_metadata` version 6"):
-        write_metadata(tiny(version, subtasks={0: SubtaskState(inputs=(channel,))}))
+def test_merged_channels_before_version_6(version: int) -> None:
+    """They become handles of one channel each, as Flink wrote them then."""
+    file = RelativeHandle("channels", 90)
+    parts = MergedChannelPart(0, 0, 30, (4, 19)), MergedChannelPart(1, 2, 16, (34,))
+    merged = [ChannelHandle(kind, 0, parts, 46, file) for kind in (3, 4)]
+    state = SubtaskState(inputs=(merged[0],), outputs=(merged[1],))
+    written = read_metadata(write_metadata(tiny(version, subtasks={0: state})))
+    (operator,) = written.operators
+    assert operator.subtasks is not None
+    for kind, handles in ((1, operator.subtasks[0].inputs), (2, operator.subtasks[0].outputs)):
+        assert handles == tuple(ChannelHandle(kind, 0, (part,), part.size, file) for part in parts)
 
 
 def test_names_longer_than_the_format_holds() -> None:

@@ -56,6 +56,10 @@ public class Jobs {
             ChangeJobs.changes(env, keys, restoring).forEach(Jobs::finish);
             return 0;
         }
+        if (name.equals("backlog")) {
+            finish(BacklogJobs.backlog(env, keys, restoring));
+            return BacklogJobs.BEFORE;
+        }
         DataStream<Long> numbers = numbers(env, keys, restoring);
         switch (name) {
             case "wordcount":

@@ -1,0 +1,208 @@
+"""`statelake channels`: records in flight of an unaligned checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+import click
+
+from pipelines.cli.commands.keys.one_key import operator_option
+from pipelines.cli.commands.plugins import plugins_option
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    json_text,
+    plain,
+    print_table,
+    tell,
+)
+from pipelines.cli.options import Source, source_options
+from state_core.errors import NotFoundError
+from state_core.formats.channels import (
+    ChannelElements,
+    channels_of,
+    read_channels,
+    value_serializer,
+)
+from state_core.model.channels import Channel
+from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.framework.restored import restore_bounded
+from state_core.serializers.type_spec import parse_type
+
+__all__ = ["channels"]
+
+SHOWN = 1000  # channels: --json has all
+
+
+@click.command()
+@source_options
+@operator_option
+@click.option("--records", is_flag=True, help="Print each element in flight, as a line of JSON.")
+@click.option("--type", "type_", help="The records' type, as Java writes it: Tuple2<Long, String>.")
+@click.option("--like", help="OPERATOR/STATE: the records are of the type of a state's values.")
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many lines.")
+@plugins_option
+@json_option
+def channels(
+    source: Source,
+    operator: str | None,
+    records: bool,
+    type_: str | None,
+    like: str | None,
+    limit: int | None,
+    as_json_: bool,
+) -> None:
+    """Show the records in flight of an unaligned checkpoint, by channel.
+
+    A channel is one of an input gate, with what the subtask had received and not yet processed, or
+    one of a result partition, with what it had still to send. A record that its receiver had in
+    part is counted where the rest is. Savepoints and aligned checkpoints have no channels.
+
+    With --records every element is printed: records with their timestamps, watermarks and the
+    like. No snapshot says of which type records are: --type says it, or --like, if a state keeps
+    such records, or else their bytes are shown in Base64.
+
+    \b
+    Examples:
+      statelake channels /checkpoints/0af3.../chk-21
+      statelake channels /checkpoints/0af3.../chk-21 --operator counter --json
+      statelake channels /checkpoints/0af3.../chk-21 --operator counter --records \\
+          --type "Tuple2<Long, String>"
+      statelake channels --lake lake --job orders --snapshot chk-21 --records --like counter/last
+    """
+    if (type_ or like) and not records:
+        raise click.UsageError("--type and --like say what --records prints")
+    if type_ and like:
+        raise click.UsageError("give either --type or --like")
+    found, value = _opened(source, like)
+    if type_:
+        value = restore_bounded(parse_type(type_))
+    wanted = found if operator is None else _of_operator(found, operator)
+    contents = (elements for elements in read_channels(found) if elements.channel in wanted)
+    if records:
+        _print_records(contents, value, limit)
+        return
+    order = {channel: place for place, channel in enumerate(found)}
+    read = [(order[elements.channel], _described(elements)) for elements in contents]
+    rows = [described for _, described in sorted(read, key=itemgetter(0))]
+    if as_json_:
+        as_json({"channels": rows})
+    else:
+        _print(rows)
+
+
+def _opened(source: Source, like: str | None) -> tuple[list[Channel], TypeSerializer | None]:
+    """The channels of a snapshot, and the serializer of the values of a state of it."""
+    operator, _, state = (like or "").rpartition("/")
+    if not source.in_lake:
+        snapshot = source.open()
+        value = value_serializer(snapshot, operator, state) if like else None
+        return channels_of(snapshot), value
+    from pipelines.lake.catalog.recorded_channels import (  # noqa: PLC0415 - Delta only when wanted
+        recorded_channels,
+        recorded_value,
+    )
+
+    lake, record = source.recorded()
+    value = recorded_value(record, operator, state) if like else None
+    return recorded_channels(lake.directory, record), value
+
+
+def _of_operator(channels: list[Channel], operator: str) -> set[Channel]:
+    found = {each for each in channels if operator in (each.operator, each.operator_id)}
+    if not found:
+        known = ", ".join(dict.fromkeys(each.operator for each in channels)) or "none"
+        raise NotFoundError(
+            f"operator {operator!r} has nothing in flight", remedy=f"these have: {known}"
+        )
+    return found
+
+
+def _place(channel: Channel) -> dict[str, Any]:
+    names = ("gate", "channel") if channel.received else ("partition", "subpartition")
+    return {
+        "operator": channel.operator,
+        "subtask": channel.subtask,
+        "side": "received" if channel.received else "to send",
+        names[0]: channel.gate,
+        names[1]: channel.channel,
+    }
+
+
+def _described(elements: ChannelElements) -> dict[str, Any]:
+    """A channel, for scripts."""
+    return _place(elements.channel) | {
+        "operator_id": elements.channel.operator_id,
+        "buffers": elements.buffers,
+        "bytes": elements.size,
+        "records": elements.records,
+        "other_elements": elements.others,
+        "bytes_of_first_record_here": elements.ends_one,
+        "bytes_of_last_record_here": elements.begins_one,
+    }
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        tell("nothing is in flight")
+        return
+    table = [
+        [
+            row["operator"], str(row["subtask"]), _where(row), f"{row['buffers']:,}",
+            f"{row['bytes']:,}", _count(row["records"]), _count(row["other_elements"]), _note(row),
+        ]
+        for row in rows[:SHOWN]
+    ]  # fmt: skip
+    heads = ("<operator", ">subtask", "<channel", ">buffers", ">bytes", ">records", ">others", "<")
+    print_table("", heads, table)
+    if len(rows) > SHOWN:
+        tell(f"... and {len(rows) - SHOWN:,} more: --json has all")
+    least = "" if all(row["records"] is not None for row in rows) else "at least "
+    records, size = sum(row["records"] or 0 for row in rows), sum(row["bytes"] for row in rows)
+    tell(f"{least}{records:,} records in flight, {bytes_text(size)}")
+
+
+def _where(row: dict[str, Any]) -> str:
+    names = ("gate", "channel") if row["side"] == "received" else ("partition", "subpartition")
+    return f"{row['side']}, {names[0]} {row[names[0]]}, {names[1]} {row[names[1]]}"
+
+
+def _count(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
+
+
+def _note(row: dict[str, Any]) -> str:
+    """What is not whole at the begin or the end."""
+    if row["records"] is None:
+        return "not known where records end"
+    if row["bytes_of_first_record_here"]:
+        return f"ends a record: {row['bytes_of_first_record_here']:,} B"
+    if row["bytes_of_last_record_here"]:
+        return f"begins a record: {row['bytes_of_last_record_here']:,} B"
+    return ""
+
+
+def _print_records(
+    contents: Iterable[ChannelElements], value: TypeSerializer | None, limit: int | None
+) -> None:
+    for line in islice(_lines(contents, value), limit):
+        sys.stdout.write(f"{json_text(line)}\n")
+    sys.stdout.flush()
+
+
+def _lines(
+    contents: Iterable[ChannelElements], value: TypeSerializer | None
+) -> Iterator[dict[str, Any]]:
+    for elements in contents:
+        rows = elements.decode(value).drop_columns("raw_value")
+        kinds = {field.name: field.type for field in rows.schema}
+        for row in rows.to_pylist():
+            held = {name: plain(row[name], kind) for name, kind in kinds.items()}
+            yield _place(elements.channel) | {
+                name: each for name, each in held.items() if each is not None
+            }

@@ -1,0 +1,49 @@
+"""Channels with records in flight of a snapshot in a lake, from what it carries."""
+
+from __future__ import annotations
+
+from pipelines.lake.catalog.unmanaged_state import carried_metadata, carried_source
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import NotFoundError
+from state_core.files.filesystem import Directory
+from state_core.formats.channels import channels_among
+from state_core.formats.layout.keyed_states import parse_keyed_state
+from state_core.formats.operator_state.operator_reader import parse_operator_state
+from state_core.model.channels import Channel
+from state_core.serializers.framework.base import TypeSerializer
+
+__all__ = ["recorded_channels", "recorded_value"]
+
+
+def recorded_channels(lake: Directory, record: SnapshotRecord) -> list[Channel]:
+    """The channels of a snapshot with records in flight.
+
+    Args:
+        lake: The lake's directory.
+        record: The snapshot.
+
+    Raises:
+        LakeError: The carried `_metadata` can't be read.
+    """
+    operators = carried_metadata(record).operators
+    labels = {operator.operator_id: operator.label for operator in record.operators}
+    return channels_among(operators, lambda handle: carried_source(handle, lake), labels)
+
+
+def recorded_value(record: SnapshotRecord, operator: str, state: str) -> TypeSerializer:
+    """The serializer of a state's values, of a list's elements.
+
+    Raises:
+        NotFoundError: There is no such operator or state, or it has no values.
+    """
+    for held in record.operators:
+        if operator not in (held.uid, held.name, held.operator_id):
+            continue
+        for other in held.operator_states:
+            if other.name == state:
+                return parse_operator_state(other.meta_info)[1].value
+        for keyed in held.states:
+            value = parse_keyed_state(keyed.meta_info, held.key_serializer)[1].value
+            if keyed.name == state and value is not None:
+                return value
+    raise NotFoundError(f"no state {state!r} with values in operator {operator!r}")

@@ -1,0 +1,74 @@
+"""Records in flight of a snapshot that is exported: carried with everything as it was, or left out.
+
+The records lie by channel, from subtask to subtask. Flink itself gives them to other subtasks when
+it restores them at another parallelism, for it knows how the job sends them; no snapshot says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.recorded_channels import recorded_channels
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import SnapshotError, UnsupportedFormatError
+from state_core.formats.channels import records_in_flight
+from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, OperatorState
+
+__all__ = ["dropped_records", "refuse_moved_channels", "without_channel_state"]
+
+
+def without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """The same `_metadata`, as of an aligned checkpoint."""
+
+    def strip(operator: OperatorState) -> OperatorState:
+        subtasks = operator.subtasks
+        if subtasks is not None:
+            subtasks = {
+                index: replace(subtask, inputs=(), outputs=())
+                for index, subtask in subtasks.items()
+            }
+        return replace(operator, subtasks=subtasks)
+
+    return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
+
+
+def dropped_records(lake: Lake, record: SnapshotRecord) -> list[str]:
+    """What a job loses that is restored without channel state, operator by operator."""
+    try:
+        found = records_in_flight(recorded_channels(lake.directory, record))
+    except SnapshotError as error:
+        return [f"all records in flight, which can't be counted: {error.problem} ({error.place})"]
+    return [
+        f"{operator.text} in flight at operator {operator.operator}: the job never sees them"
+        for operator in found
+    ]
+
+
+def refuse_moved_channels(
+    before: Iterable[OperatorState], after: Iterable[tuple[int, int]]
+) -> None:
+    """Refuse another parallelism or max parallelism of any operator beside channel state.
+
+    Args:
+        before: The operators.
+        after: The parallelism and max parallelism that each is to have.
+
+    Raises:
+        UnsupportedFormatError: An operator has channel state, and one is to be moved.
+    """
+    before = list(before)
+    moved = any(
+        (operator.parallelism, operator.max_parallelism) != shape
+        for operator, shape in zip(before, after, strict=True)
+    )
+    for operator in before if moved else ():
+        for index, subtask in (operator.subtasks or {}).items():
+            if subtask.inputs or subtask.outputs:
+                raise UnsupportedFormatError(
+                    "records in flight, which only Flink can move to another parallelism",
+                    place=f"operator {operator.uid or operator.operator_id}, subtask {index}",
+                    remedy="keep parallelism and max parallelism, and let Flink rescale it;"
+                    " or lose them: --drop-channel-state",
+                )

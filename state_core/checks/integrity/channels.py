@@ -1,0 +1,54 @@
+"""Records in flight: that every buffer is there, and that elements can be told apart in it.
+
+What is damaged in one channel breaks off a stream of records that others go on with, so channel
+state is whole or it is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from state_core.checks.integrity.findings import FaultKind, Findings, Place
+from state_core.errors import StateError
+from state_core.formats.channels import channels_among, read_channels
+from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata
+from state_core.formats.metadata.state_files import StateFiles
+
+__all__ = ["examine_channels"]
+
+
+def examine_channels(
+    metadata: CheckpointMetadata, labels: Mapping[str, str], files: StateFiles, found: Findings
+) -> bool:
+    """Note what is wrong with channel state; whether nothing is.
+
+    Args:
+        metadata: The snapshot's.
+        labels: What operators are called, by their ids.
+        files: The snapshot's files.
+        found: Takes it.
+    """
+    channels = channels_among(metadata.operators, files.open, labels)
+    known: set[str] = set()
+    for channel in channels:
+        found.checked.size += channel.size
+        where = Place(channel.operator, channel.subtask)
+        try:
+            channel.buffers()
+        except StateError as error:
+            if str(error) not in known:
+                known.add(str(error))
+                found.fault(FaultKind.FILE, where, error)
+    found.checked.handles += len({channel.file for channel in channels})
+    if known:
+        for channel in channels:
+            where = Place(channel.operator, channel.subtask)
+            found.lose(where, "records in flight: some are damaged", size=channel.size)
+        return False
+    for elements in read_channels(channels):
+        where = Place(elements.channel.operator)
+        if elements.whole:
+            found.skip(where, "values of records in flight, whose type no snapshot says")
+        else:
+            found.skip(where, "records in flight that can't be told apart")
+    return True

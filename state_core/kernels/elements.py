@@ -1,0 +1,48 @@
+"""Where the elements of a stream between two operators begin, each with its length before it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state_core.kernels.compiler import kernel
+
+__all__ = ["LENGTH_BYTES", "walk_elements"]
+
+LENGTH_BYTES = 4
+# of each tag, with it: a timestamped record and one without at least, all others exactly
+LEAST = np.array([9, 1, 9, 29, 5, 2, 13], np.int64)
+
+
+@kernel("int64(U8R, I64R, I64, U8)")
+def walk_elements(data, least, starts, tags):
+    """Walk elements, up to the first that is not whole.
+
+    Args:
+        data: The bytes of a channel.
+        least: `LEAST`.
+        starts: Filled with where each tag stands, and behind the last one with where the tag of
+            the next would; a fifth of the bytes of `data` and one long.
+        tags: Filled with the tags.
+
+    Returns:
+        The number of elements, or -1 if what stands there is none.
+    """
+    at = np.int64(0)
+    count = np.int64(0)
+    while at + 4 < data.size:
+        length = np.int64(0)
+        for byte in range(4):
+            length = length << np.int64(8) | np.int64(data[np.uintp(at + byte)])
+        tag = np.int64(data[np.uintp(at + 4)])
+        if tag >= least.size or length >= np.int64(1) << np.int64(31):
+            return np.int64(-1)
+        if length < least[np.uintp(tag)] or (tag > 1 and length > least[np.uintp(tag)]):
+            return np.int64(-1)
+        if at + 4 + length > data.size:
+            break
+        starts[np.uintp(count)] = at + 4
+        tags[np.uintp(count)] = np.uint8(tag)
+        count += 1
+        at += 4 + length
+    starts[np.uintp(count)] = at + 4
+    return count

@@ -1,0 +1,165 @@
+"""Channels with records in flight: what an unaligned checkpoint keeps of the exchanges of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from state_core.files.byte_sources import ByteSource
+
+__all__ = ["Channel", "ChannelFile"]
+
+VERSION_BYTES, LENGTH_BYTES = 4, 4
+VERSION = 0
+PIECE_BYTES = 64 << 20
+
+
+class ChannelFile:
+    """A file with the buffers of channels: of one subtask, or of several, also of other operators.
+
+    ::
+
+        i32 version 0, then buffers: i32 length, bytes
+
+    Every offset belongs to one channel, so that no byte is read for two.
+
+    Source: `ChannelStateSerializerImpl` in `org.apache.flink.runtime.checkpoint.channel`.
+
+    Args:
+        open_: Opens it.
+    """
+
+    def __init__(self, open_: Callable[[], ByteSource]) -> None:
+        self._open = open_
+        self._claimed: list[int] = []
+        self._known: npt.NDArray[np.int64] | None = None
+
+    def claim(self, offsets: Sequence[int]) -> None:
+        """Say that buffers of a channel begin there."""
+        self._claimed += offsets
+        self._known = None
+
+    def read(self, offsets: Sequence[int]) -> list[bytes]:
+        """The buffers that begin at some offsets, which were claimed, in their order in the file.
+
+        Raises:
+            CorruptSnapshotError: There is none, or two channels claim one.
+            UnsupportedFormatError: The file has another version.
+            MissingFileError: It is not there.
+        """
+        source = self._open()
+        starts = self._starts(source)
+        behind = np.append(starts[1:], source.size)
+        places = np.searchsorted(starts, np.sort(np.array(offsets, np.int64)))
+        buffers: list[bytes] = []
+        # what stands in one piece is read at once, if nothing large can be between
+        for piece in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
+            begin, end = int(starts[piece[0]]), int(behind[piece[-1]])
+            if end - begin > PIECE_BYTES:
+                buffers += [_read_buffer(source, int(starts[at]), int(behind[at])) for at in piece]
+                continue
+            data = np.empty(end - begin, np.uint8)
+            source.read_into(begin, data)
+            buffers += [
+                _buffer(data[int(starts[at]) - begin : int(behind[at]) - begin], source, starts[at])
+                for at in piece
+            ]
+        return buffers
+
+    def _starts(self, source: ByteSource) -> npt.NDArray[np.int64]:
+        """All offsets, ascending, once they are known to be such."""
+        if self._known is not None:
+            return self._known
+        version = np.empty(min(VERSION_BYTES, source.size), np.uint8)
+        source.read_into(0, version)
+        if int.from_bytes(version.tobytes(), "big") != VERSION:
+            raise UnsupportedFormatError(
+                f"channel state of version {int.from_bytes(version.tobytes(), 'big')}",
+                place=source.name,
+                remedy=f"Flink writes version {VERSION}",
+            )
+        starts = np.sort(np.array(self._claimed, np.int64))
+        outside = starts[(starts < VERSION_BYTES) | (starts + LENGTH_BYTES > source.size)]
+        if outside.size:
+            raise _fault(source, int(outside[0]), "no buffer can begin there")
+        twice = starts[1:][np.diff(starts) == 0]
+        if twice.size:
+            raise _fault(source, int(twice[0]), "a buffer of two channels")
+        self._known = starts
+        return starts
+
+
+def _read_buffer(source: ByteSource, start: int, behind: int) -> bytes:
+    """The buffer that begins there; no more is read than it says, and than there is."""
+    head = np.empty(LENGTH_BYTES, np.uint8)
+    source.read_into(start, head)
+    length = int.from_bytes(head.tobytes(), "big", signed=True)
+    end = min(behind, start + LENGTH_BYTES + max(0, length))
+    data = np.empty(end - start, np.uint8)
+    source.read_into(start, data)
+    return _buffer(data, source, start)
+
+
+def _buffer(data: npt.NDArray[np.uint8], source: ByteSource, offset: int) -> bytes:
+    """The buffer at the begin of what may belong to it."""
+    length = int.from_bytes(data[:LENGTH_BYTES].tobytes(), "big", signed=True)
+    if not 0 <= length <= len(data) - LENGTH_BYTES:
+        raise _fault(
+            source, int(offset), f"a buffer of {length} bytes, and {len(data) - LENGTH_BYTES} there"
+        )
+    return data[LENGTH_BYTES : LENGTH_BYTES + length].tobytes()
+
+
+def _fault(source: ByteSource, offset: int, problem: str) -> CorruptSnapshotError:
+    return CorruptSnapshotError(
+        problem,
+        place=f"{source.name}, offset {offset}",
+        remedy="the file is damaged or was not copied whole: fetch it again",
+    )
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The buffers of one channel of a subtask.
+
+    Attributes:
+        operator_id: The operator's id.
+        operator: Its uid, or else its id.
+        received: Whether the subtask received them. If not, it had still to send them.
+        subtask: The subtask.
+        gate: Its input gate; of what it had to send, its result partition.
+        channel: The channel of the gate, which is the sender's subtask; of what it had to send, the
+            subpartition, which is the receiver's.
+        size: The bytes of its buffers in the file, with their lengths.
+        offsets: Where they begin in the file.
+        file: The file.
+    """
+
+    operator_id: str
+    operator: str
+    received: bool
+    subtask: int
+    gate: int
+    channel: int
+    size: int
+    offsets: tuple[int, ...] = field(repr=False)
+    file: ChannelFile = field(compare=False, repr=False)
+
+    @property
+    def place(self) -> str:
+        """What it is, for messages."""
+        kind = ("gate", "channel") if self.received else ("partition", "subpartition")
+        where = f"{kind[0]} {self.gate}, {kind[1]} {self.channel}"
+        return f"operator {self.operator}, subtask {self.subtask}, {where}"
+
+    def buffers(self) -> list[bytes]:
+        """Its buffers, the oldest first.
+
+        Raises:
+            SnapshotError: The file can't be read, or is damaged.
+        """
+        return self.file.read(self.offsets) if self.offsets else []
