@@ -46,9 +46,16 @@ _SETTING = re.compile(r"\s*spark\.master[\s=:]+(\S+)\s*")
 
 
 class Engine(Protocol):
-    """Maps slices."""
+    """Maps slices.
+
+    Attributes:
+        name: Its name.
+        repeats: Whether a task may run more than once, even twice at once: one result counts, and
+            files of the other runs are nobody's.
+    """
 
     name: str
+    repeats: bool
 
     def map(
         self,
@@ -69,6 +76,7 @@ class LocalEngine:
     """A pool of threads in this process: the kernels hold no lock that would be in the way."""
 
     name = "local"
+    repeats = False
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or os.cpu_count() or 1

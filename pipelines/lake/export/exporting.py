@@ -34,7 +34,11 @@ from state_core.formats.layout.meta_info import (
     parse_state_meta_info,
     write_keyed_header,
 )
-from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+)
 from state_core.formats.metadata.stream_map import map_streams
 from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
 from state_core.model.handles import (
@@ -167,6 +171,8 @@ class _Export:
             for state in metadata.operators
         ]
         metadata = map_streams(metadata, self._carry)
+        if self.engine.repeats:
+            self.target.remove_others(_files_of(metadata))
         path = self.target.commit(metadata)
         return ExportResult(
             path, metadata.version, self.files, self.size, self.engine.name, left_out
@@ -359,6 +365,23 @@ class _Export:
                     self.size += len(block)
             self.files += 1
         return handle
+
+
+def _files_of(metadata: CheckpointMetadata) -> set[str]:
+    """The files of the savepoint that its handles lead to."""
+    streams = [
+        subtask.managed_keyed.stream
+        for operator in metadata.operators
+        for subtask in (operator.subtasks or {}).values()
+        if isinstance(subtask.managed_keyed, KeyGroupsHandle)
+    ]
+
+    def note(handle: StreamHandle) -> StreamHandle:
+        streams.append(handle)
+        return handle
+
+    map_streams(metadata, note)
+    return {stream.path for stream in streams if isinstance(stream, RelativeHandle)}
 
 
 def _refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+import pyarrow as pa
+
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog.catalog import Lake
@@ -50,6 +52,7 @@ from pipelines.lake.tables.records import (
     SnapshotRecord,
     StateRecord,
     TableRecord,
+    UnitRecord,
 )
 from pipelines.lake.tables.tables import TableFile
 from pipelines.lake.tables.unit_writer import table_columns
@@ -167,6 +170,7 @@ class _Import:
             return ImportResult(present, new=False)
         recover_attempts(self.lake, self.job)
         engine = choose_engine(wanted)
+        self.repeats = engine.repeats
         previous = self._previous()
         tables = {
             operator.label: table_targets(self.lake, self.job, operator, self.partitions)
@@ -356,13 +360,8 @@ class _Import:
             ),
             key=lambda unit: unit.first,
         )
-        files = [TableFile.of(one) for one in units]
-        version = self.lake.table(target.path).replace_files(
-            partitioning.table_schema(table_columns(operator.state(target.states[0]))),
-            files,
-            partition_by=partitioning.column,
-            attempt=token,
-        )
+        schema = partitioning.table_schema(table_columns(operator.state(target.states[0])))
+        version = self._replace_files(target.path, schema, units, partitioning.column, token)
         return TableRecord(target.path, version, partitioning.column, units)
 
     def _commit_pieces(
@@ -385,12 +384,24 @@ class _Import:
                 for piece in pieces
                 if piece.piece.table == path and piece.unit.rows
             ]
-            files = [TableFile.of(unit) for unit in units]
-            version = self.lake.table(path).replace_files(
-                state.schema, files, partition_by=None, attempt=token
-            )
+            version = self._replace_files(path, state.schema, units, None, token)
             tables.append(TableRecord(path, version, "", units))
         return tables
+
+    def _replace_files(
+        self,
+        path: str,
+        schema: pa.Schema,
+        units: list[UnitRecord],
+        partition_by: str | None,
+        token: str,
+    ) -> int:
+        """Make files the table's next version, and remove those of runs that don't count."""
+        table = self.lake.table(path)
+        if self.repeats:
+            table.remove_others(token, [unit.path for unit in units])
+        files = [TableFile.of(unit) for unit in units]
+        return table.replace_files(schema, files, partition_by=partition_by, attempt=token)
 
 
 def _describe_operator(

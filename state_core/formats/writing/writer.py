@@ -161,6 +161,11 @@ class SavepointDirectory:
                 source.read_into(at, piece)
                 file.write(piece.data)
 
+    def remove_others(self, kept: Iterable[str]) -> None:
+        """Remove files but for some: those of tasks that ran more than once."""
+        for name in set(self.directory.names()).difference(kept):
+            self.directory.delete(name)
+
     def commit(self, metadata: CheckpointMetadata) -> str:
         """Write `_metadata`, move everything to its place, and say where that is.
 
