@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.engine import Engine, Progress, choose_engine, map_largest_first
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
 from pipelines.lake.export.export_slice import (
@@ -22,10 +22,11 @@ from pipelines.lake.export.export_slice import (
     export_slice,
     shuffle_slice,
 )
+from pipelines.lake.export.large_groups import GroupPiece, plan_pieces
 from pipelines.lake.export.redistributing import write_operator_states
 from pipelines.lake.share.sharing import SharedRows, Sharing
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from pipelines.lake.tables.table_rows import TableRows, chunks_of, table_rows
+from pipelines.lake.tables.table_rows import TableRows, chunks_of, group_sizes, table_rows
 from state_core.errors import UnsupportedFormatError
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.meta_info import (
@@ -49,6 +50,7 @@ from state_core.model.handles import (
     StreamHandle,
 )
 from state_core.model.key_groups import check_parallelism, key_group_ranges
+from state_core.serializers.framework.columns import I64Array
 
 __all__ = ["ExportResult", "export_snapshot"]
 
@@ -291,26 +293,36 @@ class _Export:
     ) -> list[KeyedPart]:
         """Each key group into the file of its subtask."""
         tables, header = self._tables(keyed), self._header(keyed)
-        tasks, owners = [], []
+        sizes = group_sizes(keyed.states, keyed.max_parallelism)
+        shared = self.shared.get(keyed.operator_id)
+        tasks, owners, weights = [], [], []
         for subtask, key_groups in enumerate(ranges):
             # object stores can't append: parts would be downloaded and uploaded again
             whole = [key_groups] if self.target.directory.is_object_store else None
-            slices = whole or list(chunks_of(keyed.states, key_groups, SLICE_BYTES))
-            for index, one in enumerate(slices):
-                chunks = tuple(chunks_of(keyed.states, one, CHUNK_BYTES))
-                tasks.append(
-                    ExportTask(
-                        self.target.directory.location,
-                        b"" if index else header,
-                        tuple(table.within(one) for table in tables),
-                        chunks,
-                        keyed.max_parallelism,
-                        self.compressed,
-                        self.shared.get(keyed.operator_id),
+            head = header
+            for one in whole or chunks_of(sizes, key_groups, SLICE_BYTES):
+                within = tuple(table.within(one) for table in tables)
+                chunks = [
+                    chunk
+                    for groups in chunks_of(sizes, one, CHUNK_BYTES)
+                    for chunk in _chunks(within, sizes, groups, shared)
+                ]
+                for part in [chunks] if whole else _parts(chunks):
+                    tasks.append(
+                        ExportTask(
+                            self.target.directory.location,
+                            head,
+                            within,
+                            tuple(part),
+                            keyed.max_parallelism,
+                            self.compressed,
+                            shared,
+                        )
                     )
-                )
-                owners.append(subtask)
-        parts = self.engine.map(export_slice, tasks, progress)
+                    owners.append(subtask)
+                    weights.append(sum(_weight(chunk, sizes) for chunk in part))
+                    head = b""
+        parts = map_largest_first(self.engine, export_slice, tasks, weights, progress)
         return self._join(parts, owners, len(ranges))
 
     def _rewrite(
@@ -324,16 +336,17 @@ class _Export:
         tables, header = self._tables(keyed), self._header(keyed)
         directory = self.target.directory.location
         everything = KeyGroupRange(0, keyed.max_parallelism - 1)
+        sizes = group_sizes(keyed.states, keyed.max_parallelism)
         shuffles = [
             ShuffleTask(
                 directory,
                 tuple(table.within(chunk) for table in tables),
-                tuple(chunks_of(keyed.states, chunk, CHUNK_BYTES)),
+                tuple(chunks_of(sizes, chunk, CHUNK_BYTES)),
                 keyed.max_parallelism,
                 max_parallelism,
                 self.shared.get(keyed.operator_id),
             )
-            for chunk in chunks_of(keyed.states, everything, SLICE_BYTES)
+            for chunk in chunks_of(sizes, everything, SLICE_BYTES)
         ]
         spills: list[Spill] = self.engine.map(shuffle_slice, shuffles, progress)
         tasks = [
@@ -365,6 +378,41 @@ class _Export:
                     self.size += len(block)
             self.files += 1
         return handle
+
+
+def _chunks(
+    tables: Sequence[TableRows], sizes: I64Array, groups: KeyGroupRange, shared: SharedRows | None
+) -> Sequence[KeyGroupRange | GroupPiece]:
+    """Key groups that are held at once, or the pieces of a large one.
+
+    Where rows are left out or masked nobody knows which of them is a state's last: then a key
+    group is one chunk, whatever its size.
+    """
+    held = sizes[groups.first : groups.last + 1]
+    if shared is not None or held.sum() <= SLICE_BYTES:
+        return [groups]
+    return plan_pieces(tables, groups.first + int(held.argmax()), CHUNK_BYTES)
+
+
+def _parts(chunks: Sequence[KeyGroupRange | GroupPiece]) -> list[list[KeyGroupRange | GroupPiece]]:
+    """The chunks of each task, of which a large key group has several."""
+    parts: list[list[KeyGroupRange | GroupPiece]] = [[]]
+    held = 0
+    for chunk in chunks:
+        size = chunk.size if isinstance(chunk, GroupPiece) else 0
+        if held and held + size > SLICE_BYTES:
+            parts.append([])
+            held = 0
+        parts[-1].append(chunk)
+        held += size
+    return parts
+
+
+def _weight(chunk: KeyGroupRange | GroupPiece, sizes: I64Array) -> int:
+    """About how many bytes a chunk has."""
+    if isinstance(chunk, GroupPiece):
+        return chunk.size
+    return int(sizes[chunk.first : chunk.last + 1].sum())
 
 
 def _files_of(metadata: CheckpointMetadata) -> set[str]:

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
-from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.engine import Engine, Progress, choose_engine, map_largest_first
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.unmanaged_state import carry_state
@@ -255,7 +255,7 @@ class _Import:
         previous: SnapshotRecord | None,
         progress: Progress | None,
     ) -> dict[str, list[SliceResult]]:
-        tasks = []
+        tasks, sizes = [], []
         for operator in self._operators():
             known = known_units(operator, previous)
             targets = tuple(
@@ -264,23 +264,25 @@ class _Import:
             )
             partitioning = Partitioning(operator.max_parallelism)
             present = {ends for target in targets for ends in target.known}
-            tasks += [
-                ImportTask(
-                    self.directory.location,
-                    self.digest,
-                    self.allow_external,
-                    operator.operator_id,
-                    parts,
-                    operator.max_parallelism,
-                    self.lake.location,
-                    token,
-                    targets,
-                    self.partitions,
+            for parts, size in plan_import_slices(operator.keyed_files, partitioning, present):
+                tasks.append(
+                    ImportTask(
+                        self.directory.location,
+                        self.digest,
+                        self.allow_external,
+                        operator.operator_id,
+                        parts,
+                        operator.max_parallelism,
+                        self.lake.location,
+                        token,
+                        targets,
+                        self.partitions,
+                    )
                 )
-                for parts in plan_import_slices(operator.keyed_files, partitioning, present)
-            ]
+                sizes.append(size)
         found: dict[str, list[SliceResult]] = {one.operator_id: [] for one in self._operators()}
-        for task, result in zip(tasks, engine.map(import_slice, tasks, progress), strict=True):
+        results = map_largest_first(engine, import_slice, tasks, sizes, progress)
+        for task, result in zip(tasks, results, strict=True):
             found[task.operator_id].append(result)
         return found
 

@@ -94,7 +94,9 @@ def without_tags(lake: Lake) -> ValueChange:
     old = value_snapshot(read_state_meta_info(DataInput(state.meta_info)))
     assert isinstance(old, PojoSerializerSnapshot)
     fields = {
-        field.name: field.value.snapshot for field in old.pojo.fields if field.value is not None
+        field.name: field.value.snapshot
+        for field in old.pojo.fields
+        if field.value is not None and field.value.snapshot is not None
     }
     del fields["tags"]
     new = PojoSerializerSnapshot.of(old.pojo.java_class, fields)
