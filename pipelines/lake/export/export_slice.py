@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipelines.lake.export.large_groups import GroupPiece, encoded_piece
+from pipelines.lake.export.large_groups import GroupPiece, encoded_piece, piece_rows
 from pipelines.lake.share.sharing import SharedRows
 from pipelines.lake.tables.table_rows import TableRows
 from state_core.errors import UnknownHashError
@@ -100,7 +100,7 @@ class ShuffleTask:
 
     directory: str
     tables: tuple[TableRows, ...]
-    chunks: tuple[KeyGroupRange, ...]
+    chunks: tuple[KeyGroupRange | GroupPiece, ...]
     max_parallelism: int
     new_max_parallelism: int
     shared: SharedRows | None = None
@@ -118,7 +118,7 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
 
 def _moved(task: ShuffleTask) -> Iterator[StateRows]:
     for chunk in task.chunks:
-        for rows in (record for table in task.tables for record in table.read(chunk)):
+        for rows in _rows(task, chunk):
             try:
                 check_key_groups(rows, task.max_parallelism)
             except UnknownHashError as error:
@@ -132,6 +132,14 @@ def _moved(task: ShuffleTask) -> Iterator[StateRows]:
             moving = _shared(rows, task.shared)
             if len(moving.batch):
                 yield rehash_rows(moving, task.new_max_parallelism)
+
+
+def _rows(task: ShuffleTask, chunk: KeyGroupRange | GroupPiece) -> Iterator[StateRows]:
+    if isinstance(chunk, GroupPiece):
+        yield from piece_rows(chunk)
+        return
+    for table in task.tables:
+        yield from table.read(chunk)
 
 
 @dataclass(frozen=True)

@@ -302,11 +302,8 @@ class _Export:
             head = header
             for one in whole or chunks_of(sizes, key_groups, SLICE_BYTES):
                 within = tuple(table.within(one) for table in tables)
-                chunks = [
-                    chunk
-                    for groups in chunks_of(sizes, one, CHUNK_BYTES)
-                    for chunk in _chunks(within, sizes, groups, shared)
-                ]
+                # where rows are left out, nobody knows which of them is a state's last
+                chunks = _chunks(within, sizes, one, whole_groups=shared is not None)
                 for part in [chunks] if whole else _parts(chunks):
                     tasks.append(
                         ExportTask(
@@ -337,18 +334,24 @@ class _Export:
         directory = self.target.directory.location
         everything = KeyGroupRange(0, keyed.max_parallelism - 1)
         sizes = group_sizes(keyed.states, keyed.max_parallelism)
-        shuffles = [
-            ShuffleTask(
-                directory,
-                tuple(table.within(chunk) for table in tables),
-                tuple(chunks_of(sizes, chunk, CHUNK_BYTES)),
-                keyed.max_parallelism,
-                max_parallelism,
-                self.shared.get(keyed.operator_id),
-            )
-            for chunk in chunks_of(sizes, everything, SLICE_BYTES)
-        ]
-        spills: list[Spill] = self.engine.map(shuffle_slice, shuffles, progress)
+        shuffles, weights = [], []
+        for one in chunks_of(sizes, everything, SLICE_BYTES):
+            within = tuple(table.within(one) for table in tables)
+            for part in _parts(_chunks(within, sizes, one)):
+                shuffles.append(
+                    ShuffleTask(
+                        directory,
+                        within,
+                        tuple(part),
+                        keyed.max_parallelism,
+                        max_parallelism,
+                        self.shared.get(keyed.operator_id),
+                    )
+                )
+                weights.append(sum(_weight(chunk, sizes) for chunk in part))
+        spills: list[Spill] = map_largest_first(
+            self.engine, shuffle_slice, shuffles, weights, progress
+        )
         tasks = [
             AssembleTask(
                 directory, header, tuple(one.within(key_groups) for one in spills), key_groups,
@@ -381,17 +384,28 @@ class _Export:
 
 
 def _chunks(
-    tables: Sequence[TableRows], sizes: I64Array, groups: KeyGroupRange, shared: SharedRows | None
-) -> Sequence[KeyGroupRange | GroupPiece]:
-    """Key groups that are held at once, or the pieces of a large one.
+    tables: Sequence[TableRows],
+    sizes: I64Array,
+    key_groups: KeyGroupRange,
+    *,
+    whole_groups: bool = False,
+) -> list[KeyGroupRange | GroupPiece]:
+    """Cut key groups into what is held in memory at once: some of them, or a piece of a large one.
 
-    Where rows are left out or masked nobody knows which of them is a state's last: then a key
-    group is one chunk, whatever its size.
+    Args:
+        tables: Where their rows are.
+        sizes: The bytes of each key group that there is, from 0 on.
+        key_groups: Those that are cut.
+        whole_groups: Whether a key group is never cut.
     """
-    held = sizes[groups.first : groups.last + 1]
-    if shared is not None or held.sum() <= SLICE_BYTES:
-        return [groups]
-    return plan_pieces(tables, groups.first + int(held.argmax()), CHUNK_BYTES)
+    chunks: list[KeyGroupRange | GroupPiece] = []
+    for groups in chunks_of(sizes, key_groups, CHUNK_BYTES):
+        held = sizes[groups.first : groups.last + 1]
+        if whole_groups or held.sum() <= SLICE_BYTES:
+            chunks.append(groups)
+        else:  # one has it all
+            chunks += plan_pieces(tables, groups.first + int(held.argmax()), CHUNK_BYTES)
+    return chunks
 
 
 def _parts(chunks: Sequence[KeyGroupRange | GroupPiece]) -> list[list[KeyGroupRange | GroupPiece]]:

@@ -35,7 +35,7 @@ from state_core.model.key_groups import prefix_bytes
 from state_core.model.snapshot import StateKind
 from state_core.serializers.framework.columns import U8Array
 
-__all__ = ["GroupPiece", "encoded_piece", "plan_pieces"]
+__all__ = ["GroupPiece", "encoded_piece", "piece_rows", "plan_pieces"]
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,13 @@ def encoded_piece(piece: GroupPiece) -> Iterator[U8Array]:
             yield _encoded(rows, prefix, begins=begins, ends=ends)
     if piece.ends_group:
         yield np.frombuffer(END_OF_KEY_GROUP, np.uint8)
+
+
+def piece_rows(piece: GroupPiece) -> Iterator[StateRows]:
+    """The rows of a piece, a state or a row group at a time; errors as of `encoded_piece`."""
+    if piece.row_groups is None:
+        return _whole(piece)
+    return _by_row_group(piece, piece.row_groups)
 
 
 def _encoded(rows: StateRows, prefix: int, *, begins: bool, ends: bool) -> U8Array:

@@ -11,13 +11,14 @@ import pytest
 from pipelines.engine import LocalEngine
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.export import exporting
-from pipelines.lake.export.export_slice import ExportTask
+from pipelines.lake.export.export_slice import ExportTask, ShuffleTask
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.export.large_groups import GroupPiece
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables import unit_writer
 from state_core import open_snapshot
 from state_core.formats.keyed import unified
+from state_core.formats.writing import spills
 from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
 
@@ -96,3 +97,18 @@ def test_pieces_are_what_one_task_writes(
     assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
     if compression == "none":
         assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_new_key_groups_are_put_together_from_pieces(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another max parallelism: pieces are sorted by new key group, and large ones come in parts."""
+    export_snapshot(lake, "j", "s", tmp_path / "whole", max_parallelism=60, engine="local")
+    monkeypatch.setattr(exporting, "SLICE_BYTES", 20_000)
+    monkeypatch.setattr(exporting, "CHUNK_BYTES", 6_000)
+    monkeypatch.setattr(spills, "PART_BYTES", 5_000)
+    engine = Noting()
+    export_snapshot(lake, "j", "s", tmp_path / "cut", max_parallelism=60, engine=engine)
+    cut = [task for task in engine.tasks if isinstance(task, ShuffleTask)]
+    assert any(isinstance(task.chunks[0], GroupPiece) for task in cut)
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
