@@ -75,10 +75,10 @@ def _encoded(task: ExportTask) -> Iterator[tuple[int | None, memoryview]]:
     """The bytes of each key group; None for more of the one before."""
     for chunk in task.chunks:
         if isinstance(chunk, GroupPiece):
-            begins = chunk.begins_group
+            if chunk.begins_group:  # the piece itself may have no row
+                yield chunk.key_group, memoryview(b"")
             for data in encoded_piece(chunk):
-                yield chunk.key_group if begins else None, data.data
-                begins = False
+                yield None, data.data
         else:
             rows = [
                 _shared(rows, task.shared) for table in task.tables for rows in table.read(chunk)

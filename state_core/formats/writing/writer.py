@@ -84,6 +84,8 @@ def write_keyed_part(
             written = compress_snappy(data) if compressed else data
             if group is not None:
                 part.offsets[group] = part.size
+                if compressed and not len(data):
+                    written = IDENTIFIER  # the key group is in what follows
             elif compressed:
                 written = written[len(IDENTIFIER) :]  # which a stream has once
             file.write(written)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -21,6 +22,7 @@ from state_core.formats.keyed import unified
 from state_core.formats.writing import spills
 from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from state_core.model.key_groups import key_groups_of_hashes
 
 ENTRIES = 3000
 
@@ -40,7 +42,7 @@ class Noting(LocalEngine):
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """One key of a map has most entries, in many row groups; other states have some of the key."""
+    """A key has most entries of a map, in many row groups; one state has none of its key group."""
     root = tmp_path_factory.mktemp("large")
     many = {
         "key": [7] * ENTRIES + list(range(100)),
@@ -48,7 +50,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         "value": [f"value {index}" for index in range(ENTRIES + 100)],
     }
     few = {"key": list(range(100)), "value": list(range(100))}
+    groups = key_groups_of_hashes(np.arange(100, dtype=np.int32), 128)
+    others = pa.table(few).filter(pa.array(groups != groups[7]))
     states = (
+        NewKeyedState("elsewhere", others, value="Long"),
         NewKeyedState("first", pa.table(few), value="Long"),
         NewKeyedState("many", pa.table(many), kind="map", user_key="Long", value="String"),
         NewKeyedState("more", pa.table(many), kind="map", user_key="Long", value="String"),
