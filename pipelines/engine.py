@@ -31,6 +31,7 @@ __all__ = [
     "Progress",
     "choose_engine",
     "cluster_configured",
+    "map_largest_first",
     "spark_master",
 ]
 
@@ -46,9 +47,16 @@ _SETTING = re.compile(r"\s*spark\.master[\s=:]+(\S+)\s*")
 
 
 class Engine(Protocol):
-    """Maps slices."""
+    """Maps slices.
+
+    Attributes:
+        name: Its name.
+        repeats: Whether a task may run more than once, even twice at once: one result counts, and
+            files of the other runs are nobody's.
+    """
 
     name: str
+    repeats: bool
 
     def map(
         self,
@@ -69,6 +77,7 @@ class LocalEngine:
     """A pool of threads in this process: the kernels hold no lock that would be in the way."""
 
     name = "local"
+    repeats = False
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or os.cpu_count() or 1
@@ -100,6 +109,28 @@ def _told(results: Iterable[Result], total: int, progress: Progress | None) -> I
         if progress is not None:
             progress(done, total)
         yield result
+
+
+def map_largest_first(
+    engine: Engine,
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    sizes: Sequence[int],
+    progress: Progress | None = None,
+) -> list[Result]:
+    """The function of every task, in order, begun with the largest, so that none is left for last.
+
+    Args:
+        engine: Where tasks run.
+        function: A module-level function.
+        tasks: What to call it with.
+        sizes: How much work each is.
+        progress: Called with (done, total) after each task.
+    """
+    order = sorted(range(len(tasks)), key=lambda index: -sizes[index])
+    results = engine.map(function, [tasks[index] for index in order], progress)
+    by_task = dict(zip(order, results, strict=True))
+    return [by_task[index] for index in range(len(tasks))]
 
 
 def choose_engine(wanted: Engine | str) -> Engine:

@@ -69,6 +69,7 @@ class SparkEngine:
     """
 
     name = "spark"
+    repeats = True
 
     def __init__(self, session: SparkSession | None = None) -> None:
         self.session = session or open_session()

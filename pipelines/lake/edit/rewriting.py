@@ -284,6 +284,9 @@ class TableRewriter:
         files = [file for file in table.units if file.path not in replaced]
         files += [file for result in results for file in result.files]
         files.sort(key=lambda file: file.first)
+        if self.engine.repeats:
+            named = [file.path for file in files]
+            self.lake.table(table.path).remove_others(self.token, named)
         version = self.lake.table(table.path).replace_files(
             layout.schema,
             [TableFile.of(file) for file in files],

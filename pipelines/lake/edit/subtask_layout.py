@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.lake.edit.pieces import Counts, Piece, Rewritten
+from pipelines.lake.tables.names import new_folder
 from pipelines.lake.tables.operator_tables import (
     NO_PARTITION,
     read_operator_rows,
@@ -135,7 +136,7 @@ class SubtaskLayout:
             ]
         if not len(batch):
             return Rewritten((), {rows.name: counts})
-        name = f"{prefix}/subtask-{unit.first:05d}"
+        name = f"{new_folder(prefix)}/subtask-{unit.first:05d}"
         directory = table_directory(self.lake, self.after.table)
         path, size = write_operator_unit(directory, name, rows.layout.schema, [batch])
         file = UnitRecord(path, unit.partition, unit.first, unit.last, len(batch), size, b"")

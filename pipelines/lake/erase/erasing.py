@@ -333,10 +333,7 @@ class Erasure:
 
     def write_files(self) -> None:
         """Write each file again without the rows that go."""
-        tasks = [
-            replace(file.task, prefix=f"{self.note.token}/{number}")
-            for number, file in enumerate(self.files)
-        ]
+        tasks = [replace(file.task, prefix=self.note.token) for file in self.files]
         made = self.options.engine.map(rewrite_pieces, tasks, self.options.progress)
         self.rewritten = [of_file for (of_file,) in made]
 

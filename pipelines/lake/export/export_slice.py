@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipelines.lake.export.large_groups import GroupPiece, encoded_piece, piece_rows
 from pipelines.lake.share.sharing import SharedRows
 from pipelines.lake.tables.table_rows import TableRows
 from state_core.errors import UnknownHashError
@@ -42,7 +43,7 @@ class ExportTask:
         directory: Where the part is to be.
         header: The head of the file, if the part begins with it.
         tables: The operator's tables.
-        chunks: The key groups, cut to what is held in memory at once.
+        chunks: The key groups, cut to what is held in memory at once; a large one in pieces.
         max_parallelism: The number of key groups.
         compressed: Whether key groups are compressed.
         shared: What becomes of rows on their way; nothing if it is None.
@@ -51,7 +52,7 @@ class ExportTask:
     directory: str
     header: bytes
     tables: tuple[TableRows, ...]
-    chunks: tuple[KeyGroupRange, ...]
+    chunks: tuple[KeyGroupRange | GroupPiece, ...]
     max_parallelism: int
     compressed: bool
     shared: SharedRows | None = None
@@ -64,13 +65,25 @@ def export_slice(task: ExportTask) -> KeyedPart:
         EncodeError: A value that its serializer can't write.
         LakeError: A table can't be read.
     """
-    chunks = (
-        [_shared(rows, task.shared) for table in task.tables for rows in table.read(chunk)]
-        for chunk in task.chunks
-    )
-    groups = encoded_groups(chunks, prefix_bytes(task.max_parallelism))
     directory = Directory(task.directory).confined()
-    return write_keyed_part(directory, _header(task.header), groups, compressed=task.compressed)
+    return write_keyed_part(
+        directory, _header(task.header), _encoded(task), compressed=task.compressed
+    )
+
+
+def _encoded(task: ExportTask) -> Iterator[tuple[int | None, memoryview]]:
+    """The bytes of each key group; None for more of the one before."""
+    for chunk in task.chunks:
+        if isinstance(chunk, GroupPiece):
+            if chunk.begins_group:  # the piece itself may have no row
+                yield chunk.key_group, memoryview(b"")
+            for data in encoded_piece(chunk):
+                yield None, data.data
+        else:
+            rows = [
+                _shared(rows, task.shared) for table in task.tables for rows in table.read(chunk)
+            ]
+            yield from encoded_groups([rows], prefix_bytes(task.max_parallelism))
 
 
 def _shared(rows: StateRows, shared: SharedRows | None) -> StateRows:
@@ -87,7 +100,7 @@ class ShuffleTask:
 
     directory: str
     tables: tuple[TableRows, ...]
-    chunks: tuple[KeyGroupRange, ...]
+    chunks: tuple[KeyGroupRange | GroupPiece, ...]
     max_parallelism: int
     new_max_parallelism: int
     shared: SharedRows | None = None
@@ -105,7 +118,7 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
 
 def _moved(task: ShuffleTask) -> Iterator[StateRows]:
     for chunk in task.chunks:
-        for rows in (record for table in task.tables for record in table.read(chunk)):
+        for rows in _rows(task, chunk):
             try:
                 check_key_groups(rows, task.max_parallelism)
             except UnknownHashError as error:
@@ -119,6 +132,14 @@ def _moved(task: ShuffleTask) -> Iterator[StateRows]:
             moving = _shared(rows, task.shared)
             if len(moving.batch):
                 yield rehash_rows(moving, task.new_max_parallelism)
+
+
+def _rows(task: ShuffleTask, chunk: KeyGroupRange | GroupPiece) -> Iterator[StateRows]:
+    if isinstance(chunk, GroupPiece):
+        yield from piece_rows(chunk)
+        return
+    for table in task.tables:
+        yield from table.read(chunk)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipelines.engine import Engine, Progress, choose_engine
+from pipelines.engine import Engine, Progress, choose_engine, map_largest_first
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
 from pipelines.lake.export.channel_state import (
@@ -27,10 +27,11 @@ from pipelines.lake.export.export_slice import (
     export_slice,
     shuffle_slice,
 )
+from pipelines.lake.export.large_groups import GroupPiece, plan_pieces
 from pipelines.lake.export.redistributing import write_operator_states
 from pipelines.lake.share.sharing import SharedRows, Sharing
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from pipelines.lake.tables.table_rows import TableRows, chunks_of, table_rows
+from pipelines.lake.tables.table_rows import TableRows, chunks_of, group_sizes, table_rows
 from state_core.errors import UnsupportedFormatError
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.meta_info import (
@@ -39,7 +40,11 @@ from state_core.formats.layout.meta_info import (
     parse_state_meta_info,
     write_keyed_header,
 )
-from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    SubtaskState,
+)
 from state_core.formats.metadata.stream_map import map_streams
 from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
 from state_core.model.handles import (
@@ -50,6 +55,7 @@ from state_core.model.handles import (
     StreamHandle,
 )
 from state_core.model.key_groups import check_parallelism, key_group_ranges
+from state_core.serializers.framework.columns import I64Array
 
 __all__ = ["ExportResult", "export_snapshot"]
 
@@ -186,6 +192,8 @@ class _Export:
             for state in metadata.operators
         ]
         metadata = map_streams(metadata, self._carry)
+        if self.engine.repeats:
+            self.target.remove_others(_files_of(metadata))
         path = self.target.commit(metadata)
         return ExportResult(
             path, metadata.version, self.files, self.size, self.engine.name, left_out
@@ -307,26 +315,33 @@ class _Export:
     ) -> list[KeyedPart]:
         """Each key group into the file of its subtask."""
         tables, header = self._tables(keyed), self._header(keyed)
-        tasks, owners = [], []
+        sizes = group_sizes(keyed.states, keyed.max_parallelism)
+        shared = self.shared.get(keyed.operator_id)
+        tasks, owners, weights = [], [], []
         for subtask, key_groups in enumerate(ranges):
             # object stores can't append: parts would be downloaded and uploaded again
             whole = [key_groups] if self.target.directory.is_object_store else None
-            slices = whole or list(chunks_of(keyed.states, key_groups, SLICE_BYTES))
-            for index, one in enumerate(slices):
-                chunks = tuple(chunks_of(keyed.states, one, CHUNK_BYTES))
-                tasks.append(
-                    ExportTask(
-                        self.target.directory.location,
-                        b"" if index else header,
-                        tuple(table.within(one) for table in tables),
-                        chunks,
-                        keyed.max_parallelism,
-                        self.compressed,
-                        self.shared.get(keyed.operator_id),
+            head = header
+            for one in whole or chunks_of(sizes, key_groups, SLICE_BYTES):
+                within = tuple(table.within(one) for table in tables)
+                # where rows are left out, nobody knows which of them is a state's last
+                chunks = _chunks(within, sizes, one, whole_groups=shared is not None)
+                for part in [chunks] if whole else _parts(chunks):
+                    tasks.append(
+                        ExportTask(
+                            self.target.directory.location,
+                            head,
+                            within,
+                            tuple(part),
+                            keyed.max_parallelism,
+                            self.compressed,
+                            shared,
+                        )
                     )
-                )
-                owners.append(subtask)
-        parts = self.engine.map(export_slice, tasks, progress)
+                    owners.append(subtask)
+                    weights.append(sum(_weight(chunk, sizes) for chunk in part))
+                    head = b""
+        parts = map_largest_first(self.engine, export_slice, tasks, weights, progress)
         return self._join(parts, owners, len(ranges))
 
     def _rewrite(
@@ -340,18 +355,25 @@ class _Export:
         tables, header = self._tables(keyed), self._header(keyed)
         directory = self.target.directory.location
         everything = KeyGroupRange(0, keyed.max_parallelism - 1)
-        shuffles = [
-            ShuffleTask(
-                directory,
-                tuple(table.within(chunk) for table in tables),
-                tuple(chunks_of(keyed.states, chunk, CHUNK_BYTES)),
-                keyed.max_parallelism,
-                max_parallelism,
-                self.shared.get(keyed.operator_id),
-            )
-            for chunk in chunks_of(keyed.states, everything, SLICE_BYTES)
-        ]
-        spills: list[Spill] = self.engine.map(shuffle_slice, shuffles, progress)
+        sizes = group_sizes(keyed.states, keyed.max_parallelism)
+        shuffles, weights = [], []
+        for one in chunks_of(sizes, everything, SLICE_BYTES):
+            within = tuple(table.within(one) for table in tables)
+            for part in _parts(_chunks(within, sizes, one)):
+                shuffles.append(
+                    ShuffleTask(
+                        directory,
+                        within,
+                        tuple(part),
+                        keyed.max_parallelism,
+                        max_parallelism,
+                        self.shared.get(keyed.operator_id),
+                    )
+                )
+                weights.append(sum(_weight(chunk, sizes) for chunk in part))
+        spills: list[Spill] = map_largest_first(
+            self.engine, shuffle_slice, shuffles, weights, progress
+        )
         tasks = [
             AssembleTask(
                 directory, header, tuple(one.within(key_groups) for one in spills), key_groups,
@@ -381,6 +403,69 @@ class _Export:
                     self.size += len(block)
             self.files += 1
         return handle
+
+
+def _chunks(
+    tables: Sequence[TableRows],
+    sizes: I64Array,
+    key_groups: KeyGroupRange,
+    *,
+    whole_groups: bool = False,
+) -> list[KeyGroupRange | GroupPiece]:
+    """Cut key groups into what is held in memory at once: some of them, or a piece of a large one.
+
+    Args:
+        tables: Where their rows are.
+        sizes: The bytes of each key group that there is, from 0 on.
+        key_groups: Those that are cut.
+        whole_groups: Whether a key group is never cut.
+    """
+    chunks: list[KeyGroupRange | GroupPiece] = []
+    for groups in chunks_of(sizes, key_groups, CHUNK_BYTES):
+        held = sizes[groups.first : groups.last + 1]
+        if whole_groups or held.sum() <= SLICE_BYTES:
+            chunks.append(groups)
+        else:  # one has it all
+            chunks += plan_pieces(tables, groups.first + int(held.argmax()), CHUNK_BYTES)
+    return chunks
+
+
+def _parts(chunks: Sequence[KeyGroupRange | GroupPiece]) -> list[list[KeyGroupRange | GroupPiece]]:
+    """The chunks of each task, of which a large key group has several."""
+    parts: list[list[KeyGroupRange | GroupPiece]] = [[]]
+    held = 0
+    for chunk in chunks:
+        size = chunk.size if isinstance(chunk, GroupPiece) else 0
+        if held and held + size > SLICE_BYTES:
+            parts.append([])
+            held = 0
+        parts[-1].append(chunk)
+        held += size
+    return parts
+
+
+def _weight(chunk: KeyGroupRange | GroupPiece, sizes: I64Array) -> int:
+    """About how many bytes a chunk has."""
+    if isinstance(chunk, GroupPiece):
+        return chunk.size
+    return int(sizes[chunk.first : chunk.last + 1].sum())
+
+
+def _files_of(metadata: CheckpointMetadata) -> set[str]:
+    """The files of the savepoint that its handles lead to."""
+    streams = [
+        subtask.managed_keyed.stream
+        for operator in metadata.operators
+        for subtask in (operator.subtasks or {}).values()
+        if isinstance(subtask.managed_keyed, KeyGroupsHandle)
+    ]
+
+    def note(handle: StreamHandle) -> StreamHandle:
+        streams.append(handle)
+        return handle
+
+    map_streams(metadata, note)
+    return {stream.path for stream in streams if isinstance(stream, RelativeHandle)}
 
 
 def _refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:

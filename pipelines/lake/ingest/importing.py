@@ -13,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from pipelines.engine import Engine, Progress, choose_engine
+import pyarrow as pa
+
+from pipelines.engine import Engine, Progress, choose_engine, map_largest_first
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.unmanaged_state import carry_state
@@ -50,6 +52,7 @@ from pipelines.lake.tables.records import (
     SnapshotRecord,
     StateRecord,
     TableRecord,
+    UnitRecord,
 )
 from pipelines.lake.tables.tables import TableFile
 from pipelines.lake.tables.unit_writer import table_columns
@@ -167,6 +170,7 @@ class _Import:
             return ImportResult(present, new=False)
         recover_attempts(self.lake, self.job)
         engine = choose_engine(wanted)
+        self.repeats = engine.repeats
         previous = self._previous()
         tables = {
             operator.label: table_targets(self.lake, self.job, operator, self.partitions)
@@ -251,7 +255,7 @@ class _Import:
         previous: SnapshotRecord | None,
         progress: Progress | None,
     ) -> dict[str, list[SliceResult]]:
-        tasks = []
+        tasks, sizes = [], []
         for operator in self._operators():
             known = known_units(operator, previous)
             targets = tuple(
@@ -260,23 +264,25 @@ class _Import:
             )
             partitioning = Partitioning(operator.max_parallelism)
             present = {ends for target in targets for ends in target.known}
-            tasks += [
-                ImportTask(
-                    self.directory.location,
-                    self.digest,
-                    self.allow_external,
-                    operator.operator_id,
-                    parts,
-                    operator.max_parallelism,
-                    self.lake.location,
-                    token,
-                    targets,
-                    self.partitions,
+            for parts, size in plan_import_slices(operator.keyed_files, partitioning, present):
+                tasks.append(
+                    ImportTask(
+                        self.directory.location,
+                        self.digest,
+                        self.allow_external,
+                        operator.operator_id,
+                        parts,
+                        operator.max_parallelism,
+                        self.lake.location,
+                        token,
+                        targets,
+                        self.partitions,
+                    )
                 )
-                for parts in plan_import_slices(operator.keyed_files, partitioning, present)
-            ]
+                sizes.append(size)
         found: dict[str, list[SliceResult]] = {one.operator_id: [] for one in self._operators()}
-        for task, result in zip(tasks, engine.map(import_slice, tasks, progress), strict=True):
+        results = map_largest_first(engine, import_slice, tasks, sizes, progress)
+        for task, result in zip(tasks, results, strict=True):
             found[task.operator_id].append(result)
         return found
 
@@ -356,13 +362,8 @@ class _Import:
             ),
             key=lambda unit: unit.first,
         )
-        files = [TableFile.of(one) for one in units]
-        version = self.lake.table(target.path).replace_files(
-            partitioning.table_schema(table_columns(operator.state(target.states[0]))),
-            files,
-            partition_by=partitioning.column,
-            attempt=token,
-        )
+        schema = partitioning.table_schema(table_columns(operator.state(target.states[0])))
+        version = self._replace_files(target.path, schema, units, partitioning.column, token)
         return TableRecord(target.path, version, partitioning.column, units)
 
     def _commit_pieces(
@@ -385,12 +386,24 @@ class _Import:
                 for piece in pieces
                 if piece.piece.table == path and piece.unit.rows
             ]
-            files = [TableFile.of(unit) for unit in units]
-            version = self.lake.table(path).replace_files(
-                state.schema, files, partition_by=None, attempt=token
-            )
+            version = self._replace_files(path, state.schema, units, None, token)
             tables.append(TableRecord(path, version, "", units))
         return tables
+
+    def _replace_files(
+        self,
+        path: str,
+        schema: pa.Schema,
+        units: list[UnitRecord],
+        partition_by: str | None,
+        token: str,
+    ) -> int:
+        """Make files the table's next version, and remove those of runs that don't count."""
+        table = self.lake.table(path)
+        if self.repeats:
+            table.remove_others(token, [unit.path for unit in units])
+        files = [TableFile.of(unit) for unit in units]
+        return table.replace_files(schema, files, partition_by=partition_by, attempt=token)
 
 
 def _describe_operator(

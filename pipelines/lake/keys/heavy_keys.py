@@ -8,7 +8,7 @@ from pipelines.engine import Progress
 from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.tables.key_rows import tables_of_operator
 from pipelines.lake.tables.records import OperatorRecord
-from pipelines.lake.tables.table_rows import chunks_of
+from pipelines.lake.tables.table_rows import chunks_of, group_sizes
 from state_core.formats.key_weights import Expiry, StateWeights
 from state_core.formats.writing.unified_encode import encode_rows
 from state_core.model.handles import KeyGroupRange
@@ -50,13 +50,14 @@ def weigh_recorded(
     tables = tables_of_operator(lake.location, operator)
     for number, table in enumerate(tables, 1):
         states = [keyed for keyed in operator.states if keyed.table == table.path]
+        sizes = group_sizes(states, operator.max_parallelism)
         wanted = {keyed.name for keyed in states if state in (None, keyed.name)}
         for _, meta_info in table.states:
             described, layout = table.parse(meta_info)
             if described.name in wanted:
                 times = [Expiry(time) for time in until]
                 found[described.name] = StateWeights(layout, most, times)
-        for chunk in chunks_of(states, groups, CHUNK_BYTES) if wanted else ():
+        for chunk in chunks_of(sizes, groups, CHUNK_BYTES) if wanted else ():
             for rows in table.read(chunk):
                 if rows.name in wanted:
                     found[rows.name].add(encode_rows(rows, prefix))

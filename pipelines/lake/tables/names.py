@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+import secrets
 import uuid
 from urllib.parse import quote
 
@@ -28,6 +29,7 @@ __all__ = [
     "keyed_table",
     "names_key_groups",
     "new_edited_file",
+    "new_folder",
     "operator_table",
     "path_segment",
     "queue_table",
@@ -196,6 +198,15 @@ def names_key_groups(path: str) -> bool:
     Those of statelake's first lakes are said to have all key groups that they might have.
     """
     return posixpath.basename(path).startswith(KEY_GROUPS_FILE)
+
+
+def new_folder(attempt: str) -> str:
+    """A folder of an attempt's that nobody else writes to.
+
+    A task may run twice at once, where Spark takes its executor for lost or slow. Each run has
+    files of its own then, and those of the run whose result came are the table's.
+    """
+    return f"{attempt}/{secrets.randbits(40)}"
 
 
 def token_of(path: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.lake.tables.names import operator_table
+from pipelines.lake.tables.names import new_folder, operator_table
 from pipelines.lake.tables.records import (
     OperatorStateRecord,
     SnapshotRecord,
@@ -196,7 +196,7 @@ def _import_piece(task: OperatorTask, piece: Piece, state: NonKeyedState) -> Pie
     path, written = "", 0
     if rows and mark != piece.known:
         directory = table_directory(task.lake, piece.table)
-        name = f"{task.attempt}/subtask-{piece.first:05d}"
+        name = f"{new_folder(task.attempt)}/subtask-{piece.first:05d}"
         path, written = write_operator_unit(directory, name, state.schema, batches)
     subtasks = [
         SubtaskRecord(part.subtask, rows if state.broadcast else part.elements, size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -22,11 +22,13 @@ from state_core.formats.layout.keyed_states import parse_keyed_state
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import KeyedState, StateKind
+from state_core.serializers.framework.columns import I64Array
 from state_core.serializers.opaque.decoders import DECODED
 
 __all__ = [
     "TableRows",
     "chunks_of",
+    "group_sizes",
     "is_decoded_otherwise",
     "open_unit",
     "parse_recorded",
@@ -274,18 +276,28 @@ def _types(state: KeyedState) -> tuple[str, str, str, str]:
     return state.key_type, state.namespace_type, state.value_type, state.user_key_type
 
 
-def chunks_of(
-    states: list[StateRecord], key_groups: KeyGroupRange, chunk_bytes: int
-) -> Iterator[KeyGroupRange]:
-    """Cut key groups into ranges of about `chunk_bytes` of state."""
-    sizes = np.zeros(len(key_groups), np.int64)
+def group_sizes(states: Sequence[StateRecord], max_parallelism: int) -> I64Array:
+    """The bytes of some states in each key group."""
+    sizes = np.zeros(max_parallelism, np.int64)
     for state in states:
         for key_group in state.key_groups:
-            if key_group.key_group in key_groups:
-                sizes[key_group.key_group - key_groups.first] += key_group.state_bytes
+            sizes[key_group.key_group] += key_group.state_bytes
+    return sizes
+
+
+def chunks_of(
+    sizes: I64Array, key_groups: KeyGroupRange, chunk_bytes: int
+) -> Iterator[KeyGroupRange]:
+    """Cut key groups into ranges of about `chunk_bytes` of state.
+
+    Args:
+        sizes: The bytes of each key group that there is, from 0 on.
+        key_groups: Those that are cut.
+        chunk_bytes: A range has more only if one key group has.
+    """
     first, held = key_groups.first, 0
-    for offset, size in enumerate(sizes.tolist()):
-        group = key_groups.first + offset
+    for group in range(key_groups.first, key_groups.last + 1):
+        size = int(sizes[group])
         if held and held + size > chunk_bytes:
             yield KeyGroupRange(first, group - 1)
             first, held = group, 0

@@ -187,6 +187,18 @@ class StateTable:
         """The attempt of statelake that made a version; empty if someone else did."""
         return str(self.commit_info(version).get(ATTEMPT_KEY, ""))
 
+    def remove_others(self, attempt: str, kept: Iterable[str]) -> None:
+        """Remove an attempt's files but for some: those of tasks that ran more than once.
+
+        Args:
+            attempt: Its token.
+            kept: The paths of files that stay.
+        """
+        named = set(kept)
+        for path, _ in self.directory.files_below(f"{DATA_DIRECTORY}/{attempt}"):
+            if path not in named:
+                self.directory.delete(path)
+
     def replace_files(
         self,
         schema: pa.Schema,

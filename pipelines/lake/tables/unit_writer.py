@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.lake.tables.names import KEY_GROUPS_FILE
+from pipelines.lake.tables.names import KEY_GROUPS_FILE, new_folder
 from pipelines.lake.tables.tables import DATA_DIRECTORY
 from pipelines.lake.tables.units import BUCKET, KEY_GROUP, Partitioning
 from state_core.files.filesystem import Directory
@@ -43,7 +43,7 @@ class UnitWriter:
     ) -> None:
         self.partitioning = partitioning
         self.directory = directory
-        self.prefix = f"{DATA_DIRECTORY}/{attempt}"
+        self.prefix = f"{DATA_DIRECTORY}/{new_folder(attempt)}"
         groups = [group for kept in skip for group in range(kept.first, kept.last + 1)]
         self.skipped = np.array(sorted(groups), np.int64)
         self.rows: list[pa.RecordBatch] = []

@@ -192,7 +192,7 @@ def plan_import_slices(
     files: Sequence[KeyedFile],
     partitioning: Partitioning,
     present: Collection[tuple[int, int]] = (),
-) -> list[tuple[SlicePart, ...]]:
+) -> list[tuple[tuple[SlicePart, ...], int]]:
     """Cut an operator's files into slices of whole buckets, about `SLICE_BYTES` each.
 
     Small files whose key groups follow on each other share a slice: a table has at least a file for
@@ -203,6 +203,9 @@ def plan_import_slices(
         partitioning: How the operator's tables are partitioned.
         present: First and last key group of files that the snapshot before has; a slice ends within
             one only where it would be twice as large otherwise.
+
+    Returns:
+        The parts of each slice, and its bytes as stored.
     """
     inside = {
         partition
@@ -212,6 +215,7 @@ def plan_import_slices(
         )
     }
     slices: list[list[SlicePart]] = []
+    held: list[int] = []
     size = 0
     before: KeyedFile | None = None
     for index in sorted(range(len(files)), key=lambda at: files[at].key_groups.first):
@@ -220,6 +224,7 @@ def plan_import_slices(
         joins = before is not None and _continues(before, file)
         if not joins or size + sum(sizes.values()) > SMALL_SLICE_BYTES:
             slices.append([])
+            held.append(0)
             size = 0
         before = file
         for bucket in partitioning.buckets(file.key_groups):
@@ -227,10 +232,12 @@ def plan_import_slices(
             limit = SLICE_BYTES * (2 if bucket.partition in inside else 1)
             if size and size + count > limit:
                 slices.append([])
+                held.append(0)
                 size = 0
             _add_part(slices[-1], index, bucket)
+            held[-1] += count
             size += count
-    return [tuple(parts) for parts in slices if parts]
+    return [(tuple(parts), count) for parts, count in zip(slices, held, strict=True) if parts]
 
 
 def _continues(before: KeyedFile, file: KeyedFile) -> bool:

@@ -27,6 +27,7 @@ __all__ = ["Spill", "find_twin", "gathered_groups", "runs_of", "spill_rows"]
 
 LAST_OF_RUN = 0x80
 STATE_ID_BYTES = 2
+PART_BYTES = 16 << 20  # what is held of a key group at once
 # the columns of a spill's runs
 GROUP, STATE, START, END, LAST, COUNT, FILE = range(7)
 GroupCheck: TypeAlias = Callable[[Entries], None]
@@ -99,8 +100,10 @@ def runs_of(entries: Entries, head: int, base: int) -> npt.NDArray[np.int64]:
 
 def gathered_groups(
     directory: Directory, spills: Sequence[Spill], check: GroupCheck | None = None
-) -> Iterator[tuple[int, memoryview]]:
+) -> Iterator[tuple[int | None, memoryview]]:
     """Each key group's bytes: its states' runs from all spills, with ids, flags and the end.
+
+    A large one comes in parts, as `write_keyed_part` wants them, unless it is checked as a whole.
 
     Args:
         directory: Where the spills are.
@@ -119,18 +122,41 @@ def gathered_groups(
     used = np.unique(runs[:, FILE]).tolist()
     sources = {index: directory.source(spills[index].name) for index in used}
     for mine in np.split(runs, bounds) if len(runs) else []:
-        data = _gathered(sources, mine)
-        if check is not None:
-            check(_scanned(data, spills[0].prefix, mine))
-        yield int(mine[0, GROUP]), data.data
+        begins = np.append(True, np.diff(mine[:, STATE]) != 0)
+        ends = np.append(begins[1:], True)
+        behind = np.cumsum(mine[:, END] - mine[:, START])
+        size = int(behind[-1]) + 1 if check is not None else PART_BYTES
+        parts = np.split(np.arange(len(mine)), np.flatnonzero(np.diff(behind // size)) + 1)
+        group: int | None = int(mine[0, GROUP])
+        for part in parts:
+            ends_group = part is parts[-1]
+            data = _gathered(sources, mine[part], begins[part], ends[part], ends_group=ends_group)
+            if check is not None:
+                check(_scanned(data, spills[0].prefix, mine))
+            yield group, data.data
+            group = None
 
 
-def _gathered(sources: Mapping[int, ByteSource], runs: npt.NDArray[np.int64]) -> U8Array:
-    """One key group."""
-    begins = np.append(True, np.diff(runs[:, STATE]) != 0)
-    ends = np.append(begins[1:], True)
+def _gathered(
+    sources: Mapping[int, ByteSource],
+    runs: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.bool_],
+    ends: npt.NDArray[np.bool_],
+    *,
+    ends_group: bool,
+) -> U8Array:
+    """Runs of one key group.
+
+    Args:
+        sources: The spill files.
+        runs: The runs, which follow on each other.
+        begins: Whether each is the first of its state.
+        ends: Whether each is the last of its state.
+        ends_group: Whether the last of them ends the key group.
+    """
     sizes = runs[:, END] - runs[:, START]
-    total = int(sizes.sum()) + STATE_ID_BYTES * int(begins.sum()) + len(END_OF_KEY_GROUP)
+    ending = END_OF_KEY_GROUP if ends_group else b""
+    total = int(sizes.sum()) + STATE_ID_BYTES * int(begins.sum()) + len(ending)
     data = np.empty(total, np.uint8)
     at = 0
     for run, first, last in zip(runs.tolist(), begins.tolist(), ends.tolist(), strict=True):
@@ -142,7 +168,7 @@ def _gathered(sources: Mapping[int, ByteSource], runs: npt.NDArray[np.int64]) ->
         if last:
             data[at + run[LAST] - run[START] + 4] |= LAST_OF_RUN
         at += size
-    data[at:] = np.frombuffer(END_OF_KEY_GROUP, np.uint8)
+    data[at:] = np.frombuffer(ending, np.uint8)
     return data
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from state_core.errors import SnapshotError
-from state_core.files.compression import compress_snappy
+from state_core.files.compression import IDENTIFIER, compress_snappy
 from state_core.files.filesystem import Directory
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
@@ -60,7 +60,7 @@ class KeyedPart:
 def write_keyed_part(
     directory: Directory,
     header: KeyedHeader | None,
-    groups: Iterable[tuple[int, Buffer]],
+    groups: Iterable[tuple[int | None, Buffer]],
     *,
     compressed: bool,
 ) -> KeyedPart:
@@ -69,7 +69,8 @@ def write_keyed_part(
     Args:
         directory: The directory to write to.
         header: The head of the file, if this is its first part.
-        groups: Key groups, ascending, each with its bytes in the unified format.
+        groups: Key groups, ascending, each with its bytes in the unified format; None for more
+            bytes of the key group before, which may be one that another part begins.
         compressed: Whether each key group is compressed.
     """
     part = KeyedPart(str(uuid.uuid4()))
@@ -81,7 +82,12 @@ def write_keyed_part(
             part.size = len(head)
         for group, data in groups:
             written = compress_snappy(data) if compressed else data
-            part.offsets[group] = part.size
+            if group is not None:
+                part.offsets[group] = part.size
+                if compressed and not len(data):
+                    written = IDENTIFIER  # the key group is in what follows
+            elif compressed:
+                written = written[len(IDENTIFIER) :]  # which a stream has once
             file.write(written)
             part.size += len(written)
     return part
@@ -160,6 +166,11 @@ class SavepointDirectory:
                 piece = block[: min(COPY_BYTES, part.size - at)]
                 source.read_into(at, piece)
                 file.write(piece.data)
+
+    def remove_others(self, kept: Iterable[str]) -> None:
+        """Remove files but for some: those of tasks that ran more than once."""
+        for name in set(self.directory.names()).difference(kept):
+            self.directory.delete(name)
 
     def commit(self, metadata: CheckpointMetadata) -> str:
         """Write `_metadata`, move everything to its place, and say where that is.

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -75,6 +76,18 @@ class SparkCluster(JvmServer):
     def executors(self) -> list[Path]:
         """The directories in which executors ran."""
         return sorted(self._root.glob("*/app-*/*"))
+
+    @property
+    def executor_processes(self) -> list[int]:
+        """The processes of executors that run at this moment."""
+        ours = {process.pid for process in self._started}
+        found = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it has ended meanwhile
+                parent = path.read_text("utf-8", "replace").rpartition(")")[2].split()[1]
+                if int(parent) in ours:
+                    found.append(int(path.parent.name))
+        return found
 
     def _run(self, name: str, *words: str) -> None:
         """Start one of Spark's classes in a directory and an environment of its own."""

@@ -7,14 +7,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
+from deltalake import DeltaTable
 
 from pipelines.spark.packing import pack
 from tests.integration.spark.cluster import SparkCluster
+from tests.integration.spark.one_session import ENDED
 from tests.support.savepoints.golden_cases import golden_cases
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
@@ -25,6 +28,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.full]
     if case.name == "kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0"
 )
 LAKE = ("--lake", "lake", "--job", "j")
+ALERTS = f"{Path(__file__).parents[3] / 'examples' / 'alerts.py'}:JOB"
+ORDER = '{"customer": 1, "amount": 500, "at": 1000}\n'
+RULE = '{"rule": "big", "limit": 100}\n'
+NEW_TYPES = """
+states:
+  kinds/total:
+    type: Double
+    expressions: CAST(old AS DOUBLE) / 100
+"""
+SUM = "SELECT sum(value) AS sum FROM kinds.total"
 COUNT = "SELECT count(*) AS people FROM kinds.total"
 
 
@@ -38,13 +51,45 @@ class Place:
 
     def statelake(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Call the command in a process of its own, in the directory."""
-        command = [sys.executable, "-m", "pipelines.cli.main", *map(str, words)]
+        return self._called("pipelines.cli.main", map(str, words))
+
+    def one_session(self, master: str, below: str, commands: list[list[str]]) -> str:
+        """What commands print in one process, and then a run of Dagster's there.
+
+        Args:
+            master: Where Spark runs.
+            below: The directory of Dagster's lake and exports.
+            commands: The commands.
+        """
+        there = {
+            "STATELAKE_MASTER": master,
+            "STATELAKE_SPARK_PACK": str(self.packed),
+            "ALERTS_DATA": "alerts",
+        }
+        ended = self._called(
+            "tests.integration.spark.one_session",
+            [str(self.root / name) for name in ("savepoints", f"{below}/lake", f"{below}/exports")],
+            there,
+            "".join(f"{json.dumps(words)}\n" for words in commands),
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    def _called(
+        self,
+        module: str,
+        words: Iterable[str],
+        settings: Mapping[str, str] = MappingProxyType({}),
+        said: str = "",
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a module in a process of its own, in the directory."""
         root = str(Path(__file__).parents[3])
-        environment = {**os.environ, "PYTHONPATH": root, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "PYTHONPATH": root, "SPARK_LOCAL_IP": "127.0.0.1", **settings}
         environment.pop("PYSPARK_PYTHON", None)
         return subprocess.run(
-            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
-        )
+            [sys.executable, "-m", module, *words],
+            cwd=self.root, env=environment, input=said, capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
     def done(self, *words: object) -> str:
         """What a command prints that ends well, and says nothing beside it."""
@@ -82,6 +127,46 @@ def go_the_whole_way(place: Place, master: str) -> None:
     )
 
 
+def go_on_in_one_session(place: Place, master: str) -> None:
+    """A migration by SQL, a comparison, a run of a job and Dagster's assets, in one session."""
+    for name in ("savepoints", "dagster", "session", "alerts"):
+        shutil.rmtree(place.root / name, ignore_errors=True)
+    shutil.copytree(CASE.snapshot, place.root / "savepoints" / "monday")
+    for source, line in (("orders", ORDER), ("rules", RULE)):
+        (place.root / "alerts" / source).mkdir(parents=True)
+        (place.root / "alerts" / source / "a.json").write_text(line)
+    (place.root / "types.yaml").write_text(NEW_TYPES)
+    lake = ["--lake", "session/lake", "--job", "j"]
+    printed = place.one_session(
+        master,
+        "dagster",
+        [
+            ["import", "savepoints/monday", *lake, "--snapshot", "monday"],
+            ["migrate", *lake, "--snapshot", "monday", "--state", "kinds/total",
+             "--to", "types.yaml", "--suffix", "-new"],
+            ["rescale", *lake, "--snapshot", "monday-new", "--parallelism", "5"],
+            ["run", ALERTS, "--lake", "session/runs"],
+            ["import", "savepoints/monday", *lake, "--snapshot", "again"],
+            ["diff", *lake, "monday-new", "again", "--json"],
+        ],
+    )  # fmt: skip
+    assert "Long → Double" in printed
+    *_, differences, _ = printed.split(f"{ENDED}\n")
+    changed = [one for one in json.loads(differences) if one["status"] != "same"]
+    assert [(one["state"], one["status"]) for one in changed] == [("total", "retyped")]
+    sums = [
+        json.loads(place.done("sql", *lake, "--json", "--as-of", name, SUM))["sum"]
+        for name in ("monday", "monday-new")
+    ]
+    assert sums[0] == pytest.approx(100 * sums[1])
+    alerts = DeltaTable(str(place.root / "alerts" / "alerts")).to_pyarrow_table().to_pylist()
+    assert alerts == [{"customer": 1, "rule": "big", "spent": 500}]
+    (exported,) = (place.root / "dagster" / "exports").rglob("_metadata")
+    assert sorted(place.done("dump", exported.parent).splitlines()) == sorted(
+        place.done("dump", CASE.snapshot).splitlines()
+    )
+
+
 class TestCluster:
     """A standalone cluster."""
 
@@ -89,6 +174,10 @@ class TestCluster:
         """Import, SQL and export, by executors that unpacked it."""
         go_the_whole_way(place, place.cluster.master)
         assert any((folder / "statelake" / "bin").is_dir() for folder in place.cluster.executors)
+
+    def test_one_session_serves_commands_and_dagster(self, place: Place) -> None:
+        """Executors serve one after the other, and make what is made here."""
+        go_on_in_one_session(place, place.cluster.master)
 
     def test_what_executors_lack_is_said_in_a_sentence(self, place: Place) -> None:
         """Without the archive: one line, with what to do, and no lake."""
@@ -106,7 +195,9 @@ class TestCluster:
 @pytest.mark.nightly
 def test_spark_connect_does_the_same(place: Place) -> None:
     """Through a server on that cluster, which takes the archive as an artifact."""
-    go_the_whole_way(place, place.cluster.connect())
+    server = place.cluster.connect()
+    go_the_whole_way(place, server)
+    go_on_in_one_session(place, server)
 
 
 def test_a_server_that_is_not_there_is_said_in_a_sentence(place: Place) -> None:

@@ -53,6 +53,7 @@ class Counting:
     """Spark as an engine; `tasks` is how many tasks each function had."""
 
     name = "spark"
+    repeats = True
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = SparkEngine(spark)

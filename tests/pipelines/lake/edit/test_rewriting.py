@@ -56,6 +56,7 @@ class Elsewhere:
     """An engine whose tasks and results go as bytes, as to other processes."""
 
     name = "elsewhere"
+    repeats = True
 
     def __init__(self) -> None:
         self.tasks = 0

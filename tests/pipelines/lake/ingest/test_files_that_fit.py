@@ -191,7 +191,7 @@ class TestSlices:
         """File, first and last key group of each part of each slice."""
         slices = plan_import_slices(files, Partitioning(1024), present)
         return [
-            [(p.file, p.key_groups.first, p.key_groups.last) for p in parts] for parts in slices
+            [(p.file, p.key_groups.first, p.key_groups.last) for p in parts] for parts, _ in slices
         ]
 
     def test_small_files_share_a_slice(self) -> None:
@@ -199,6 +199,12 @@ class TestSlices:
         (parts,) = self.planned(sources(64, 1000))
         assert parts == [(at, at * 16, at * 16 + 15) for at in range(64)]
         assert len(self.planned(sources(64, 4 * MEGABYTE))) == 16
+
+    def test_the_bytes_of_slices_are_said(self) -> None:
+        """By which the largest are begun first."""
+        planned = plan_import_slices(sources(4, 100 * MEGABYTE), Partitioning(1024))
+        assert sum(size for _, size in planned) == 400 * MEGABYTE
+        assert max(size for _, size in planned) <= 64 * MEGABYTE
 
     def test_large_files_are_cut(self) -> None:
         """Into slices of 64 MB, at buckets."""

@@ -1,0 +1,201 @@
+"""A key group that is too large for one task, written in pieces that follow on each other.
+
+In the unified format a key group holds its states one after the other; of each, the state's id and
+its entries, the last of which has a flag. So a piece needs to know no more of the others than what
+it begins and what it ends, and any executor can write it. A piece is some row groups of a file, or
+a table's rows as they are where that is little.
+
+Source: `org.apache.flink.runtime.state.FullSnapshotAsyncWriter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.lake.tables.records import UnitRecord
+from pipelines.lake.tables.table_rows import TableRows, open_unit, typed_rows
+from pipelines.lake.tables.tables import table_directory
+from pipelines.lake.tables.unit_writer import table_columns
+from pipelines.lake.tables.units import KEY_GROUP
+from state_core.errors import LakeError
+from state_core.formats.writing.spills import LAST_OF_RUN
+from state_core.formats.writing.unified_encode import (
+    END_OF_KEY_GROUP,
+    STATE_ID_BYTES,
+    StateRows,
+    encode_rows,
+)
+from state_core.model.handles import KeyGroupRange
+from state_core.model.key_groups import prefix_bytes
+from state_core.model.snapshot import StateKind
+from state_core.serializers.framework.columns import U8Array
+
+__all__ = ["GroupPiece", "encoded_piece", "piece_rows", "plan_pieces"]
+
+
+@dataclass(frozen=True)
+class GroupPiece:
+    """Some entries of one key group.
+
+    Attributes:
+        key_group: The key group.
+        table: The table that they are in; with one file where row groups are said.
+        row_groups: The row groups of that file; None for all that the table has of the key group.
+        size: The bytes of those row groups as they are encoded in the file.
+        begins_group: Whether the key group begins with it.
+        ends_group: Whether it ends with it.
+        begins_state: Whether its state begins with it.
+        ends_state: Whether its state ends with it.
+    """
+
+    key_group: int
+    table: TableRows
+    row_groups: tuple[int, ...] | None = None
+    size: int = 0
+    begins_group: bool = False
+    ends_group: bool = False
+    begins_state: bool = True
+    ends_state: bool = True
+
+
+def plan_pieces(tables: Sequence[TableRows], key_group: int, piece_bytes: int) -> list[GroupPiece]:
+    """Cut a key group into pieces of about so many bytes of its files, in order.
+
+    Raises:
+        LakeError: A file can't be read.
+    """
+    pieces: list[GroupPiece] = []
+    for table in tables:
+        within = table.within(KeyGroupRange(key_group, key_group))
+        if within.units:
+            pieces += _pieces_of_table(within, key_group, piece_bytes)
+    if pieces:
+        pieces[0] = replace(pieces[0], begins_group=True)
+        pieces[-1] = replace(pieces[-1], ends_group=True)
+    return pieces
+
+
+def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list[GroupPiece]:
+    whole = [GroupPiece(key_group, table)]
+    kinds = {table.parse(meta_info)[0].kind for _, meta_info in table.states}
+    if StateKind.TIMERS in kinds or len(table.units) > 1:
+        return whole  # several states in one file, or rows in an order that nobody knows
+    sizes = _row_groups(table, table.units[0], key_group)
+    if sum(sizes.values()) <= piece_bytes or len(sizes) == 1:
+        return whole
+    cut: list[list[int]] = [[]]
+    held = 0
+    for row_group, size in sizes.items():
+        if held and held + size > piece_bytes:
+            cut.append([])
+            held = 0
+        cut[-1].append(row_group)
+        held += size
+    return [
+        GroupPiece(
+            key_group, table, tuple(row_groups), sum(sizes[at] for at in row_groups),
+            begins_state=index == 0, ends_state=index == len(cut) - 1,
+        )
+        for index, row_groups in enumerate(cut)
+    ]  # fmt: skip
+
+
+def _row_groups(table: TableRows, unit: UnitRecord, key_group: int) -> dict[int, int]:
+    """The row groups of a file that may have rows of a key group, with their bytes in memory."""
+    with open_unit(table.lake, table.path, unit) as file:
+        metadata = file.metadata
+        paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+        sizes = {}
+        for index in range(metadata.num_row_groups):
+            row_group = metadata.row_group(index)
+            found = None
+            if KEY_GROUP in paths:
+                found = row_group.column(paths.index(KEY_GROUP)).statistics
+            if found is None or not found.has_min_max or found.min <= key_group <= found.max:
+                sizes[index] = row_group.total_byte_size
+    return sizes
+
+
+def encoded_piece(piece: GroupPiece) -> Iterator[U8Array]:
+    """The bytes of a piece, a row group at a time.
+
+    Raises:
+        LakeError: A row group has no row of the key group.
+        EncodeError: A value that its serializer can't write.
+    """
+    prefix = prefix_bytes(piece.table.max_parallelism)
+    if piece.row_groups is None:
+        for rows in _whole(piece):
+            yield _encoded(rows, prefix, begins=True, ends=True)
+    else:
+        last = len(piece.row_groups) - 1
+        for index, rows in enumerate(_by_row_group(piece, piece.row_groups)):
+            begins = piece.begins_state and index == 0
+            ends = piece.ends_state and index == last
+            yield _encoded(rows, prefix, begins=begins, ends=ends)
+    if piece.ends_group:
+        yield np.frombuffer(END_OF_KEY_GROUP, np.uint8)
+
+
+def piece_rows(piece: GroupPiece) -> Iterator[StateRows]:
+    """The rows of a piece, a state or a row group at a time; errors as of `encoded_piece`."""
+    if piece.row_groups is None:
+        return _whole(piece)
+    return _by_row_group(piece, piece.row_groups)
+
+
+def _encoded(rows: StateRows, prefix: int, *, begins: bool, ends: bool) -> U8Array:
+    """The entries of some rows of one state, with its id before and its flag at the end."""
+    entries = encode_rows(rows, prefix)
+    if ends:
+        last = int(entries.key_start[-1]) - prefix
+        entries.data[last] |= LAST_OF_RUN
+    if not begins:
+        return entries.data
+    head = np.frombuffer(rows.state.to_bytes(STATE_ID_BYTES, "big"), np.uint8)
+    return np.concatenate((head, entries.data))
+
+
+def _whole(piece: GroupPiece) -> Iterator[StateRows]:
+    """All rows that the table has of the key group, a state at a time."""
+    states: dict[int, list[StateRows]] = {}
+    for rows in piece.table.read(KeyGroupRange(piece.key_group, piece.key_group)):
+        states.setdefault(rows.state, []).append(rows)
+    for parts in states.values():
+        batches = pa.Table.from_batches([part.batch for part in parts]).combine_chunks()
+        (batch,) = batches.to_batches()
+        yield replace(parts[0], batch=batch)
+
+
+def _by_row_group(piece: GroupPiece, row_groups: Sequence[int]) -> Iterator[StateRows]:
+    """The rows of a state, a row group at a time.
+
+    Raises:
+        LakeError: A row group has no row of the key group.
+    """
+    table = piece.table
+    ((index, meta_info),), (unit,) = table.states, table.units
+    state, layout = table.parse(meta_info)
+    columns = table_columns(state)
+    names = table.partitioning.file_schema(columns).names
+    place = table_directory(table.lake, table.path).full(unit.path)
+    with open_unit(table.lake, table.path, unit) as file:
+        for row_group in row_groups:
+            read = file.read_row_group(row_group, columns=names)
+            rows = typed_rows(read, unit, columns, table.partitioning, place)
+            wanted = pc.equal(rows.column(KEY_GROUP), piece.key_group)
+            if not pc.all(wanted).as_py():
+                rows = rows.filter(wanted)
+            if not len(rows):
+                raise LakeError(
+                    f"row group {row_group} has no row of key group {piece.key_group}",
+                    place=place,
+                    remedy="restore the file from a backup of the lake",
+                )
+            (batch,) = rows.select(layout.schema.names).combine_chunks().to_batches()
+            yield StateRows(index, state.name, layout, batch)

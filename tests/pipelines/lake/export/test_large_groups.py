@@ -1,0 +1,119 @@
+"""A key group that is larger than what one task writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.engine import LocalEngine
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.export import exporting
+from pipelines.lake.export.export_slice import ExportTask, ShuffleTask
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.export.large_groups import GroupPiece
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables import unit_writer
+from state_core import open_snapshot
+from state_core.formats.keyed import unified
+from state_core.formats.writing import spills
+from state_core.formats.writing.new_snapshot import write_snapshot
+from state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from state_core.model.key_groups import key_groups_of_hashes
+
+ENTRIES = 3000
+
+
+class Noting(LocalEngine):
+    """The local engine, which knows the tasks that it had."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.tasks: list[Any] = []
+
+    def map(self, function: Any, tasks: Any, progress: Any = None) -> list[Any]:
+        """As `Engine.map`."""
+        self.tasks += tasks
+        return super().map(function, tasks, progress)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A key has most entries of a map, in many row groups; one state has none of its key group."""
+    root = tmp_path_factory.mktemp("large")
+    many = {
+        "key": [7] * ENTRIES + list(range(100)),
+        "user_key": list(range(ENTRIES + 100)),
+        "value": [f"value {index}" for index in range(ENTRIES + 100)],
+    }
+    few = {"key": list(range(100)), "value": list(range(100))}
+    groups = key_groups_of_hashes(np.arange(100, dtype=np.int32), 128)
+    others = pa.table(few).filter(pa.array(groups != groups[7]))
+    states = (
+        NewKeyedState("elsewhere", others, value="Long"),
+        NewKeyedState("first", pa.table(few), value="Long"),
+        NewKeyedState("many", pa.table(many), kind="map", user_key="Long", value="String"),
+        NewKeyedState("more", pa.table(many), kind="map", user_key="Long", value="String"),
+        NewKeyedState.timers("event", pa.table({"key": few["key"], "timestamp": few["value"]})),
+        NewKeyedState.timers("processing", pa.table({"key": [7], "timestamp": [7]})),
+    )
+    write_snapshot(
+        root / "savepoint", [NewOperator("op", "Long", states, parallelism=2, max_parallelism=128)]
+    )
+    made = Lake(root / "lake")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unified, "TABLE_ROWS", 100)
+        patch.setattr(unit_writer, "ROW_GROUP_BYTES", 5000)
+        import_snapshot(made, str(root / "savepoint"), "j", snapshot_id="s", engine="local")
+    return made
+
+
+def contents(savepoint: Path) -> list[bytes]:
+    """The files of a savepoint but for `_metadata`."""
+    files = [path for path in savepoint.iterdir() if path.name != "_metadata"]
+    return sorted(path.read_bytes() for path in files)
+
+
+def rows_of(savepoint: Path) -> list[Any]:
+    """What a savepoint holds, in its order."""
+    (operator,) = open_snapshot(savepoint).operators
+    return [(state.name, state.to_arrow().to_pylist()) for state in operator.keyed_states]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+def test_pieces_are_what_one_task_writes(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
+    """Several tasks write a key group; together they are the bytes of one that writes it whole."""
+    export_snapshot(lake, "j", "s", tmp_path / "whole", compression=compression, engine="local")
+    monkeypatch.setattr(exporting, "SLICE_BYTES", 20_000)
+    monkeypatch.setattr(exporting, "CHUNK_BYTES", 6_000)
+    engine = Noting()
+    export_snapshot(lake, "j", "s", tmp_path / "cut", compression=compression, engine=engine)
+    cut = [
+        task for task in engine.tasks
+        if isinstance(task, ExportTask) and isinstance(task.chunks[0], GroupPiece)
+    ]  # fmt: skip
+    assert len(cut) > 3
+    assert any(chunk.row_groups is None for task in cut for chunk in task.chunks)
+    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
+    if compression == "none":
+        assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_new_key_groups_are_put_together_from_pieces(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another max parallelism: pieces are sorted by new key group, and large ones come in parts."""
+    export_snapshot(lake, "j", "s", tmp_path / "whole", max_parallelism=60, engine="local")
+    monkeypatch.setattr(exporting, "SLICE_BYTES", 20_000)
+    monkeypatch.setattr(exporting, "CHUNK_BYTES", 6_000)
+    monkeypatch.setattr(spills, "PART_BYTES", 5_000)
+    engine = Noting()
+    export_snapshot(lake, "j", "s", tmp_path / "cut", max_parallelism=60, engine=engine)
+    cut = [task for task in engine.tasks if isinstance(task, ShuffleTask)]
+    assert any(isinstance(task.chunks[0], GroupPiece) for task in cut)
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")

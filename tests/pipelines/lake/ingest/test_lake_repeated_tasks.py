@@ -1,0 +1,136 @@
+"""Tasks that run more than once, as Spark's do when it takes an executor for lost or slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.engine import Progress
+from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.edit.changes import ValueChange
+from pipelines.lake.edit.migrating import migrate_snapshot
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest.importing import import_snapshot
+from state_core import open_snapshot
+from state_core.files.filesystem import Directory
+from state_core.files.wire import DataInput
+from state_core.formats.layout.keyed_states import value_snapshot
+from state_core.formats.layout.meta_info import read_state_meta_info
+from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from tests.pipelines.lake.conftest import JOB
+from tests.support.savepoints.golden_cases import GOLDEN
+
+SOURCE = GOLDEN / "flink" / "pojo-rocksdb-canonical-p2-m128-flink2.3.0" / "savepoint"
+
+
+class _Lost(BaseException):
+    """An executor that is gone."""
+
+
+class Repeating:
+    """An engine that runs each task twice, takes the second result, and loses a third run."""
+
+    name = "repeating"
+    repeats = True
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
+        self.lost = 0
+
+    def map(
+        self, function: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress | None = None
+    ) -> list[Any]:
+        """The function of every task."""
+        results = []
+        for task in tasks:
+            function(task)
+            results.append(function(task))
+            with self._losing(), suppress(_Lost):
+                function(task)
+        return results
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Lose whoever has begun a file, before there are rows in it."""
+
+        def lost(*_: object, **__: object) -> None:
+            self.lost += 1
+            raise _Lost
+
+        with self.patch.context() as patch:
+            patch.setattr(pq.ParquetWriter, "write_table", lost)
+            yield
+
+
+def files_of(lake: Lake) -> set[str]:
+    """All files of tables that are not their logs."""
+    return {
+        str(path.relative_to(lake.location))
+        for path in Path(lake.location).rglob("_data/**/*")
+        if path.is_file()
+    }
+
+
+def named(lake: Lake) -> set[str]:
+    """The files of tables that snapshots name."""
+    return {
+        f"{table.path}/{unit.path}"
+        for summary in lake.summaries(JOB)
+        for operator in lake.snapshot(JOB, summary.snapshot_id).operators
+        for table in operator.tables
+        for unit in table.units
+    }
+
+
+def without_tags(lake: Lake) -> ValueChange:
+    """Customers without one of their fields."""
+    states = [state for op in lake.snapshot(JOB, "old").operators for state in op.states]
+    (state,) = (state for state in states if state.name == "customer")
+    old = value_snapshot(read_state_meta_info(DataInput(state.meta_info)))
+    assert isinstance(old, PojoSerializerSnapshot)
+    fields = {
+        field.name: field.value.snapshot
+        for field in old.pojo.fields
+        if field.value is not None and field.value.snapshot is not None
+    }
+    del fields["tags"]
+    new = PojoSerializerSnapshot.of(old.pojo.java_class, fields)
+    return ValueChange("customers", "customer", new)
+
+
+def rows_of(savepoint: str | Path) -> list[Any]:
+    """What a savepoint holds, in its order."""
+    return [
+        (state.name, state.to_arrow().to_pylist())
+        for operator in open_snapshot(savepoint).operators
+        for state in operator.keyed_states
+    ]
+
+
+def test_one_run_of_a_task_counts_and_nothing_of_the_others_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Import, migration and export: what an undisturbed run makes, and not a file beside it."""
+    repeating = Repeating(monkeypatch)
+    lakes = []
+    for name, engine in (("lost", repeating), ("calm", "local")):
+        lake = Lake(tmp_path / name)
+        import_snapshot(lake, str(SOURCE), JOB, snapshot_id="old", engine=engine)
+        migrate_snapshot(lake, JOB, "old", "new", without_tags(lake), engine=engine)
+        for snapshot in ("old", "new"):
+            to = tmp_path / f"{name}-{snapshot}"
+            export_snapshot(lake, JOB, snapshot, to, parallelism=5, engine=engine)
+        to = tmp_path / f"{name}-wide"
+        export_snapshot(lake, JOB, "old", to, max_parallelism=100, engine=engine)
+        lakes.append(lake)
+    assert repeating.lost
+    assert files_of(lakes[0]) == named(lakes[0])
+    for target in ("old", "new", "wide"):
+        lost, calm = (tmp_path / f"{name}-{target}" for name in ("lost", "calm"))
+        assert rows_of(lost) == rows_of(calm)
+        assert len(Directory(str(lost)).names()) == len(Directory(str(calm)).names())
