@@ -56,6 +56,15 @@ public class Jobs {
             ChangeJobs.changes(env, keys, restoring).forEach(Jobs::finish);
             return 0;
         }
+        Class<?>[] types = {StreamExecutionEnvironment.class, long.class, boolean.class};
+        if (name.equals("async-changes")) { // not there in Flink 1
+            Jobs.<List<DataStream<String>>>optional(
+                    "AsyncChangeJobs", "changes", types, env, keys, restoring).forEach(Jobs::finish);
+            return 0;
+        }
+        if (name.equals("declared")) { // needs flink-datastream
+            return Jobs.<Long>optional("DeclaredJobs", "declared", types, env, keys, restoring);
+        }
         DataStream<Long> numbers = numbers(env, keys, restoring);
         switch (name) {
             case "wordcount":
@@ -84,7 +93,8 @@ public class Jobs {
                 finish(Judge.typesJob(numbers));
                 return keys;
             case "async": // not there in Flink 1
-                finish(asynchronous(numbers, restoring));
+                finish(optional("AsyncJobs", "async",
+                        new Class<?>[] {DataStream.class, boolean.class}, numbers, restoring));
                 return keys;
             case "own":
                 finish(OwnTypeJobs.own(numbers, restoring));
@@ -100,12 +110,11 @@ public class Jobs {
         }
     }
 
+    /** What a class makes that is not there in every version of Flink. */
     @SuppressWarnings("unchecked")
-    private static DataStream<String> asynchronous(DataStream<Long> numbers, boolean restoring) {
+    private static <T> T optional(String name, String method, Class<?>[] types, Object... arguments) {
         try {
-            return (DataStream<String>) Class.forName("AsyncJobs")
-                    .getDeclaredMethod("async", DataStream.class, boolean.class)
-                    .invoke(null, numbers, restoring);
+            return (T) Class.forName(name).getDeclaredMethod(method, types).invoke(null, arguments);
         } catch (ReflectiveOperationException problem) {
             throw new IllegalStateException(problem);
         }
