@@ -97,7 +97,10 @@ public class Jobs {
                         new Class<?>[] {DataStream.class, boolean.class}, numbers, restoring));
                 return keys;
             case "own":
-                finish(OwnTypeJobs.own(numbers, restoring));
+                finish(OwnTypeJobs.own(numbers, 4, restoring));
+                return keys;
+            case "own-few":
+                finish(OwnTypeJobs.own(numbers, 2, restoring));
                 return keys;
             case "kryo":
                 finish(KryoJobs.kryo(numbers, restoring));
