@@ -33,6 +33,7 @@ __all__ = [
     "LOGICAL_NESTING",
     "MEMBERS",
     "OPERATORS",
+    "RECOVERY_WORK",
     "SERIALIZER_NESTING",
     "SHARED_BYTES",
     "STATES",
@@ -193,5 +194,9 @@ SHARED_BYTES = Bound(
 UNKNOWN_WORK = Bound(
     "bytes read to find where unknown payloads end", 1 << 23, "every attempt reads the head anew"
 )
+RECOVERY_WORK = Bound(
+    "passes over a key group of the heap to find where values end", 64,
+    "one for each state, and for each place where the next may begin",
+)  # fmt: skip
 
 BOUNDS = tuple(value for value in list(globals().values()) if isinstance(value, Bound))

@@ -12,6 +12,7 @@ from pipelines.spark.worker_daemon import preload
 from state_core.errors import StateError
 from tests.integration.flink.distribution import flink_jars
 from tests.integration.flink.evolving import MODULES
+from tests.integration.flink.forst import MODULES as FORST_MODULES
 from tests.integration.flink.sources import MODULES as SOURCE_MODULES
 from tests.integration.flink.sources import NEW, OLD, connector_jars
 from tests.integration.hdfs.cluster import hadoop_jars
@@ -36,6 +37,7 @@ def fetch() -> None:
         samza_jars()
         flink_jars("2.3.0", MODULES)
         flink_jars("2.3.0", ["flink-datastream"])
+        flink_jars("2.3.0", FORST_MODULES)
     except StateError as error:
         sys.stderr.write(f"not fetched before the tests: {error}\n")
 

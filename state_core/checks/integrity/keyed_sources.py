@@ -345,7 +345,7 @@ def _open_key_groups(
             found.skip(where, why)
             _lose_all(handle, where, found, why)
             return None
-        reader = HeapFile(source, header, known, spans, part and end is None)
+        reader = HeapFile(source, header, known, spans, part and end is None, max_parallelism)
     else:
         reader = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
     return KeyedSource(

@@ -22,14 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from state_core.errors import CorruptSnapshotError, StateError
+from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from state_core.files.compression import SnappyStream, StateStream, open_stream
 from state_core.files.filesystem import ByteSource
 from state_core.files.wire import DataInput
 from state_core.formats.keyed.entry_walking import EntryWalker
+from state_core.formats.keyed.heap_recovery import AmbiguousError, entry_starts, recover_states
 from state_core.formats.keyed.unified import KeyGroupSpan
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.meta_info import KeyedHeader
@@ -62,6 +64,8 @@ class HeapFile:
         spans: Its key groups, ascending.
         part: Whether its handle may be a part of another one, after a restore at another
             parallelism: then key groups of other subtasks may follow its last.
+        max_parallelism: How many key groups there are; 0 if that is not known. Then values that
+            only their class can walk are refused.
     """
 
     source: ByteSource
@@ -69,6 +73,7 @@ class HeapFile:
     layouts: tuple[KeyedLayout, ...]
     spans: tuple[KeyGroupSpan, ...]
     part: bool = False
+    max_parallelism: int = 0
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups, key group after key group.
@@ -131,8 +136,10 @@ class _GroupReader(EntryWalker):
 
     def run(self) -> Iterator[Entries]:
         """State after state; of one that breaks off, what precedes the break."""
+        opaque = [state for state in range(len(self.file.layouts)) if self._is_opaque(state)]
+        recovers = opaque and self.file.max_parallelism and not (self.open_end or self.broken)
         try:
-            yield from self._states()
+            yield from self._recovered(opaque) if recovers else self._states()
         except CorruptSnapshotError:
             if self.broken is None:
                 raise
@@ -173,6 +180,83 @@ class _GroupReader(EntryWalker):
         )
         if not self.whole:
             raise self._fault(f"{self.data.size - self.at} bytes behind the last state", self.at)
+
+    # ----------------------------------------------- values that only their own class can walk
+
+    def _is_opaque(self, state: int) -> bool:
+        layout = self.file.layouts[state]
+        if layout.kind is StateKind.TIMERS:
+            return False
+        known = layout.namespace.self_delimiting and layout.key.self_delimiting
+        return known and not _native_value(layout)[0][0].self_delimiting
+
+    def _recovered(self, opaque: list[int]) -> Iterator[Entries]:
+        """The entries of all states, of which some are found by what stands around them."""
+        data, names = self.data.tobytes(), [state.name for state in self.file.header.states]
+
+        @cache
+        def places(state: int) -> tuple[list[int], list[int]]:
+            layout = self.file.layouts[state]
+            parts = layout.namespace, layout.key
+            return entry_starts(data, parts, self.group, self.file.max_parallelism)
+
+        try:
+            cuts = recover_states(data, opaque, len(names), self._walked, places)
+        except AmbiguousError as error:
+            classes = {_native_value(self.file.layouts[state])[0][0].name for state in opaque}
+            raise UnsupportedFormatError(
+                f"{error.problem} ({', '.join(sorted(classes))}; state"
+                f" {', '.join(repr(names[state]) for state in opaque)} {self.where})",
+                place=self._named(),
+                remedy="take a savepoint in canonical format, or register a decoder",
+            ) from error
+        for cut in cuts:
+            self.at = cut.start
+            if cut.starts is not None:
+                yield self._cut_batch(cut.state, cut.starts, cut.end)
+            elif cut.count:
+                yield self._batch(cut.state, cut.count)
+
+    def _walked(self, state: int, begin: int, count: int) -> int | None:
+        """Where the entries of a state end that can be walked; None if they can't be there."""
+        layout, self.at = self.file.layouts[state], begin
+        timer = layout.kind is StateKind.TIMERS
+        parts = (LongSerializer(), layout.key, layout.namespace) if timer else (
+            layout.namespace, layout.key, *_native_value(layout)[0]
+        )  # fmt: skip
+        try:
+            self._walk(parts, count)
+        except CorruptSnapshotError:
+            return None
+        return self.at
+
+    def _cut_batch(self, state: int, starts: I64Array, end: int) -> Entries:
+        """Entries of a state that begin here; each value goes on to where the next begins."""
+        layout = self.file.layouts[state]
+        ends = np.append(starts[1:], end)
+        keys = self._part_end(layout.namespace, starts, ends)
+        values = self._part_end(layout.key, keys, ends)
+        if layout.kind not in (StateKind.LIST, StateKind.MAP):
+            return self._transcode(state, layout, [starts, keys, values, ends], ())
+        counts = self._counts(np.minimum(values, self.data.size - 4))
+        name = self.file.header.states[state].name
+        if (ends - values < 4).any() or (counts > 1).any():
+            assert layout.value is not None  # noqa: S101 - not of timers
+            raise UnsupportedFormatError(
+                f"several {layout.value.name} side by side {self.where}, between which nothing"
+                " stands: only their class knows where one ends",
+                place=f"state {name!r}, {self._named()}",
+                remedy="take a savepoint in canonical format, or register a decoder",
+            )
+        full = np.flatnonzero(counts)
+        keys_of = [(keys[full], values[full]), (starts[full], keys[full])]
+        begin, ends = values[full] + 4, ends[full]
+        if layout.user_key is None:
+            return self._entries(state, keys_of, (begin, ends), layout.ambiguous)
+        user_key_end = self._part_end(layout.user_key, begin, ends)
+        return self._entries(
+            state, keys_of, (user_key_end, ends), layout.ambiguous, (begin, user_key_end)
+        )
 
     def _batch(self, state: int, rows: int) -> Entries:
         """The next `rows` entries of a state, in the unified format."""

@@ -358,7 +358,9 @@ class HeapKeyedFile(HeadedFile):
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups, in the unified format."""
-        file = HeapFile(self.source, self.header, self.layouts, self.spans, self.part)
+        file = HeapFile(
+            self.source, self.header, self.layouts, self.spans, self.part, self.max_parallelism
+        )
         return file.entries(key_groups)
 
 

@@ -42,6 +42,7 @@ from state_core.serializers.framework.snapshots import CompositeTypeSerializerSn
 from state_core.serializers.opaque.decoders import described_type, undecoded
 
 __all__ = [
+    "as_key_value",
     "describe_state",
     "layout_of",
     "parse_keyed_state",
@@ -149,6 +150,30 @@ def _parts(
             raise _unlike(state, whole, "a map")
         return whole.nested[1], whole.nested[0]
     return whole, None
+
+
+def as_key_value(state: StateMetaInfo) -> StateMetaInfo:
+    """The state as one of version 1, which every backend restores out of a canonical savepoint.
+
+    ForSt registers asynchronous state as version 2, without the serializer of the whole list or
+    map; Flink converts that where it restores RocksDB's files (`RegisteredStateMetaInfoUtils`), and
+    nowhere else.
+    """
+    if state.kind is not BackendStateType.KEY_VALUE_V2:
+        return state
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
+    value, user_key = _parts(state, kind)
+    if isinstance(value, TtlSerializerSnapshot):
+        value = TtlSerializerSnapshot.around(*value.nested)  # version 2 has a class of its own
+    if kind is StateKind.LIST:
+        value = ListSerializerSnapshot.around(value)
+    elif user_key is not None:
+        value = MapSerializerSnapshot.around(user_key, value)
+    entries = {
+        NAMESPACE_SERIALIZER: state.serializers[NAMESPACE_SERIALIZER],
+        VALUE_SERIALIZER: serializer_entry(value),
+    }
+    return StateMetaInfo(state.name, BackendStateType.KEY_VALUE, state.options, entries)
 
 
 def value_snapshot(state: StateMetaInfo) -> TypeSerializerSnapshot:

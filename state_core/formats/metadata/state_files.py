@@ -4,8 +4,9 @@ A relative handle names a file beside `_metadata`, so a moved savepoint just ope
 handle names the place where Flink wrote it. Of a snapshot that was moved that place is gone (or
 worse, belongs to somebody else), so the file is looked for in the snapshot's own directories first:
 beside `_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`, in
-which merged files have a directory for each subtask, or each task manager (FLIP-306), and in the
-`dstl/` there, in which the changelog backend has its log if both have one base path.
+which merged files have a directory for each subtask, or each task manager (FLIP-306), and ForSt one
+for each of its instances, from which checkpoints take tables as they are; and in the `dstl/` there,
+in which the changelog backend has its log if both have one base path.
 Anything that lies elsewhere is refused unless it was allowed by name: a path in a file is no
 permission, nor is a link beside it.
 """
@@ -51,6 +52,7 @@ __all__ = ["METADATA_FILE", "StateFiles"]
 METADATA_FILE = "_metadata"
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
 SHARED_DIRECTORIES = ("shared", "taskowned", "dstl")
+MAX_SHARED_DEPTH = 3  # of directories: `shared/op_..._attempt_0/db`
 # Flink writes paths as they are (`Path.toString`): `#`, `?` and `%` in them mean nothing
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
@@ -220,6 +222,9 @@ class StateFiles:
                 ):
                     return source
         if self._is_external(uri, path):
+            parts = parent.split("/")
+            depth = _shared_depth(parts)  # of ForSt's tables each subtask has a directory
+            parent = "/".join(parts[: len(parts) - depth + 1]) if depth else parent
             there = parent if scheme_text in ("", "file:", "file://") else f"{scheme_text}{parent}"
             raise UnsafePathError(
                 f"a state file at {uri!r}, outside the snapshot",
@@ -239,17 +244,17 @@ class StateFiles:
 
     def _own_places(self, parent: str, name: str) -> list[tuple[ConfinedDirectory, str]]:
         """Where a file that lay in a directory can be now, best guess first."""
-        above, written_in = posixpath.split(parent)
+        parts = parent.split("/")
         checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root))
-        if written_in in SHARED_DIRECTORIES:
-            return self._shared_places(written_in, name)
         places = [(self.directory, name)]
-        if CHECKPOINT_DIRECTORY.fullmatch(written_in) and checkpoint:
-            places.append((self._above.child(written_in), name))
-        shared = posixpath.basename(above)
-        if shared in SHARED_DIRECTORIES:
-            return [*self._shared_places(shared, f"{written_in}/{name}"), *places]
-        return places
+        if CHECKPOINT_DIRECTORY.fullmatch(parts[-1]) and checkpoint:
+            places.append((self._above.child(parts[-1]), name))
+        depth = _shared_depth(parts)
+        if not depth:
+            return places
+        within = "/".join([*parts[len(parts) - depth + 1 :], name])
+        shared = self._shared_places(parts[-depth], within)
+        return shared if depth == 1 else [*shared, *places]
 
     def _shared_places(self, shared: str, path: str) -> list[tuple[ConfinedDirectory, str]]:
         """In the directory next to `chk-N`, or in the snapshot's own one of that name."""
@@ -297,6 +302,12 @@ class _Extents:
         else:
             self.budget.size += source.size
         self.seen.add(id(handle))
+
+
+def _shared_depth(parts: list[str]) -> int:
+    """How many of the last parts of a path begin with a shared directory; 0 if none is one."""
+    depths = range(1, min(MAX_SHARED_DEPTH, len(parts)) + 1)
+    return next((depth for depth in depths if parts[-depth] in SHARED_DIRECTORIES), 0)
 
 
 def _path_of(handle: StreamHandle) -> str:

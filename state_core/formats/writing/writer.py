@@ -21,6 +21,7 @@ from state_core.errors import SnapshotError
 from state_core.files.compression import IDENTIFIER, compress_snappy
 from state_core.files.filesystem import Directory
 from state_core.files.wire import DataOutput
+from state_core.formats.layout.keyed_states import as_key_value
 from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
 from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, write_metadata
 from state_core.formats.metadata.checkpoint_properties import (
@@ -77,7 +78,8 @@ def write_keyed_part(
     with directory.open_output(part.name) as file:
         if header is not None:
             head = DataOutput()
-            write_keyed_header(replace(header, compressed=compressed), head)
+            states = tuple(map(as_key_value, header.states))
+            write_keyed_header(replace(header, compressed=compressed, states=states), head)
             file.write(head.to_bytes())
             part.size = len(head)
         for group, data in groups:

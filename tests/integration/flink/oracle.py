@@ -6,7 +6,7 @@ import json
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread, Timer
@@ -33,7 +33,9 @@ SOURCES = (
     "Json.java",
 )
 # what Flink 1 has no API for
-NEW_SOURCES = ("AsyncJobs.java",)
+NEW_SOURCES = ("AsyncJobs.java", "AsyncChangeJobs.java")
+# what needs a module of its own
+SOURCES_OF = {"flink-datastream": ("DeclaredJobs.java",)}
 KEPT_LINES = 60
 ANSWER_SECONDS = 300
 CLOSE_SECONDS = 30
@@ -119,12 +121,13 @@ class FlinkOracle:
         version: str,
         heap: str = "1g",
         patience: float = ANSWER_SECONDS,
-        modules: Iterable[str] = (),
+        modules: Collection[str] = (),
     ) -> None:
         self.version = version
         self.patience = patience
         jars = flink_jars(version, modules)
-        names = (*SOURCES, *(() if version.startswith("1.") else NEW_SOURCES))
+        names = [*SOURCES, *(() if version.startswith("1.") else NEW_SOURCES)]
+        names += [name for module in modules for name in SOURCES_OF.get(module, ())]
         classes = compiled([JAVA_SOURCES / name for name in names], jars, f"flink-{version}")
         path = ":".join(map(str, [classes, *jars]))
         # Flink leaves files in its temporary directory, so it gets one that goes with it
@@ -175,7 +178,8 @@ class FlinkOracle:
         """Run a job whose checkpoints are all kept: where they are, then where its savepoints are.
 
         Args:
-            case: The job; `chain` and `changes` change their state before each checkpoint.
+            case: The job; `chain`, `changes` and `async-changes` change their state before each
+                checkpoint.
             to: Where a directory for the job is to be.
             options: `generations` is the number of checkpoints, `savepoints` the formats of the
                 savepoints after them, `pause` how many milliseconds it waits behind each; names

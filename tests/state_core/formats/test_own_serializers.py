@@ -97,9 +97,9 @@ def test_meta_infos_are_written_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_the_heap_format_needs_to_know_where_a_value_ends(tmp_path: Path) -> None:
-    """It has no lengths: the error says which state, and what to do."""
+    """Of lists with several elements nothing says it: the error names them, and what to do."""
     operator = own_operator("native", tmp_path)
-    with pytest.raises(UnsupportedFormatError, match="only its class knows") as found:
+    with pytest.raises(UnsupportedFormatError, match="only their class knows") as found:
         rows(operator, "count")
     assert "OwnTypeJobs$" in str(found.value)
     assert "canonical" in found.value.remedy

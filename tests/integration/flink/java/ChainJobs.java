@@ -60,7 +60,7 @@ class ChainJobs {
     /**
      * Run a job, take a checkpoint after each generation, and savepoints of both formats at last.
      *
-     * <p>Only `chain` and `changes` have generations; of other jobs each checkpoint holds the
+     * <p>Only `chain`, `changes` and `async-changes` have generations; of other jobs each checkpoint holds the
      * same. Behind each checkpoint it waits for `pause` milliseconds; `each` is the format of a
      * savepoint before each, `first` the number of the first generation, if it is not 0.
      *
@@ -70,7 +70,7 @@ class ChainJobs {
             Map<String, String> args) throws Exception {
         long keys = Long.parseLong(args.get("keys"));
         int generations = Integer.parseInt(args.get("generations"));
-        boolean chain = List.of("chain", "changes").contains(args.get("case"));
+        boolean chain = List.of("chain", "changes", "async-changes").contains(args.get("case"));
         INPUT.clear();
         Jobs.SEEN.set(0);
         long expected = Jobs.build(env, args.get("case"), chain ? 0 : keys, false);

@@ -58,7 +58,7 @@ class ChangeJobs {
         return List.of(lines, sums, lists);
     }
 
-    private static DataStream<Long> stamped(DataStream<Long> numbers, boolean restoring) {
+    static DataStream<Long> stamped(DataStream<Long> numbers, boolean restoring) {
         return numbers.assignTimestampsAndWatermarks(WatermarkStrategy
                 .<Long>forGenerator(context -> new Late(restoring))
                 .withTimestampAssigner((number, before) -> time(number))).setParallelism(1);

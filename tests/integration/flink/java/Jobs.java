@@ -60,6 +60,15 @@ public class Jobs {
             finish(BacklogJobs.backlog(env, keys, restoring));
             return BacklogJobs.BEFORE;
         }
+        Class<?>[] types = {StreamExecutionEnvironment.class, long.class, boolean.class};
+        if (name.equals("async-changes")) { // not there in Flink 1
+            Jobs.<List<DataStream<String>>>optional(
+                    "AsyncChangeJobs", "changes", types, env, keys, restoring).forEach(Jobs::finish);
+            return 0;
+        }
+        if (name.equals("declared")) { // needs flink-datastream
+            return Jobs.<Long>optional("DeclaredJobs", "declared", types, env, keys, restoring);
+        }
         DataStream<Long> numbers = numbers(env, keys, restoring);
         switch (name) {
             case "wordcount":
@@ -88,10 +97,14 @@ public class Jobs {
                 finish(Judge.typesJob(numbers));
                 return keys;
             case "async": // not there in Flink 1
-                finish(asynchronous(numbers, restoring));
+                finish(optional("AsyncJobs", "async",
+                        new Class<?>[] {DataStream.class, boolean.class}, numbers, restoring));
                 return keys;
             case "own":
-                finish(OwnTypeJobs.own(numbers, restoring));
+                finish(OwnTypeJobs.own(numbers, 4, restoring));
+                return keys;
+            case "own-few":
+                finish(OwnTypeJobs.own(numbers, 2, restoring));
                 return keys;
             case "kryo":
                 finish(KryoJobs.kryo(numbers, restoring));
@@ -104,12 +117,11 @@ public class Jobs {
         }
     }
 
+    /** What a class makes that is not there in every version of Flink. */
     @SuppressWarnings("unchecked")
-    private static DataStream<String> asynchronous(DataStream<Long> numbers, boolean restoring) {
+    private static <T> T optional(String name, String method, Class<?>[] types, Object... arguments) {
         try {
-            return (DataStream<String>) Class.forName("AsyncJobs")
-                    .getDeclaredMethod("async", DataStream.class, boolean.class)
-                    .invoke(null, numbers, restoring);
+            return (T) Class.forName(name).getDeclaredMethod(method, types).invoke(null, arguments);
         } catch (ReflectiveOperationException problem) {
             throw new IllegalStateException(problem);
         }

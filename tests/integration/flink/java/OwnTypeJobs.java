@@ -36,8 +36,10 @@ import org.apache.flink.util.Collector;
  * payload, with one that only their class can read, and composite ones, before and behind known ones.
  */
 class OwnTypeJobs {
-    static DataStream<String> own(DataStream<Long> numbers, boolean restoring) {
-        return numbers.keyBy(k -> k * 31 - 7).process(new Own(restoring)).uid("own").name("own");
+    /** A job whose lists and maps have fewer elements than `most`. */
+    static DataStream<String> own(DataStream<Long> numbers, long most, boolean restoring) {
+        return numbers.keyBy(k -> k * 31 - 7)
+                .process(new Own(most, restoring)).uid("own").name("own");
     }
 
     static class Money {
@@ -251,6 +253,7 @@ class OwnTypeJobs {
 
     static class Own extends KeyedProcessFunction<Long, Long, String>
             implements CheckpointedFunction {
+        private final long most;
         private final boolean restoring;
         private final List<List<Long>> seen = new ArrayList<>();
         private transient ListState<List<Long>> listed;
@@ -261,7 +264,8 @@ class OwnTypeJobs {
         private transient ValueState<Tuple2<Money, List<Long>>> both;
         private transient ValueState<Long> count;
 
-        Own(boolean restoring) {
+        Own(long most, boolean restoring) {
+            this.most = most;
             this.restoring = restoring;
         }
 
@@ -300,7 +304,7 @@ class OwnTypeJobs {
                 return;
             }
             money.update(Money.of(k));
-            for (long i = 0; i < k % 4; i++) {
+            for (long i = 0; i < k % most; i++) {
                 ranges.add(List.of(k, i, -i));
                 ledger.put("n" + i, Money.of(k + i));
             }
