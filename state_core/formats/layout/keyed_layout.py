@@ -203,8 +203,9 @@ class KeyedLayout:
                 within = cursor.only((1 - null).astype(np.uint8))
         column = stored.decode(within)
         cursor.check_at_end()
-        if within is not cursor and column.null_count:
-            cursor.inexact |= within.present & (1 - present_rows(column))
+        if self.kind is StateKind.MAP and column.null_count:  # none, and its flag says a value
+            none = 1 - present_rows(column)
+            cursor.inexact |= none if within is cursor else within.present & none
         if not self.with_ttl or isinstance(stored, OpaqueSerializer):
             return [column]
         if self.kind is StateKind.LIST:
