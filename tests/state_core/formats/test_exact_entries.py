@@ -108,9 +108,7 @@ def test_every_byte_comes_back(name: str, kind: StateKind, ttl: bool) -> None:
 @every_kind
 @with_and_without_ttl
 @pytest.mark.parametrize("among", [[], [b"\1"]], ids=["alone", "beside null"])
-def test_a_value_that_is_none_but_not_null(
-    kind: StateKind, ttl: bool, among: list[bytes]
-) -> None:
+def test_a_value_that_is_none_but_not_null(kind: StateKind, ttl: bool, among: list[bytes]) -> None:
     """A map's `None` of Scala is a value: its flag says that it is not null, whatever is beside."""
     layout = layout_of(kind, OptionSerializer(TEXT), ttl=ttl)
     nulls = among if kind is StateKind.MAP and not ttl else []
