@@ -48,12 +48,13 @@ def main() -> None:
     asked = parser.parse_args()
     place: Path = asked.directory
     fuzzing = _instrumented(asked.target, place / "scratch", interpreted=asked.interpreted)
+    shutil.rmtree(place / "seeds", ignore_errors=True)
     for folder in ("seeds", "corpus", FINDINGS):
         (place / folder).mkdir(parents=True, exist_ok=True)
     for seed in fuzzing.seeds:
         (place / "seeds" / _name(seed)).write_bytes(seed)
     _limit()
-    sys.stderr.write(f"ready with {resident_bytes() >> 20} MiB\n")
+    sys.stderr.write(f"ready with {_resident_bytes() >> 20} MiB\n")
     atheris.Setup(
         [
             sys.argv[0],
@@ -87,12 +88,12 @@ def _instrumented(target: str, scratch: Path, *, interpreted: bool) -> Fuzzing:
             compiler.Kernel.compile = lambda kernel: kernel.function
         fuzzing = prepare(target, scratch)
     if not interpreted:
-        in_a_fork(lambda: _compile_kernels(compiler.Kernel))
+        _in_a_fork(lambda: _compile_kernels(compiler.Kernel))
         _compile_kernels(compiler.Kernel)
     return fuzzing
 
 
-def in_a_fork(call: Callable[[], None]) -> None:
+def _in_a_fork(call: Callable[[], None]) -> None:
     """Do something whose memory is not to be counted: what it leaves is on disk."""
     child = os.fork()
     if child == 0:
@@ -120,15 +121,18 @@ def _checked(run: Callable[[bytes], None], findings: Path) -> Callable[[bytes], 
         raise HangError
 
     def check(data: bytes) -> None:
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             run(data)
-            signal.setitimer(signal.ITIMER_PROF, 0)
-        except (StateError, KeyboardInterrupt, SystemExit):
-            signal.setitimer(signal.ITIMER_PROF, 0)
+        except KeyboardInterrupt:
+            raise
+        except StateError:
+            pass
         except BaseException as error:  # noqa: BLE001 - a panic of Rust's is no Exception
             signal.setitimer(signal.ITIMER_PROF, 0)
-            keep(findings, data, error)
+            _keep(findings, data, error)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
     signal.signal(signal.SIGPROF, stop)
     return check
@@ -138,9 +142,9 @@ class HangError(BaseException):
     """An input took more than its seconds; no `except Exception` takes it for its own."""
 
 
-def keep(findings: Path, data: bytes, error: BaseException) -> None:
+def _keep(findings: Path, data: bytes, error: BaseException) -> None:
     """Keep the first input of a finding, with its traceback."""
-    place = f"{type(error).__name__} at {innermost(error.__traceback__)}"
+    place = f"{type(error).__name__} at {_innermost(error.__traceback__)}"
     path = findings / f"exception-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
     if not path.exists():
         path.write_bytes(data)
@@ -149,7 +153,7 @@ def keep(findings: Path, data: bytes, error: BaseException) -> None:
         sys.stderr.write(f"FINDING {place}: {path}\n")
 
 
-def innermost(trace: TracebackType | None) -> str:
+def _innermost(trace: TracebackType | None) -> str:
     """The innermost line of ours."""
     frames = traceback.extract_tb(trace)
     ours = [
@@ -166,7 +170,7 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 20, 256 << 20))
 
 
-def resident_bytes() -> int:
+def _resident_bytes() -> int:
     """The bytes of memory that this process has."""
     return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
 
@@ -176,5 +180,4 @@ def _name(data: bytes) -> str:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONFAULTHANDLER", "1")
     main()

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 STARTING_SECONDS = 90  # to import, to compile what is not compiled yet, and to run the seeds
 LEAST_SECONDS = 5
 _COVERAGE = re.compile(r"cov: (\d+)")
-_EXECUTIONS = re.compile(r"number_of_executed_units: (\d+)")
+_EXECUTIONS = re.compile(r"^(?:#|stat::number_of_executed_units: )(\d+)", re.MULTILINE)
 _PEAK = re.compile(r"peak_rss_mb: +(\d+)")
 _READY = re.compile(r"ready with (\d+) MiB")
 
@@ -75,7 +75,7 @@ def run_target(target: str, directory: Path, seconds: float) -> list[Run]:
             with (directory / "runs.jsonl").open("a", encoding="utf-8") as log:
                 log.write(json.dumps(asdict(runs[-1])) + "\n")
             if runs[-1].executions == 0:
-                break  # it does not even start: what it said is in its log
+                break  # it does not get far: what it said is in its log
     return runs
 
 
@@ -86,7 +86,6 @@ def _run(target: str, mode: str, place: Path, seconds: float) -> Run:
         **os.environ,
         "NUMBA_BOUNDSCHECK": "1",
         "NUMBA_CACHE_DIR": str(place.parent / "kernels"),
-        "PYTHONFAULTHANDLER": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
     log = place / f"{mode}.log"

@@ -33,10 +33,11 @@ def fuzz_delta_log(directory: Path) -> Fuzzing:
 
     def run(data: bytes) -> None:
         form, content = chosen(data, len(logs))
-        shutil.rmtree(lake)
-        shutil.copytree(whole, lake)
         (lake / logs[form]).write_bytes(content)
-        _use(Lake(lake), directory / "exported")
+        try:
+            _use(Lake(lake), directory / "exported")
+        finally:
+            shutil.copyfile(whole / logs[form], lake / logs[form])
 
     seeds = seeded((n, (whole / path).read_bytes()) for n, path in enumerate(logs))
     return Fuzzing(seeds, run)
@@ -48,7 +49,6 @@ def fuzz_catalog(directory: Path) -> Fuzzing:
     (file,) = (whole / "snapshots").rglob("*.parquet")
     stored = [name for name in SNAPSHOT_SCHEMA.names if name != "job"]
     row = pq.read_table(file, columns=stored, partitioning=None).to_pylist()[0]
-    shutil.copytree(whole, lake, dirs_exist_ok=True)
     place = lake / file.relative_to(whole)
     schema = pa.schema([SNAPSHOT_SCHEMA.field(name) for name in stored])
 
@@ -69,12 +69,12 @@ def _lakes(directory: Path) -> tuple[Path, Path]:
     whole, lake = directory / "whole", directory / "lake"
     shutil.rmtree(whole, ignore_errors=True)
     import_snapshot(Lake(whole), str(WORDS), JOB, snapshot_id=SNAPSHOT, engine=LocalEngine())
-    lake.mkdir(exist_ok=True)
+    shutil.copytree(whole, lake, dirs_exist_ok=True)
     return whole, lake
 
 
 def _use(lake: Lake, to: Path) -> None:
-    """List what is in a lake, open its tables, query one, and export the snapshot."""
+    """List what is in a lake, open its tables, and export the snapshot."""
     lake.listed()
     records, _ = lake.records()
     for record in records:

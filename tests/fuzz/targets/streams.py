@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import cramjam
@@ -76,10 +77,10 @@ def _with_checksums(data: bytes) -> bytes:
         payload = data[at + 8 : at + 4 + length]
         content = payload
         if kind == 0:
-            try:
-                content = bytes(cramjam.snappy.decompress_raw(payload))
-            except cramjam.DecompressionError:
-                content = b""
+            content = b""
+            with suppress(cramjam.DecompressionError):
+                if cramjam.snappy.decompress_raw_len(payload) <= MOST:
+                    content = bytes(cramjam.snappy.decompress_raw(payload))
         checksum = data[at + 4 : at + 8] if kind > 1 else _masked_crc(content)
         out += data[at : at + 4] + checksum + payload
         at += 4 + max(4, length)
