@@ -171,13 +171,13 @@ class KeyedLayout:
 
     def _decode_key(self, cursor: Cursor) -> list[pa.Array]:
         columns = []
+        if self.kind is StateKind.TIMERS:
+            columns.append(pa.array(flip_sign(cursor.read_int64("a timer"))))
         if self.opaque_key:
-            columns = [OpaqueSerializer().decode(cursor), pa.nulls(cursor.rows, pa.string())]
+            columns += [OpaqueSerializer().decode(cursor), pa.nulls(cursor.rows, pa.string())]
             return (
                 columns if self.user_key is None else [*columns, pa.nulls(cursor.rows, pa.binary())]
             )
-        if self.kind is StateKind.TIMERS:
-            columns.append(pa.array(flip_sign(cursor.read_int64("a timer"))))
         for part in (self.key, self.namespace):
             start = cursor.position.copy() if self.ambiguous else cursor.position
             if part.self_delimiting:
@@ -238,12 +238,12 @@ class KeyedLayout:
 
     def _key_parts(self, batch: pa.RecordBatch) -> list[Part]:
         key = batch.column(KEY)
-        if self.opaque_key:
-            return [Part(OpaqueSerializer(), key)]
         parts = []
         if self.kind is StateKind.TIMERS:
             times = fixed_values(batch.column(TIMESTAMP), np.int64)
             parts.append(Part(LongSerializer(), pa.array(flip_sign(times))))
+        if self.opaque_key:
+            return [*parts, Part(OpaqueSerializer(), key)]
         for serializer, column in ((self.key, key), (self.namespace, batch.column(NAMESPACE))):
             parts.append(Part(serializer, column))
             if self.ambiguous:
