@@ -60,6 +60,7 @@ def main() -> None:
             sys.argv[0],
             f"-max_total_time={asked.seconds}",
             f"-timeout={BACKSTOP_SECONDS}",
+            f"-report_slow_units={BACKSTOP_SECONDS}",
             f"-rss_limit_mb={ROOM >> 20}",
             f"-artifact_prefix={place / FINDINGS}/",
             "-print_final_stats=1",
