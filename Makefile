@@ -6,12 +6,15 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # each worker has a JVM with Flink of its own; a module stays with one (see tests/conftest.py)
 SPREAD := -n 2 --dist loadscope
+# of all targets together, which are all there are if none is named
+MINUTES ?= 10
+TARGETS ?=
 
 export STATELAKE_CACHE ?= $(CURDIR)/.cache
 export DAGSTER_HOME    ?= $(CURDIR)/.dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-live ui test test-full test-nightly docs lint bench clean java
+.PHONY: help setup demo demo-live ui test test-full test-nightly fuzz docs lint bench clean java
 
 help:  ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +50,10 @@ test-full: $(READY)  ## The longest tests: every fixture at every parallelism in
 test-nightly: $(READY)  ## What takes too long for CI: all tests, with 500 examples of each property
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest $(SPREAD)
 
+fuzz: $(READY)  ## Fuzz what reads others' bytes, guided by coverage: make fuzz MINUTES=60 TARGETS="sst java"
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet atheris==3.0.0
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(TARGETS)
+
 docs: $(READY)  ## The documentation as a site, in site/; fails on a link that leads nowhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "site/index.html"
@@ -60,7 +67,7 @@ bench: $(READY)  ## Benchmarks against Flink's State Processor API, as ratios of
 	$(BIN)/python -m benchmarks
 
 clean:  ## Remove what the other targets made, but not downloaded JARs
-	rm -rf $(VENV) .dagster demo demo-live site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .dagster .fuzz demo demo-live site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
 java:
 	@command -v java >/dev/null || { [ -n "$$JAVA_HOME" ] && [ -x "$$JAVA_HOME/bin/java" ]; } || \

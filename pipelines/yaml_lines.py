@@ -11,7 +11,9 @@ import yaml
 
 from state_core.errors import EncodeError
 
-__all__ = ["SpecLines", "read_yaml"]
+__all__ = ["MOST_VALUES", "SpecLines", "read_yaml"]
+
+MOST_VALUES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,22 @@ def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], Sp
         remedy: What to give, where it can't be read.
 
     Raises:
-        EncodeError: It can't be read, is no mapping, or has a key twice.
+        EncodeError: It can't be read, is no mapping, has a key twice, or its aliases stand for what
+            has no end, or for more than `MOST_VALUES`.
     """
     try:
         text = Path(path).read_text("utf-8")
-        held = yaml.safe_load(text)
         root = yaml.compose(text, yaml.SafeLoader)
+        _check_aliases(path, root)
+        held = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise EncodeError(
             f"it is no YAML: {error.problem}", place=f"{path}:{line}",
             remedy="mind the indentation, and quote what holds a colon, or a comma in braces",
         ) from error  # fmt: skip
+    except EncodeError:
+        raise
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise EncodeError(
             f"it can't be read ({' '.join(str(error).split())})", place=path, remedy=remedy
@@ -59,6 +65,38 @@ def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], Sp
     lines: dict[tuple[str, ...], int] = {}
     _note(path, root, (), lines)
     return held, SpecLines(lines)
+
+
+def _check_aliases(path: str, root: yaml.Node | None) -> None:
+    """Refuse what a few lines with aliases would become.
+
+    Raises:
+        EncodeError: It holds itself, or too much.
+    """
+    sizes: dict[yaml.Node, int | None] = {}  # None while a node is walked
+
+    def size_of(node: yaml.Node) -> int:
+        size = sizes.setdefault(node, 0)
+        if size is None:
+            raise EncodeError(
+                "it holds itself", place=f"{path}:{node.start_mark.line + 1}",
+                remedy="let no alias (*) stand within what it names (&)",
+            )  # fmt: skip
+        if size == 0 and isinstance(node, yaml.CollectionNode):
+            sizes[node] = None
+            parts = (
+                [part for pair in node.value for part in pair]
+                if isinstance(node, yaml.MappingNode)
+                else node.value
+            )
+            sizes[node] = size = sum(map(size_of, parts))
+        return size + 1
+
+    if root is not None and size_of(root) > MOST_VALUES:
+        raise EncodeError(
+            f"with what its aliases stand for, it has more than {MOST_VALUES} values", place=path,
+            remedy="write out what is needed, or split the file",
+        )  # fmt: skip
 
 
 def _note(

@@ -18,6 +18,7 @@ description of the Snappy project.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -118,7 +119,7 @@ class SnappyStream:
             except StateError as error:
                 if not self._up_to_break:
                     raise
-                self.error = error
+                self.error = copy(error)  # without the frames it came through, which hold this
                 break
             if count == 0:
                 break

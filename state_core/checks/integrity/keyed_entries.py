@@ -7,6 +7,7 @@ fault is found.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -68,10 +69,8 @@ def examine(
     place = replace(source.where, key_groups=key_groups)
     if state is not None:
         place = replace(place, state=source.header.states[state].name)
-    try:
-        for entries in source.read(key_groups, state):
-            pass_.take(entries)
-    except StateError as error:
+    error = _read(source, key_groups, state, pass_)
+    if error is not None:
         if len(key_groups) > 1:
             if keeper is not None:
                 keeper.forget(mark)
@@ -89,6 +88,18 @@ def examine(
     return found
 
 
+def _read(
+    source: KeyedSource, key_groups: KeyGroupRange, state: int | None, pass_: _Pass
+) -> StateError | None:
+    """Take the entries of some key groups; a copy of what broke that off, which holds nothing."""
+    try:
+        for entries in source.read(key_groups, state):
+            pass_.take(entries)
+    except StateError as error:
+        return copy(error)
+    return None
+
+
 def _halved(
     source: KeyedSource,
     key_groups: KeyGroupRange,
@@ -103,7 +114,10 @@ def _halved(
 
 @dataclass
 class _Bad:
-    """Entries of one state and key group that have the same fault."""
+    """Entries of one state and key group that have the same fault.
+
+    The error is a copy, without the frames that it came through: those hold what was read.
+    """
 
     error: StateError
     entries: int = 0
@@ -215,7 +229,7 @@ class _Pass:
     def _note(self, kind: FaultKind, error: StateError, entries: Entries, row: int) -> None:
         state, group = int(entries.state_of[row]), int(entries.group_of[row])
         said = error.problem if kind is FaultKind.ENTRY else ""
-        bad = self.bad.setdefault((state, group, kind, said), _Bad(error))
+        bad = self.bad.setdefault((state, group, kind, said), _Bad(copy(error)))
         bad.entries += 1
         bad.size += int(entries.take(slice(row, row + 1)).payload_bytes()[0])
 

@@ -171,13 +171,13 @@ class KeyedLayout:
 
     def _decode_key(self, cursor: Cursor) -> list[pa.Array]:
         columns = []
+        if self.kind is StateKind.TIMERS:
+            columns.append(pa.array(flip_sign(cursor.read_int64("a timer"))))
         if self.opaque_key:
-            columns = [OpaqueSerializer().decode(cursor), pa.nulls(cursor.rows, pa.string())]
+            columns += [OpaqueSerializer().decode(cursor), pa.nulls(cursor.rows, pa.string())]
             return (
                 columns if self.user_key is None else [*columns, pa.nulls(cursor.rows, pa.binary())]
             )
-        if self.kind is StateKind.TIMERS:
-            columns.append(pa.array(flip_sign(cursor.read_int64("a timer"))))
         for part in (self.key, self.namespace):
             start = cursor.position.copy() if self.ambiguous else cursor.position
             if part.self_delimiting:
@@ -203,8 +203,9 @@ class KeyedLayout:
                 within = cursor.only((1 - null).astype(np.uint8))
         column = stored.decode(within)
         cursor.check_at_end()
-        if within is not cursor and column.null_count:
-            cursor.inexact |= within.present & (1 - present_rows(column))
+        if self.kind is StateKind.MAP and column.null_count:  # none, and its flag says a value
+            none = 1 - present_rows(column)
+            cursor.inexact |= none if within is cursor else within.present & none
         if not self.with_ttl or isinstance(stored, OpaqueSerializer):
             return [column]
         if self.kind is StateKind.LIST:
@@ -237,12 +238,12 @@ class KeyedLayout:
 
     def _key_parts(self, batch: pa.RecordBatch) -> list[Part]:
         key = batch.column(KEY)
-        if self.opaque_key:
-            return [Part(OpaqueSerializer(), key)]
         parts = []
         if self.kind is StateKind.TIMERS:
             times = fixed_values(batch.column(TIMESTAMP), np.int64)
             parts.append(Part(LongSerializer(), pa.array(flip_sign(times))))
+        if self.opaque_key:
+            return [*parts, Part(OpaqueSerializer(), key)]
         for serializer, column in ((self.key, key), (self.namespace, batch.column(NAMESPACE))):
             parts.append(Part(serializer, column))
             if self.ambiguous:

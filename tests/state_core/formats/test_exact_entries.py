@@ -17,6 +17,7 @@ from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
 from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
 from state_core.serializers.framework.base import TypeSerializer
+from state_core.serializers.scala.serializers import OptionSerializer
 from tests.support.serializers.serializer_columns import write
 
 LONG, TEXT = LongSerializer(), StringSerializer()
@@ -102,6 +103,18 @@ def test_every_byte_comes_back(name: str, kind: StateKind, ttl: bool) -> None:
     assert batch.column("raw_value").to_pylist() == [None, values[1], None, values[3]]
     assert written_back(layout, batch) == values
     assert written_back(layout, batch.slice(1, 2)) == values[1:3]
+
+
+@every_kind
+@with_and_without_ttl
+@pytest.mark.parametrize("among", [[], [b"\1"]], ids=["alone", "beside null"])
+def test_a_value_that_is_none_but_not_null(kind: StateKind, ttl: bool, among: list[bytes]) -> None:
+    """A map's `None` of Scala is a value: its flag says that it is not null, whatever is beside."""
+    layout = layout_of(kind, OptionSerializer(TEXT), ttl=ttl)
+    nulls = among if kind is StateKind.MAP and not ttl else []
+    values = [value_bytes(layout, [b"\0"]), value_bytes(layout, [b"\1\2a"]), *nulls]
+    batch = layout.decode(entries_of(layout, values))
+    assert written_back(layout, batch) == values
 
 
 @every_kind

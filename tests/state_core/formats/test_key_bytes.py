@@ -82,6 +82,26 @@ def test_keys_whose_end_only_the_job_knows() -> None:
         assign_key_groups(rows, 128)
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        KeyedLayout(StateKind.TIMERS, OpaqueSerializer("acme.Key"), VOID),
+        KeyedLayout(StateKind.TIMERS, LONG, OpaqueSerializer("acme.Window")),
+        KeyedLayout(StateKind.MAP, OpaqueSerializer("acme.Key"), VOID, LONG, LONG),
+    ],
+    ids=["timers of keys", "timers of windows", "map"],
+)
+def test_keys_whose_end_only_the_job_knows_come_back(layout: KeyedLayout) -> None:
+    """All of them as one, behind the time of a timer."""
+    timers = layout.kind is StateKind.TIMERS
+    raw = [b"\x80" + bytes(6) + b"\x07" + key for key in (b"anything", b"", b"\0")]
+    batch = rows_of(layout, raw, b"" if timers else bytes(9)).batch
+    if timers:
+        assert batch.column("timestamp").to_pylist() == [7, 7, 7]
+        assert batch.column("key").to_pylist() == [key[8:] for key in raw]
+    assert layout.key_writer(batch).to_binary().to_pylist() == raw
+
+
 def test_keys_whose_class_alone_knows_its_hash() -> None:
     """That is another error than a key in a key group that is not its own."""
     pojo = PojoSerializer("acme.P", [("name", TEXT)])

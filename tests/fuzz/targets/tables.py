@@ -1,0 +1,106 @@
+"""RocksDB's files: tables as they are read here, and whole databases that RocksDB reads, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from state_core.files.byte_sources import InlineSource
+from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
+from state_core.formats.keyed.sst_file import SstFile
+from state_core.formats.metadata.checkpoint_metadata import SubtaskState
+from state_core.model.handles import IncrementalHandle, InlineHandle, KeyGroupRange
+from tests.fuzz.targets import Fuzzing, chosen, seeded
+from tests.fuzz.targets.snapshots import Exchanged, Inline, files_target, forms_of
+from tests.support.rocksdb_databases import Settings, Step, tables_in, write
+from tests.support.savepoints.golden_cases import golden_cases
+from tests.support.savepoints.snapshot_damage import read_everything
+
+__all__ = ["fuzz_rocksdb", "fuzz_sst"]
+
+KINDS = [  # without checksums, so that damage comes further than to those
+    Settings(block_size=256, compression=compression, checksum=checksum, two_levels=two_levels)
+    for compression, checksum, two_levels in [
+        ("none", "no_checksum", False),
+        ("snappy", "no_checksum", True),
+        ("snappy", "no_checksum", False),
+        ("lz4", "no_checksum", False),
+        ("zstd", "no_checksum", True),
+        ("snappy", "crc32c", False),
+        ("none", "xxh3", True),
+    ]
+]
+STEPS: list[Step] = [
+    ("put", 0, bytes([n % 3]) + b"key-%03d" % (n * 31 % 97), b"value %d" % n * (n % 5))
+    for n in range(60)
+]
+STEPS += [("delete", 0, b"\1key-031", b""), ("delete range", 0, b"\2key-010", b"\2key-020")]
+
+
+def fuzz_sst(directory: Path) -> Fuzzing:
+    """Table files, with one or two in a run, and prefixes of one and of two bytes."""
+    tables = []
+    for number, settings in enumerate(KINDS):
+        write(directory / f"database-{number}", settings, STEPS)
+        tables += [path.read_bytes() for path in tables_in(directory / f"database-{number}")]
+    native = [golden for golden in golden_cases() if "rocksdb" in golden.name]
+    for golden in native:
+        files = [path for path in golden.snapshot.parent.rglob("*") if path.is_file()]
+        tables += [path.read_bytes() for path in files if _is_table(path)][:4]
+    return Fuzzing(seeded((n % 4, table) for n, table in enumerate(tables)), _read_table)
+
+
+def _is_table(path: Path) -> bool:
+    data = path.read_bytes()
+    return len(data) < 1 << 13 and data.endswith(bytes.fromhex("57fb808b247547db")[::-1])
+
+
+def _read_table(data: bytes) -> None:
+    form, content = chosen(data, 4)
+    prefix = 1 + (form & 1)
+    file = SstFile.open(InlineSource("table", content), prefix)
+    if file is None:
+        return
+    runs = [[file], [file]] if form & 2 else [[file]]
+    last = (1 << 8 * prefix) - 1
+    reader, out = FamilyTables(runs, 0, KeyGroupRange(0, last), prefix), OutputBatch(str)
+    while not reader.fill(out, last):
+        _walk(out)
+    _walk(out)
+    for _ in file.entries():
+        pass
+
+
+def _walk(out: OutputBatch) -> None:
+    held = out.entries()
+    if len(held):
+        assert int(held.value_end.max()) <= held.data.size
+        assert (held.key_start <= held.key_end).all()
+        assert (held.value_start <= held.value_end).all()
+
+
+def fuzz_rocksdb(directory: Path) -> Fuzzing:
+    """Each file of a database of RocksDB's exchanged, among others that are as they were."""
+    native = [golden.snapshot for golden in golden_cases("kinds", form="native")[1:]]
+    forms = [form for kind in ("MANIFEST", "CURRENT", ".sst") for form in _forms(native, kind)]
+    return files_target(directory, forms, read_everything)
+
+
+def _forms(snapshots: list[Path], kind: str) -> Iterator[object]:
+    def exchange(subtask: SubtaskState, inline: Inline) -> Exchanged | None:
+        handle = subtask.managed_keyed
+        if not isinstance(handle, IncrementalHandle):
+            return None
+        files = {name: inline(stream) for name, stream in (*handle.shared, *handle.private)}
+        chosen_name = next(name for name in files if kind in name)
+        meta = handle.meta and inline(handle.meta)
+
+        def made(content: bytes) -> SubtaskState:
+            now = {**files, chosen_name: InlineHandle("", content)}
+            changed = replace(handle, meta=meta, shared=(), private=tuple(now.items()))
+            return SubtaskState(managed_keyed=changed)
+
+        return files[chosen_name].data, made
+
+    yield from forms_of(exchange, snapshots)
