@@ -253,7 +253,7 @@ class Checkpoints:
             answered(answer, place, "counts", "in_progress", kind=int, default=0),
             path("restored"),
             path("savepoint"),
-            tuple(sorted(history, key=lambda one: one.number)),
+            tuple(sorted(history, key=lambda checkpoint: checkpoint.number)),
         )
 
 

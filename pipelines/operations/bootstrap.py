@@ -276,7 +276,7 @@ class _Bootstrap:
             return self.found(state, plan, source(self.session(state, "a function as its source")))
         self.refuse_expressions(state, "an Arrow table")
         if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.Table):
-            if any(one is source for one in self.used):
+            if any(used is source for used in self.used):
                 raise EncodeError(
                     "a stream that another state reads as well",
                     remedy="give each state its own, or a pyarrow.Table",
@@ -307,7 +307,7 @@ class _Bootstrap:
                 f"a source in a lake without `{missing[0]}`", place="`source`",
                 remedy=f"give {', '.join(SOURCE_KEYS['lake'])}",
             )  # fmt: skip
-        lake, job, snapshot, name = (str(source[one]) for one in SOURCE_KEYS["lake"])
+        lake, job, snapshot, name = (str(source[key]) for key in SOURCE_KEYS["lake"])
         found = lake_table(self.located(lake), job, snapshot, name, f"{job}/{snapshot}/{name}")
         return self.read(state, plan, found)
 

@@ -65,8 +65,8 @@ class Part:
         newest = {
             (number,)
             if period_of is None
-            else period_of(one.taken_at.astimezone(timezone.utc)): one.snapshot_id
-            for number, one in enumerate(young)
+            else period_of(summary.taken_at.astimezone(timezone.utc)): summary.snapshot_id
+            for number, summary in enumerate(young)
         }
         periods = sorted(newest)
         first = 0 if self.count is None else max(0, len(periods) - self.count)
@@ -216,4 +216,6 @@ def _files(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
         for table in operator.tables
         for unit in table.units
     }
-    return sizes | {("", one.blob): one.size for record in records for one in record.carried}
+    return sizes | {
+        ("", carried.blob): carried.size for record in records for carried in record.carried
+    }

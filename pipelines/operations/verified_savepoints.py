@@ -143,9 +143,9 @@ def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[
     """
     directory = Directory(exports).confined().child(path_segment(job))
     found = [name for name in directory.names() if _OURS.fullmatch(name)]
-    marks = {one for one in found if one.endswith(VERIFIED) and directory.is_file(one)}
+    marks = {name for name in found if name.endswith(VERIFIED) and directory.is_file(name)}
     verified = sorted(mark.removesuffix(VERIFIED) for mark in marks)
-    names = sorted({*verified, *(one for one in found if one not in marks)})
+    names = sorted({*verified, *(name for name in found if name not in marks)})
     oldest = verified[-max(1, keep) :][0] if verified else ""
     gone = [name for name in names if name < oldest]
     for name in gone:

@@ -96,10 +96,10 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
         for version, state in _states(operator)
     ]  # fmt: skip
     rows += [
-        (one.table, version, one.mode.lower(), one.value_type, f"{one.elements:,}",
-         bytes_text(one.state_bytes))
+        (state.table, version, state.mode.lower(), state.value_type, f"{state.elements:,}",
+         bytes_text(state.state_bytes))
         for operator in record.operators
-        for version, one in _operator_states(operator)
+        for version, state in _operator_states(operator)
     ]  # fmt: skip
     columns = ("table", "version", "kind", "value", "entries", "bytes")
     found: Metadata = {
@@ -213,7 +213,7 @@ def _preview(lake: Lake, operators: list[OperatorRecord]) -> str:
         ids = {state.name: index for index, state in enumerate(operator.states)}
         keyed = {state.table for state in operator.states}
         for state in operator.operator_states:
-            (table,) = (one for one in operator.tables if one.path == state.table)
+            (table,) = (record for record in operator.tables if record.path == state.table)
             batch = read_operator_rows(lake.location, state, table.units[:1])
             parts.append(f"**{as_markdown(state.table)}**\n\n{_first_rows(batch)}")
         for table in operator.tables:
@@ -324,8 +324,11 @@ def prune_metadata(done: DropResult) -> Metadata:
 def log_migration_metadata(done: Iterable[TaskMigration]) -> Metadata:
     """Of a checkpoint log's migration."""
     listed = list(done)
-    counts = Counter(one.outcome for one in listed)
-    rows = [(one.task, one.outcome, one.checkpoint, one.why) for one in listed]
+    counts = Counter(migration.outcome for migration in listed)
+    rows = [
+        (migration.task, migration.outcome, migration.checkpoint, migration.why)
+        for migration in listed
+    ]
     columns = ("task", "outcome", "checkpoint", "why")
     return {**counts, "tasks": dg.MetadataValue.md(markdown_table(columns, rows))}
 
@@ -341,16 +344,16 @@ def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
     found: Metadata = dict(total(listed))
     if not listed:
         return found
-    times = sorted({one.reported_at for one in listed})
-    together = {at: total(one for one in listed if one.reported_at == at) for at in times}
+    times = sorted({report.reported_at for report in listed})
+    together = {at: total(report for report in listed if report.reported_at == at) for at in times}
     counts = {name: [together[at][name] for at in times] for name in found}
     hours = [(at - now) / 3_600_000 for at in times]
     found["over time"] = dg.MetadataValue.md(commit_chart(hours, counts, "commits"))
-    tasks = sorted({one.task for one in listed})
+    tasks = sorted({report.task for report in listed})
     columns = ("task", "commits", "skipped", "blocked", "snapshot ms", "upload ms", "sent", "saved")
     rows = []
     for task in tasks:
-        sums = total(one for one in listed if one.task == task)
+        sums = total(report for report in listed if report.task == task)
         names = ("commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms")
         sizes = (bytes_text(sums[name]) for name in ("bytes_sent", "bytes_saved"))
         rows.append((task, *(f"{sums[name]:,}" for name in names), *sizes))

@@ -66,7 +66,7 @@ def check_restore(
         allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
         union_limit: From how many bytes in all subtasks a UNION list deserves a warning.
     """
-    found = {one.operator_id: one for one in held}
+    found = {operator.operator_id: operator for operator in held}
     findings: list[Finding] = []
     for operator in job.operators:
         before = found.pop(operator_id_of_uid(operator.uid), None)
@@ -79,7 +79,9 @@ def check_restore(
             findings.append(
                 Finding(severity, "new_operator", operator.uid, problem, remedy, operator.function)
             )
-    return findings + [_gone(one, allow_missing) for one in found.values() if one.states]
+    return findings + [
+        _gone(operator, allow_missing) for operator in found.values() if operator.states
+    ]
 
 
 def _gone(operator: HeldOperator, allowed: bool) -> Finding:
@@ -105,12 +107,12 @@ class _Check:
         """All, of the whole first."""
         yield from self.parallelism()
         yield from self.key()
-        declared = {one.name: one for one, _ in self.operator.declared}
+        declared = {declaration.name: declaration for declaration, _ in self.operator.declared}
         by_name: dict[str, list[HeldState]] = {}
         for state in self.held.states:
             by_name.setdefault(state.meta.name, []).append(state)
-        for name, one in declared.items():
-            yield from self.state(one, by_name.get(name, []))
+        for name, declaration in declared.items():
+            yield from self.state(declaration, by_name.get(name, []))
         for name, several in by_name.items():
             if name not in declared:
                 for state in several:
@@ -144,8 +146,8 @@ class _Check:
     def state(self, declared: StateDeclaration, held: list[HeldState]) -> Iterator[Finding]:
         """One declared state against those of its name."""
         form = _form(declared)
-        same = [one for one in held if one.form in (form, "keyed unknown")]
-        same = [one for one in same if one.keyed == form.startswith("keyed")]
+        same = [state for state in held if state.form in (form, "keyed unknown")]
+        same = [state for state in same if state.keyed == form.startswith("keyed")]
         if same:
             yield from self.same(declared, same[0])
         elif held:

@@ -242,4 +242,4 @@ def _types_of(function: Any) -> dict[str, Any]:
         else:
             types[role] = returned
     # `Any` says nothing
-    return {role: one for role, one in types.items() if one is not Any}
+    return {role: hint for role, hint in types.items() if hint is not Any}

@@ -135,10 +135,10 @@ def _dataclass(
             remedy=f"known are: {', '.join(sorted({*wanted, *known}))}",
         )
     values = {}
-    for name, one in wanted.items():
+    for name, attribute in wanted.items():
         if name in content:
-            values[one.name] = _value(hints[one.name], content[name], f"{path}.{name}")
-        elif one.default is MISSING:
+            values[attribute.name] = _value(hints[attribute.name], content[name], f"{path}.{name}")
+        elif attribute.default is MISSING:
             raise DeclarationError(f"{name!r} is missing", place=f"${path}")
     try:
         return cls(**values)
@@ -148,16 +148,14 @@ def _dataclass(
 
 def _value(hint: Any, data: Any, path: str) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (
-            get_argument for get_argument in get_args(hint) if get_argument is not type(None)
-        )
+        (hint,) = (argument for argument in get_args(hint) if argument is not type(None))
         if data is None:
             return None
     if get_origin(hint) is tuple:
         if not isinstance(data, list):
             raise DeclarationError(f"{_shown(data)} is no list", place=f"${path}")
         item = get_args(hint)[0]
-        return tuple(_value(item, one, f"{path}[{at}]") for at, one in enumerate(data))
+        return tuple(_value(item, element, f"{path}[{at}]") for at, element in enumerate(data))
     if hint is StateDeclaration:
         return _state(data, path)
     if hint is TypeDescriptor:
@@ -167,7 +165,7 @@ def _value(hint: Any, data: Any, path: str) -> Any:
     if hint is FunctionReference:
         return FunctionReference.of(_scalar(str, data, path), f"${path}")
     if issubclass(hint, Enum):
-        allowed = [one.value for one in hint]
+        allowed = [member.value for member in hint]
         if data not in allowed:
             raise DeclarationError(
                 f"{_shown(data)} is not known",

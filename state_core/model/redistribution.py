@@ -90,7 +90,8 @@ def plan_key_groups(
     came_from = np.full(groups, -1) if before is None else _owners(key_group_ranges(groups, before))
     moved = np.where(came_from != owners, sizes, 0)
     columns = [
-        np.concatenate(([0], np.cumsum(one, dtype=np.int64))) for one in (entries, sizes, moved)
+        np.concatenate(([0], np.cumsum(numbers, dtype=np.int64)))
+        for numbers in (entries, sizes, moved)
     ]
     sums = [(column[lasts + 1] - column[firsts]).tolist() for column in columns]
     return list(map(SubtaskPlan, range(parallelism), firsts.tolist(), lasts.tolist(), *sums))
@@ -150,7 +151,7 @@ def plan_operator_state(
     """
     names = list(dict.fromkeys(name for subtask in before for name in subtask))
     parts = {
-        name: [(index, one[name]) for index, one in enumerate(before) if name in one]
+        name: [(index, share[name]) for index, share in enumerate(before) if name in share]
         for name in names
     }
     plan: list[dict[str, list[ElementSlice]]] = [{} for _ in range(parallelism)]

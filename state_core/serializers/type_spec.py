@@ -180,7 +180,9 @@ def _pojo(
         registered=_subclasses(spec, "registered", declared),
         non_registered=_subclasses(spec, "non_registered", declared),
         declared_in=declared,
-        boxed=[name for name, one in spec_fields.items() if one in _PRIMITIVES.values()],
+        boxed=[
+            name for name, field_spec in spec_fields.items() if field_spec in _PRIMITIVES.values()
+        ],
     )
 
 
@@ -191,9 +193,11 @@ def _subclasses(
         return None
     return {
         java_class: (
-            _pojo(one, declared) if isinstance(one, Mapping) and "pojo" in one else parse_type(one)
+            _pojo(subclass, declared)
+            if isinstance(subclass, Mapping) and "pojo" in subclass
+            else parse_type(subclass)
         )
-        for java_class, one in _held(spec, name).items()
+        for java_class, subclass in _held(spec, name).items()
     }
 
 
@@ -216,14 +220,14 @@ def _row_data(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
 
 
 def _fields(spec: Mapping[str, Any], name: str) -> dict[str, TypeSerializerSnapshot]:
-    return {field: parse_type(one) for field, one in _held(spec, name).items()}
+    return {field: parse_type(field_spec) for field, field_spec in _held(spec, name).items()}
 
 
 def _held(spec: Mapping[str, Any], name: str) -> dict[str, TypeSpec]:
     mapping = spec.get(name)
     if not isinstance(mapping, Mapping):
         raise EncodeError(f"{name!r} of a type must be a mapping of names to types")
-    return {str(field): one for field, one in mapping.items()}
+    return {str(field): field_spec for field, field_spec in mapping.items()}
 
 
 def _avro(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:

@@ -71,19 +71,19 @@ def list_command(location: str, as_json_: bool) -> None:
     """
     now = now_millis()
     found = [
-        one
+        record
         for versions in last_records(read_records(open_log(location))).values()
-        for _, one in sorted(versions.items())
+        for _, record in sorted(versions.items())
     ]
     if as_json_:
-        as_json([_plain(one, now) for one in found])
+        as_json([_plain(record, now) for record in found])
         return
     rows = [
-        (one.task, str(one.checkpoint.version), str(one.id or ""),
-         age_text(now - one.record.appended_at), _markers(one), str(one.record.offset))
-        for one in found
+        (record.task, str(record.checkpoint.version), str(record.id or ""),
+         age_text(now - record.record.appended_at), _markers(record), str(record.record.offset))
+        for record in found
     ]  # fmt: skip
-    tasks = len({(one.key.grouper, one.task) for one in found})
+    tasks = len({(record.key.grouper, record.task) for record in found})
     columns = ("<task", ">version", "<checkpoint", ">age", "<markers", ">offset")
     print_table(f"{tasks} tasks", columns, rows)
 
@@ -164,12 +164,15 @@ def verify(
     found = verify_log(open_log(location), backends, (job or "", job_id), tasks=tasks, every=every)
     faults = faults_of(found)
     if as_json_:
-        as_json({"sound": not faults, "faults": faults, "markers": [asdict(one) for one in found]})
+        as_json(
+            {"sound": not faults, "faults": faults, "markers": [asdict(marker) for marker in found]}
+        )
     else:
         rows = [
-            (one.task, one.checkpoint, one.store, SHORT.get(one.backend, one.backend), one.outcome,
-             bytes_text(one.size) if one.size else "", one.why)
-            for one in found
+            (marker.task, marker.checkpoint, marker.store,
+             SHORT.get(marker.backend, marker.backend), marker.outcome,
+             bytes_text(marker.size) if marker.size else "", marker.why)
+            for marker in found
         ]  # fmt: skip
         title = f"{len(found)} markers, {len(faults)} faults"
         columns = ("<task", "<checkpoint", "<store", "<backend", "<outcome", ">restored", "<why")
@@ -242,12 +245,15 @@ def migrate(
     done = migrate_records(
         open_log(location), changelogs, tasks=tasks, rollback=rollback, dry_run=dry_run
     )
-    refused = sum(one.outcome == REFUSED for one in done)
+    refused = sum(migration.outcome == REFUSED for migration in done)
     if as_json_:
-        as_json([asdict(one) for one in done])
+        as_json([asdict(migration) for migration in done])
     else:
         title = f"{len(done)} tasks, {refused} refused" + (", nothing appended" * dry_run)
-        rows = [(one.task, one.outcome, one.checkpoint, one.why) for one in done]
+        rows = [
+            (migration.task, migration.outcome, migration.checkpoint, migration.why)
+            for migration in done
+        ]
         print_table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
     if refused:
         context.exit(1)
@@ -264,20 +270,20 @@ def _backends(
         yield ChangelogBackend(kafka_changelogs(changelogs))
 
 
-def _markers(one: TaskRecord) -> str:
+def _markers(record: TaskRecord) -> str:
     return "; ".join(
-        f"{SHORT.get(name, name)}: {', '.join(stores)}" for name, stores in one.backends.items()
+        f"{SHORT.get(name, name)}: {', '.join(stores)}" for name, stores in record.backends.items()
     )
 
 
-def _plain(one: TaskRecord, now: int) -> dict[str, Any]:
+def _plain(record: TaskRecord, now: int) -> dict[str, Any]:
     return {
-        "task": one.task,
-        "grouper": one.key.grouper,
-        "version": one.checkpoint.version,
-        "checkpoint": None if one.id is None else str(one.id),
-        "offset": one.record.offset,
-        "appended_at": one.record.appended_at,
-        "age_ms": now - one.record.appended_at,
-        "markers": one.backends,
+        "task": record.task,
+        "grouper": record.key.grouper,
+        "version": record.checkpoint.version,
+        "checkpoint": None if record.id is None else str(record.id),
+        "offset": record.record.offset,
+        "appended_at": record.record.appended_at,
+        "age_ms": now - record.record.appended_at,
+        "markers": record.backends,
     }

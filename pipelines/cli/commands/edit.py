@@ -155,7 +155,7 @@ def edit(
         drop_operators=drop_operator,
         keep_operators=keep_operator,
         drop_states=drop_state,
-        merge=[_other(opened, one, job) for one in merge],
+        merge=[_other(opened, other, job) for other in merge],
         purge=dict(purge),
         expire=dict(expire),
         keep_keys=dict(keep_keys),

@@ -23,8 +23,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def _load(context: click.Context, _: click.Parameter, named: tuple[str, ...]) -> None:
     """Load each as the command line is read, so that what follows finds it registered."""
     if not context.resilient_parsing:
-        for one in named:
-            load_plugin(one)
+        for plugin in named:
+            load_plugin(plugin)
 
 
 def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...]) -> None:

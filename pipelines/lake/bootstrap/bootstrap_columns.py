@@ -103,7 +103,7 @@ def plan_column(said: Any, place: str) -> ColumnPlan:
         if not said:
             raise EncodeError("it has no fields", place=place, remedy="give each its column")
         return Fields(
-            {str(name): plan_column(one, f"{place}.{name}") for name, one in said.items()}
+            {str(name): plan_column(part, f"{place}.{name}") for name, part in said.items()}
         )
     if said is None or isinstance(said, bool | int | float):
         return Constant(said)
@@ -155,7 +155,7 @@ def with_expressions(plan: ColumnPlan, names: Mapping[str, str]) -> ColumnPlan:
     if isinstance(plan, Expression):
         return SourceColumn((names[plan.sql],), plan.sql)
     if isinstance(plan, Fields):
-        return Fields({name: with_expressions(one, names) for name, one in plan.parts.items()})
+        return Fields({name: with_expressions(part, names) for name, part in plan.parts.items()})
     return plan
 
 
@@ -261,7 +261,7 @@ class SourceBatch:
         """A struct of parts."""
         if not pa.types.is_struct(wanted):
             self.refuse("fields, for a type that has none", label, f"it is to be {wanted}")
-        needed = [one.name for one in wanted]
+        needed = [field.name for field in wanted]
         for name in [*plan.parts, *needed]:
             if name not in needed or name not in plan.parts:
                 problem = f"no field {name!r} in the type" if name not in needed else ""
@@ -294,7 +294,9 @@ class SourceBatch:
             self.refuse(f"no column {plan.path[0]!r}", "", f"it has {', '.join(names)}")
         column = self.batch.column(names.index(plan.path[0]))
         for name in plan.path[1:]:
-            inside = [one.name for one in column.type] if pa.types.is_struct(column.type) else []
+            inside = (
+                [field.name for field in column.type] if pa.types.is_struct(column.type) else []
+            )
             if name not in inside:
                 has = f"it has {', '.join(inside)}" if inside else f"it is {column.type}"
                 self.refuse(f"no field {name!r}", plan.written, has)
@@ -303,7 +305,7 @@ class SourceBatch:
 
     def refuse(self, problem: str, column: str, remedy: str, row: int = -1) -> NoReturn:
         """Say what is wrong where."""
-        where = [one for one in (self.plan.place, self.source) if one]
+        where = [part for part in (self.plan.place, self.source) if part]
         if row >= 0 and self.first >= 0:
             where.append(f"row {self.first + row + 1}")
         key = self.plan.columns.get("key")

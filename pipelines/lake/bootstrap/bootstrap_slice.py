@@ -41,13 +41,13 @@ class SpillSlice:
     pieces: tuple[Piece, ...]
 
 
-def spill_slice(one: SpillSlice) -> Spill:
+def spill_slice(work: SpillSlice) -> Spill:
     """Sort some pieces' rows by key group into a spill.
 
     Raises:
         StateError: They can't be read, or are no rows of such a state.
     """
-    return spill_rows(one.task, mapped_batches(one.plan, one.pieces, one.task.layout.schema))
+    return spill_rows(work.task, mapped_batches(work.plan, work.pieces, work.task.layout.schema))
 
 
 def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
@@ -113,9 +113,9 @@ def mapped_batches(plan: RowPlan, pieces: Iterable[Piece], schema: pa.Schema) ->
     columns = sorted({name for column in plan.columns.values() for name in source_columns(column)})
     hints = pa.schema(
         {
-            one.path[0]: schema.field(name).type
-            for name, one in plan.columns.items()
-            if isinstance(one, SourceColumn) and len(one.path) == 1 and name in schema.names
+            column.path[0]: schema.field(name).type
+            for name, column in plan.columns.items()
+            if isinstance(column, SourceColumn) and len(column.path) == 1 and name in schema.names
             if name not in ("ttl", "timestamp")
         }
     )

@@ -156,16 +156,16 @@ class _Reader:
         self.known(held, OPERATOR_KEYS, at, what)
         defaults = {name: self.held[name] for name in DEFAULTS if name in self.held} | dict(held)
         states = [
-            self.keyed(str(name), one, (*at, "states", str(name)), what, defaults)
-            for name, one in self.optional(held, "states", at, what).items()
+            self.keyed(str(name), state, (*at, "states", str(name)), what, defaults)
+            for name, state in self.optional(held, "states", at, what).items()
         ]
         states += [
-            self.timers(str(name), one, (*at, "timers", str(name)), what, defaults)
-            for name, one in self.optional(held, "timers", at, what).items()
+            self.timers(str(name), timers, (*at, "timers", str(name)), what, defaults)
+            for name, timers in self.optional(held, "timers", at, what).items()
         ]
         others = [
-            self.unkeyed(str(name), one, (*at, "operator_states", str(name)), what, defaults)
-            for name, one in self.optional(held, "operator_states", at, what).items()
+            self.unkeyed(str(name), state, (*at, "operator_states", str(name)), what, defaults)
+            for name, state in self.optional(held, "operator_states", at, what).items()
         ]
         if not states and not others:
             raise EncodeError(
@@ -221,7 +221,7 @@ class _Reader:
         broadcast = kind == "broadcast"
         columns = ("key", "value") if broadcast else ("subtask", "position", "value")
         types = ("type", "key_type") if broadcast else ("type",)
-        shared = {name: one for name, one in defaults.items() if name == "source"}
+        shared = {name: default for name, default in defaults.items() if name == "source"}
         return self.state(
             name, kind, held, at, what, shared, columns=columns, types=types, needed=types
         )

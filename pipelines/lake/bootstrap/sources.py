@@ -144,10 +144,14 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
             operator_state.name: operator_state.table for operator_state in operator.operator_states
         }
         # timers share one table, of which none is a state's alone
-        tables |= {one.name: one.table for one in operator.states if one.kind != "timers"}
+        tables |= {
+            keyed_state.name: keyed_state.table
+            for keyed_state in operator.states
+            if keyed_state.kind != "timers"
+        }
         for label in (operator.label, operator.operator_id):
-            for one, path in tables.items():
-                found.setdefault(f"{label}/{one}", (path, versions[path]))
+            for state_name, path in tables.items():
+                found.setdefault(f"{label}/{state_name}", (path, versions[path]))
     if state not in found:
         raise NotFoundError(
             f"snapshot {snapshot} has no state {state}", place=name,
@@ -321,7 +325,7 @@ def _json_type(wanted: pa.DataType) -> pa.DataType | None:
         inner = _json_type(wanted.value_type)
         return None if inner is None else pa.list_(inner)
     if types.is_struct(wanted):
-        parts = [(one.name, _json_type(one.type)) for one in wanted]
+        parts = [(part.name, _json_type(part.type)) for part in wanted]
         known = [(name, kind) for name, kind in parts if kind is not None]
         return pa.struct(known) if known else None
     return None

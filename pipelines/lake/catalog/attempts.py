@@ -198,7 +198,7 @@ def _note_names(lake: Lake) -> list[str]:
 
 def leaned_on(lake: Lake, job: str) -> set[str]:
     """The snapshots of a job whose files attempts that have not ended may share."""
-    return {one for _, note in _notes(lake, job) for one in note["leans_on"]}
+    return {snapshot_id for _, note in _notes(lake, job) for snapshot_id in note["leans_on"]}
 
 
 def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
@@ -294,11 +294,11 @@ def _undo(lake: Lake, token: str, note: dict[str, Any]) -> None:
         return
     for path in note["tables"]:
         table = lake.table(path)
-        _take_back(table, token, {one.version for one in tables if one.path == path})
+        _take_back(table, token, {record.version for record in tables if record.path == path})
         latest = table.open()
         named = [] if latest is None else [file.path for file in files_of(latest)]
         # What someone committed on top of the attempt's version needs its files.
-        if not any(one.startswith(f"{DATA_DIRECTORY}/{token}/") for one in named):
+        if not any(file.startswith(f"{DATA_DIRECTORY}/{token}/") for file in named):
             for name, _ in table.directory.files_below(f"{DATA_DIRECTORY}/{token}"):
                 if token_of(name) == token:
                     table.directory.delete(name)

@@ -139,7 +139,7 @@ class Lake:
     def has(self, job: str, snapshot_id: str) -> bool:
         """Whether an id is taken, be it by a row that can't be believed."""
         summaries, bad = self.listed(job)
-        taken = {summary.snapshot_id for summary in summaries} | {one.snapshot_id for one in bad}
+        taken = {summary.snapshot_id for summary in summaries} | {row.snapshot_id for row in bad}
         return snapshot_id in taken
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:

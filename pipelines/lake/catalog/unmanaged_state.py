@@ -109,7 +109,7 @@ def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:
 
 def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
     """What of a carried `_metadata` is not what the row says; empty if all of it is."""
-    sizes = {one.blob: one.size for one in record.carried}
+    sizes = {carried.blob: carried.size for carried in record.carried}
     foreign: list[StreamHandle] = []
 
     def look(handle: StreamHandle) -> StreamHandle:
@@ -126,7 +126,10 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
     map_streams(metadata, look)
     if foreign:
         return f"{foreign[0]!r:.200} is no file that is carried"
-    shapes = {one.operator_id: (one.parallelism, one.max_parallelism) for one in metadata.operators}
+    shapes = {
+        operator.operator_id: (operator.parallelism, operator.max_parallelism)
+        for operator in metadata.operators
+    }
     for operator in record.operators:
         if shapes.get(operator.operator_id) != (operator.parallelism, operator.max_parallelism):
             return f"operator {operator.label!r} is not as the row has it"

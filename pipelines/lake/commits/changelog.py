@@ -178,7 +178,7 @@ class _DeltaChangelog:
                     place=f"{self._table.uri}, partition {self._files.value}",
                     remedy="end one of the two; the other goes on from the last record in the log",
                 )
-            return [made.file], [one.file for one in gone]
+            return [made.file], [segment.file for segment in gone]
 
         with self._lock:
             moment = Transaction(f"partition {self._files.value}", self._segments_end(made))
@@ -204,7 +204,7 @@ class _DeltaChangelog:
 
 def _segments(files: Iterable[PartitionFile]) -> list[_Segment]:
     found = (_Segment.parse(file) for file in files)
-    return sorted(one for one in found if one is not None)
+    return sorted(segment for segment in found if segment is not None)
 
 
 def _compacted(rows: pa.Table) -> pa.Table:

@@ -126,36 +126,36 @@ _Step = tuple[str, bytes, bytes, str]
 
 
 def _forth(
-    one: TaskRecord | None, two: TaskRecord | None, changelogs: Mapping[str, tuple[str, str]]
+    v1: TaskRecord | None, v2: TaskRecord | None, changelogs: Mapping[str, tuple[str, str]]
 ) -> _Step:
-    if one is None:
+    if v1 is None:
         return "nothing to do", b"", b"", ""
-    made = upgraded(one, changelogs)
-    if two is not None and (_behind(two, one) or _says(two.checkpoint, made)):
-        return "migrated before", b"", b"", str(two.id)
-    return "migrated", _key(one, 2), write_checkpoint_v2(made), str(made.id)
+    made = upgraded(v1, changelogs)
+    if v2 is not None and (_behind(v2, v1) or _says(v2.checkpoint, made)):
+        return "migrated before", b"", b"", str(v2.id)
+    return "migrated", _key(v1, 2), write_checkpoint_v2(made), str(made.id)
 
 
-def _back(one: TaskRecord | None, two: TaskRecord | None) -> _Step:
-    if two is None or not isinstance(two.checkpoint, CheckpointV2):
+def _back(v1: TaskRecord | None, v2: TaskRecord | None) -> _Step:
+    if v2 is None or not isinstance(v2.checkpoint, CheckpointV2):
         return "nothing to do", b"", b"", ""
-    checkpoint = two.checkpoint
+    checkpoint = v2.checkpoint
     made = downgrade(checkpoint)
-    if one is not None and (one.record.offset > two.record.offset or one.checkpoint == made):
-        return "rolled back before", b"", b"", str(two.id)
+    if v1 is not None and (v1.record.offset > v2.record.offset or v1.checkpoint == made):
+        return "rolled back before", b"", b"", str(v2.id)
     held = {store for stores in checkpoint.markers.values() for store in stores}
     lost = sorted(held - set(checkpoint.markers.get(CHANGELOG_FACTORY, {})))
     if lost:
         raise CheckpointRecordError(
             f"store {lost[0]!r} has no changelog, and version 1 has no place for other markers",
-            place=f"task {two.task}",
+            place=f"task {v2.task}",
             remedy="commit once with `changelog` in stores.<store>.backup.factories",
         )
-    return "rolled back", _key(two, 1), write_checkpoint_v1(made), str(two.id)
+    return "rolled back", _key(v2, 1), write_checkpoint_v1(made), str(v2.id)
 
 
-def _behind(two: TaskRecord, one: TaskRecord) -> bool:
-    return two.record.offset > one.record.offset
+def _behind(v2: TaskRecord, v1: TaskRecord) -> bool:
+    return v2.record.offset > v1.record.offset
 
 
 def _says(two: object, made: CheckpointV2) -> bool:

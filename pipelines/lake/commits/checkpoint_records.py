@@ -136,7 +136,7 @@ def read_records(log: CheckpointLog) -> list[TaskRecord]:
         CheckpointRecordError: One is broken.
     """
     found = (record_of(record) for record in log.read())
-    return [one for one in found if one is not None]
+    return [record for record in found if record is not None]
 
 
 def record_of(record: LogRecord) -> TaskRecord | None:
@@ -169,10 +169,12 @@ def last_records(
     """
     wanted = set(tasks)
     found: dict[tuple[str, str], dict[int, TaskRecord]] = {}
-    for one in records:
-        if not wanted or one.task in wanted:
-            found.setdefault((one.key.grouper, one.task), {})[one.checkpoint.version] = one
+    for record in records:
+        if not wanted or record.task in wanted:
+            found.setdefault((record.key.grouper, record.task), {})[record.checkpoint.version] = (
+                record
+            )
     missing = sorted(wanted - {task for _, task in found})
     if missing:
         raise NotFoundError(f"no record of task {missing[0]!r}", remedy="list the log's tasks")
-    return dict(sorted(found.items(), key=lambda one: (one[0][1], one[0][0])))
+    return dict(sorted(found.items(), key=lambda item: (item[0][1], item[0][0])))

@@ -81,7 +81,7 @@ def verify_log(
     for chosen in _chosen(log, wanted, every=every):
         record, found = chosen, list(_verify(chosen, factories, job))
         for _ in range(0 if every else LOOKS):
-            if not any(one.outcome == UNSOUND for one in found):
+            if not any(marker.outcome == UNSOUND for marker in found):
                 break
             (again,) = _chosen(log, (record.task,), grouper=record.key.grouper)
             if again.record.message == record.record.message:
@@ -95,13 +95,13 @@ def faults_of(verified: Iterable[Verified]) -> list[str]:
     """What is wrong: markers that can't be restored, and stores of which none was looked at."""
     listed = list(verified)
     faults = [
-        f"task {one.task}, store {one.store}, checkpoint {one.checkpoint}: {one.why}"
-        for one in listed
-        if one.outcome == UNSOUND
+        f"task {marker.task}, store {marker.store}, checkpoint {marker.checkpoint}: {marker.why}"
+        for marker in listed
+        if marker.outcome == UNSOUND
     ]
     stores: dict[tuple[str, str, str], set[str]] = {}
-    for one in listed:
-        stores.setdefault((one.task, one.store, one.checkpoint), set()).add(one.outcome)
+    for marker in listed:
+        stores.setdefault((marker.task, marker.store, marker.checkpoint), set()).add(marker.outcome)
     faults += [
         f"task {task}, store {store}, checkpoint {checkpoint}: no marker of it was looked at"
         for (task, store, checkpoint), outcomes in stores.items()

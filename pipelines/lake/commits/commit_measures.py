@@ -153,4 +153,4 @@ class CommitReports:
 def total(reports: Iterable[CommitReport]) -> dict[str, int]:
     """All counts together."""
     listed = list(reports)
-    return {name: sum(one.counts[name] for one in listed) for name in COUNTED}
+    return {name: sum(report.counts[name] for report in listed) for name in COUNTED}

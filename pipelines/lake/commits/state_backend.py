@@ -96,9 +96,11 @@ def superseded(files: Iterable[StoreFile], last: CheckpointId, keep: int) -> lis
         keep: How many commits stay, the last one included.
     """
     listed = list(files)
-    upto = sorted({one.checkpoint for one in listed if one.checkpoint <= last})[-keep:]
-    bases = [one.checkpoint for one in listed if one.full and upto and one.checkpoint <= upto[0]]
-    return [one for one in listed if bases and one.checkpoint < max(bases)]
+    upto = sorted({file.checkpoint for file in listed if file.checkpoint <= last})[-keep:]
+    bases = [
+        file.checkpoint for file in listed if file.full and upto and file.checkpoint <= upto[0]
+    ]
+    return [file for file in listed if bases and file.checkpoint < max(bases)]
 
 
 class LakeBackend(StateBackendFactory):
@@ -243,7 +245,7 @@ class TaskPart:
 
 def _store_files(files: Iterable[PartitionFile]) -> list[StoreFile]:
     found = (StoreFile.parse(*file) for file in files)
-    return sorted(one for one in found if one is not None)
+    return sorted(file for file in found if file is not None)
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -306,7 +308,7 @@ class _Backup(TaskBackupManager):
         self.context.measures.add("files_sent")
         self.context.measures.add("bytes_sent", file.size)
         if not full:
-            self.context.measures.add("bytes_saved", sum(one.size for one in known or ()))
+            self.context.measures.add("bytes_saved", sum(earlier.size for earlier in known or ()))
         self._known[store] = [file] if full else [*(known or ()), file]
         self._markers[store] = str(version)
         return self._markers[store]

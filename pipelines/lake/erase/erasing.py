@@ -320,8 +320,12 @@ class Erasure:
         table = self.lake.table(path)
         if table.open() is None:
             return
-        needed = {unit.path for one in _tables(self.records[job]) if one.path == path
-                  for unit in one.units}  # fmt: skip
+        needed = {
+            unit.path
+            for table_record in _tables(self.records[job])
+            if table_record.path == path
+            for unit in table_record.units
+        }
         if {file.path for file in table.files()} - needed:
             raise ConflictError(
                 "it was edited and not committed, so that nobody knows what of it is to stay",
@@ -350,8 +354,8 @@ class Erasure:
     def switch(self) -> None:
         """Let the catalog name the new files, in one commit."""
         made = {
-            (file.table, file.unit.path): one
-            for file, one in zip(self.files, self.rewritten, strict=True)
+            (file.table, file.unit.path): rewritten_file
+            for file, rewritten_file in zip(self.files, self.rewritten, strict=True)
         }
         changed = []
         for records in self.records.values():

@@ -315,7 +315,7 @@ class Planner:
                 entry = states.setdefault(name, FoundState(*name))
                 entry.rows += rows
                 entry.files += 1
-                owners.setdefault(name, set()).update(one for _, one in file.owners)
+                owners.setdefault(name, set()).update(snapshot for _, snapshot in file.owners)
         for name, entry in states.items():
             entry.snapshots = len(owners[name])
         words = words_of(self.asked)
@@ -328,7 +328,9 @@ class Planner:
         return ErasurePlan(
             jobs=list(self.records),
             snapshots=len(records),
-            states=sorted(states.values(), key=lambda one: (one.job, one.operator, one.state)),
+            states=sorted(
+                states.values(), key=lambda state: (state.job, state.operator, state.state)
+            ),
             rows=sum(entry.rows for entry in states.values()),
             files=len(found) + sum(of_task.files for of_task in of_tasks.rows),
             file_bytes=sum(going.unit.size for _, going in found)
@@ -389,15 +391,19 @@ class Planner:
         for file in shared:
             rows[file.table.path] += file.unit.rows
         going: Counter[str] = Counter()
-        for _, one in found:
-            going[one.table] += one.dropped
+        for _, found_file in found:
+            going[found_file.table] += found_file.dropped
         whole = []
         for wanted in self.asked.where:
-            for file, one in found:
+            for file, found_file in found:
                 with suppress(NotFoundError):
                     owner, state = find_state([file.operator], wanted, "")
-                    emptied = rows[one.table] == going[one.table]
-                    if one.table in tables_of(owner, state) and emptied and wanted not in whole:
+                    emptied = rows[found_file.table] == going[found_file.table]
+                    if (
+                        found_file.table in tables_of(owner, state)
+                        and emptied
+                        and wanted not in whole
+                    ):
                         whole.append(wanted)
         return whole
 

@@ -158,7 +158,7 @@ class TaskState:
         for table in self._tables():
             going = table.find(self.held)
             if going.rows or going.mentions:
-                size = sum(one for _, one in going.files)
+                size = sum(file_bytes for _, file_bytes in going.files)
                 found.rows.append(
                     FoundRows(table.job, table.area, table.name, going.rows, len(going.files),
                               size, going.mentions)

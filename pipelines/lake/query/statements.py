@@ -161,7 +161,9 @@ class PreparedStatement:
             QueryError: DuckDB refuses it, or a value does not fit its column.
         """
         with self.session.telling():
-            self._fill(pa.schema([pa.field(one.name, one.type) for one in schema]).empty_table())
+            self._fill(
+                pa.schema([pa.field(field.name, field.type) for field in schema]).empty_table()
+            )
             self.session.connection.execute(self.sql).fetchall()
             added = self.session.connection.sql(f"FROM {quoted(TARGET)}").to_arrow_table()
         rows = self._typed(added, schema)

@@ -140,7 +140,7 @@ def plan_operator_tasks(
     for operator in operators:
         for state in operator.operator_states:
             path = tables[operator.operator_id, state.name]
-            known = {(one.first, one.last): one.fingerprint for one in previous.get(path, [])}
+            known = {(unit.first, unit.last): unit.fingerprint for unit in previous.get(path, [])}
             for first, last, weight in _ranges(state):
                 mark = known.get((first, last), b"")
                 piece = Piece(operator.operator_id, state.name, path, first, last, mark)
@@ -215,7 +215,7 @@ def _fingerprint(parts: Sequence[NonKeyedPart], broadcast: bool) -> tuple[bytes,
         sizes.append(sum(map(len, elements)))
         digest.update(f"{part.subtask if not broadcast else 0}:{len(elements)};".encode())
         if broadcast:
-            elements = [one for pair in sorted(part.contents()) for one in pair]
+            elements = [item for pair in sorted(part.contents()) for item in pair]
         for element in elements:
             digest.update(len(element).to_bytes(8, "big"))
             digest.update(element)
@@ -299,8 +299,8 @@ def describe_operator_states(
                 value_type=state.value_type,
                 key_type=state.key_type,
                 meta_info=state.meta_info,
-                elements=sum(one.elements for one in counted),
-                state_bytes=sum(one.state_bytes for one in counted),
+                elements=sum(subtask.elements for subtask in counted),
+                state_bytes=sum(subtask.state_bytes for subtask in counted),
                 subtasks=subtasks,
                 disagreeing=[index for piece in pieces for index in piece.disagreeing],
             )

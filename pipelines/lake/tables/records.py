@@ -109,12 +109,12 @@ class StateRecord:
 
     def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
         """This state with what other key groups have, in order, and its counts again."""
-        ordered = sorted(groups, key=lambda one: one.key_group)
+        ordered = sorted(groups, key=lambda group: group.key_group)
         return replace(
             self,
             key_groups=ordered,
-            entries=sum(one.entries for one in ordered),
-            state_bytes=sum(one.state_bytes for one in ordered),
+            entries=sum(group.entries for group in ordered),
+            state_bytes=sum(group.state_bytes for group in ordered),
         )
 
 
@@ -349,7 +349,9 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 def _arrow_fields(cls: Any) -> list[pa.Field]:
     hints = get_type_hints(cls)
-    return [pa.field(one.name, _arrow_type(hints[one.name])) for one in fields(cls)]
+    return [
+        pa.field(attribute.name, _arrow_type(hints[attribute.name])) for attribute in fields(cls)
+    ]
 
 
 @cache
@@ -358,7 +360,9 @@ def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
     hints = get_type_hints(cls)
     items = {name: get_args(hint)[0] if get_origin(hint) is list else None
              for name, hint in hints.items()}  # fmt: skip
-    return [(one.name, hints[one.name], items[one.name]) for one in fields(cls)]
+    return [
+        (attribute.name, hints[attribute.name], items[attribute.name]) for attribute in fields(cls)
+    ]
 
 
 def _to_dict(record: Any) -> dict[str, Any]:

@@ -181,7 +181,7 @@ class StateTable:
         """
         names = self.directory.names(LOG_DIRECTORY)
         found = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
-        return sorted((one for one in found if one > version), reverse=True)
+        return sorted((later for later in found if later > version), reverse=True)
 
     def maker(self, version: int) -> str:
         """The attempt of statelake that made a version; empty if someone else did."""
@@ -292,8 +292,8 @@ def log_path(path: str, place: str) -> str:
     Raises:
         UnsafePathError: It leads out of the table, decoded or as it is.
     """
-    for one in (path, unquote(path)):
-        relative_path(one, what="a file of the table", place=place, inside="it")
+    for name in (path, unquote(path)):
+        relative_path(name, what="a file of the table", place=place, inside="it")
     return unquote(path)
 
 

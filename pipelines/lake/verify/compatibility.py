@@ -94,7 +94,7 @@ def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> lis
         NotFoundError: A change is about a state that the snapshot does not have.
     """
     old = schemas_of_record(record)
-    new = {one.label: one for one in old}
+    new = {held.label: held for held in old}
     for change in changes:
         operator, state, _ = resolve_change(record, change)
         schema, name = new[operator.label], state.name

@@ -176,7 +176,7 @@ class _Diff:
         before: tuple[OperatorRecord, StateRecord],
         after: tuple[OperatorRecord, StateRecord],
     ) -> None:
-        rows = [self._rows(*one) for one in (before, after)]
+        rows = [self._rows(*side) for side in (before, after)]
         tasks = [
             _Task(rows[0], rows[1], groups, self.examples)
             for groups in _differing(before[0], rows[0], after[0], rows[1])
@@ -203,7 +203,7 @@ class _Diff:
             if len(found) >= self.examples:
                 break
             states = replace(rows, units=(unit,)).read(KeyGroupRange(unit.first, unit.last))
-            count = sum(len(one.batch) for one in states)
+            count = sum(len(state_rows.batch) for state_rows in states)
             found += [
                 {"change": change, place: _shown(states, row)}
                 for row in range(min(count, self.examples - len(found)))
@@ -211,7 +211,7 @@ class _Diff:
         return found
 
     def _rows(self, operator: OperatorRecord, state: StateRecord) -> TableRows:
-        (table,) = (one for one in operator.tables if one.path == state.table)
+        (table,) = (record for record in operator.tables if record.path == state.table)
         return _only(table_rows(self.lake.location, operator, table, _ids(operator)), state)
 
 
@@ -220,7 +220,7 @@ def _ids(operator: OperatorRecord) -> dict[str, int]:
 
 
 def _only(rows: TableRows, state: StateRecord) -> TableRows:
-    states = tuple(one for one in rows.states if one[1] == state.meta_info)
+    states = tuple(held for held in rows.states if held[1] == state.meta_info)
     return replace(rows, states=states)
 
 

@@ -157,7 +157,9 @@ def stored_faults(
             faults.append(f"{operator.label}: {' '.join(str(error).split())}")
         if progress is not None:
             progress(done, len(record.operators))
-    return faults + [fault for one in record.carried if (fault := _carried_fault(lake, one))]
+    return faults + [
+        fault for carried in record.carried if (fault := _carried_fault(lake, carried))
+    ]
 
 
 def _size_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
@@ -173,17 +175,17 @@ def _size_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
 def _row_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
     """Key groups whose rows are not as many as the catalog says, and keys in wrong ones."""
     ids = {state.name: index for index, state in enumerate(operator.states)}
-    counts = {one.name: np.zeros(operator.max_parallelism, np.int64) for one in operator.states}
+    counts = {state.name: np.zeros(operator.max_parallelism, np.int64) for state in operator.states}
     wrong: dict[str, str] = {}
     for record in operator.keyed_tables:
         rows = table_rows(lake.location, operator, record, ids)
         for key_groups in _slices(record.units):
-            for one in rows.read(key_groups):
-                groups = fixed_values(one.batch.column("key_group"), np.int32)
-                counts[one.name] += np.bincount(groups, minlength=operator.max_parallelism)
-                fault = _misplaced(operator, one)
+            for state_rows in rows.read(key_groups):
+                groups = fixed_values(state_rows.batch.column("key_group"), np.int32)
+                counts[state_rows.name] += np.bincount(groups, minlength=operator.max_parallelism)
+                fault = _misplaced(operator, state_rows)
                 if fault:
-                    wrong.setdefault(one.name, fault)
+                    wrong.setdefault(state_rows.name, fault)
     for state in operator.states:
         yield from _count_faults(operator, state, counts[state.name])
     yield from wrong.values()
@@ -192,7 +194,7 @@ def _row_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
 def _slices(units: list[UnitRecord]) -> list[KeyGroupRange]:
     """Key groups that are read together: those of files that share some."""
     slices: list[KeyGroupRange] = []
-    for unit in sorted(units, key=lambda one: one.first):
+    for unit in sorted(units, key=lambda record: record.first):
         if slices and unit.first <= slices[-1].last:
             slices[-1] = KeyGroupRange(slices[-1].first, max(slices[-1].last, unit.last))
         else:

@@ -193,7 +193,7 @@ def _recorded(lake: Lake, request: RequestFile, secret: bytes) -> Mapping[str, A
         for record in audit_records(lake)
         if (record.kind, record.request) == ("erase", request.asked.request)
     ]
-    return next((one for one in reversed(said) if one["asked"] in ("", asked)), None)
+    return next((content for content in reversed(said) if content["asked"] in ("", asked)), None)
 
 
 def _planned(

@@ -302,8 +302,8 @@ class HeapMapTable(_HeapTable):
     def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield keys and values, one for each entry of a map."""
         for pairs in in_pieces(entries.items()):
-            keys = [key + user_key for key, one in pairs for user_key in one]
-            yield keys, [value for _, one in pairs for value in one.values()]
+            keys = [key + user_key for key, user_map in pairs for user_key in user_map]
+            yield keys, [value for _, user_map in pairs for value in user_map.values()]
 
 
 def in_pieces(items: Iterable[Item]) -> Iterator[list[Item]]:

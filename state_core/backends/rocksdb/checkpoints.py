@@ -150,7 +150,11 @@ class IncrementalStrategy:
         """Let later checkpoints build on this one."""
         if checkpoint_id in self._taken and checkpoint_id > self._complete:
             self._complete = checkpoint_id
-            self._taken = {one: files for one, files in self._taken.items() if one >= checkpoint_id}
+            self._taken = {
+                checkpoint: files
+                for checkpoint, files in self._taken.items()
+                if checkpoint >= checkpoint_id
+            }
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Let no later checkpoint build on this one."""

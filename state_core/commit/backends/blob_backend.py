@@ -306,8 +306,8 @@ class _Restore(TaskRestoreManager):
 
         files = list(present_files(self._indexes[store][1].directory))
         if self._threads == 1:
-            for one in files:
-                get(*one)
+            for path, file in files:
+                get(path, file)
             return
         with ThreadPoolExecutor(self._threads) as pool:
             getting = [pool.submit(get, *file) for file in files]
@@ -319,7 +319,7 @@ class _Restore(TaskRestoreManager):
 
     def _content(self, path: str, file: FileIndex) -> Iterator[bytes]:
         checksum = size = 0
-        for part in sorted(file.blobs, key=lambda one: one.offset):
+        for part in sorted(file.blobs, key=lambda blob: blob.offset):
             if part.offset != size:
                 raise CommitError(f"{path}: its blobs have a gap at {size}", place=part.id)
             for piece in self._blobs.get(part.id):

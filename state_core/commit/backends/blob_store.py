@@ -119,7 +119,9 @@ class MemoryBlobStore:
 
     def expiring(self, prefix: str) -> dict[str, int]:
         """Return the folders that expire."""
-        return {one: at for one, at in self.folders.items() if one.startswith(f"{prefix}/")}
+        return {
+            folder: at for folder, at in self.folders.items() if folder.startswith(f"{prefix}/")
+        }
 
     def list(self, prefix: str) -> list[str]:
         """Return the ids of all blobs."""

@@ -277,7 +277,7 @@ class _FileChangelog:
     ) -> Iterator[Change]:
         with self._lock:
             segments = list(self._segments)
-        behind = [*(_first_offset(one) for one in segments[1:]), None]
+        behind = [*(_first_offset(segment) for segment in segments[1:]), None]
         for segment, following in zip(segments, behind, strict=False):
             if following is not None and following <= start:
                 continue
@@ -291,13 +291,13 @@ class _FileChangelog:
         """Compact whole segments, but never the one that is appended to."""
         with self._lock:
             sealed = [
-                one
-                for one, following in zip(self._segments, self._segments[1:], strict=False)
+                segment
+                for segment, following in zip(self._segments, self._segments[1:], strict=False)
                 if _first_offset(following) <= end + 1
             ]
         if len(sealed) < 2:
             return
-        changes = [one for segment in sealed for one in self._from(segment, [], 0)]
+        changes = [change for segment in sealed for change in self._from(segment, [], 0)]
         kept = _compacted(changes, end)
         batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
         # a crash behind this leaves changes twice, in their order: the state is the same

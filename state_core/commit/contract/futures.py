@@ -53,16 +53,16 @@ def all_of(futures: Iterable[Future[_T]]) -> Future[list[_T]]:
             left -= 1
             if left:
                 return
-        errors = [error for one in waited if (error := one.exception()) is not None]
+        errors = [error for future in waited if (error := future.exception()) is not None]
         if errors:
             joined.set_exception(errors[0])
         else:
-            joined.set_result([one.result() for one in waited])
+            joined.set_result([future.result() for future in waited])
 
     if not waited:
         return done([])
-    for one in waited:
-        one.add_done_callback(count)
+    for future in waited:
+        future.add_done_callback(count)
     return joined
 
 

@@ -163,10 +163,10 @@ class AvroSerializer(TypeSerializer):
         fields = [(field["name"], self._build(field["type"], inner)) for field in schema["fields"]]
         if not fields:
             return self._counted(AvroEmptyRecord(full_name))
-        return self._counted(AvroRecord(full_name, fields), *(one for _, one in fields))
+        return self._counted(AvroRecord(full_name, fields), *(field for _, field in fields))
 
     def _union(self, branches: list[TypeSerializer]) -> TypeSerializer:
-        nulls = [index for index, one in enumerate(branches) if isinstance(one, AvroNull)]
+        nulls = [index for index, branch in enumerate(branches) if isinstance(branch, AvroNull)]
         if len(branches) == 2 and len(nulls) == 1:
             value = branches[1 - nulls[0]]
             return self._counted(AvroOptional(value, nulls[0]), value)
@@ -312,12 +312,12 @@ def _to_avro(serializer: TypeSerializer, value: Any) -> Any:
     if isinstance(serializer, AvroOptional):
         return _to_avro(serializer.value, value)
     if isinstance(serializer, AvroRecord):
-        return {name: _to_avro(one, value[name]) for name, one in serializer.fields}
+        return {name: _to_avro(field, value[name]) for name, field in serializer.fields}
     if isinstance(serializer, AvroArray):
         return [_to_avro(serializer.item, item) for item in value]
     if isinstance(serializer, AvroMap):
         pairs = value.items() if isinstance(value, dict) else value
-        return {key: _to_avro(serializer.value, one) for key, one in pairs}
+        return {key: _to_avro(serializer.value, item) for key, item in pairs}
     if isinstance(serializer, AvroUnion):
         index = value["branch"]
         return _to_avro(serializer.branches[index], value[f"b{index}"])
@@ -331,11 +331,11 @@ def _from_avro(serializer: TypeSerializer, value: Any) -> Any:
     if isinstance(serializer, AvroOptional):
         return _from_avro(serializer.value, value)
     if isinstance(serializer, AvroRecord):
-        return {name: _from_avro(one, value[name]) for name, one in serializer.fields}
+        return {name: _from_avro(field, value[name]) for name, field in serializer.fields}
     if isinstance(serializer, AvroArray):
         return [_from_avro(serializer.item, item) for item in value]
     if isinstance(serializer, AvroMap):
-        return [(key, _from_avro(serializer.value, one)) for key, one in value.items()]
+        return [(key, _from_avro(serializer.value, item)) for key, item in value.items()]
     if isinstance(serializer, AvroUnion):
         raise IncompatibleError(f"{serializer.name} can't be migrated: its branch is not known")
     return value

@@ -64,7 +64,7 @@ class StringValueSerializer(TypeSerializer):
         """Read text; a value with an unpaired surrogate is inexact."""
         texts = _decode_exactly(self, cursor)
         for row, text in enumerate(texts):
-            if text is not None and any("\ud800" <= one <= "\udfff" for one in text):
+            if text is not None and any("\ud800" <= character <= "\udfff" for character in text):
                 texts[row] = text.encode("utf-8", "replace").decode()
                 cursor.inexact[row] = 1
         return pa.array(texts, self.arrow_type)

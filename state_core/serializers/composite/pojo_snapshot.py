@@ -91,9 +91,11 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
             java_class,
             tuple(
                 OptionalEntry(
-                    name, _field_key(declared.get(name, java_class), name), FramedSnapshot(one)
+                    name, _field_key(declared.get(name, java_class), name), FramedSnapshot(snapshot)
                 )
-                for name, one in sorted(fields.items(), key=lambda field: _java_order(field[0]))
+                for name, snapshot in sorted(
+                    fields.items(), key=lambda field: _java_order(field[0])
+                )
             ),
             _subclasses(registered),
             _subclasses(non_registered),
@@ -126,14 +128,18 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         """Return a POJO of the restored fields; one of bytes if a field can't be restored."""
         java_class = self.pojo.java_class
         fields = [(field.name, _restore(field)) for field in self.pojo.fields]
-        known = [(name, one) for name, one in fields if one is not None and one.self_delimiting]
+        known = [
+            (name, serializer)
+            for name, serializer in fields
+            if serializer is not None and serializer.self_delimiting
+        ]
         if len(known) != len(fields) or not fields:
             return OpaqueSerializer(java_class)
         return PojoSerializer(
             java_class,
             known,
-            {one.name: _restore(one) for one in self.pojo.registered},
-            {one.name: _restore(one) for one in self.pojo.non_registered},
+            {subclass.name: _restore(subclass) for subclass in self.pojo.registered},
+            {subclass.name: _restore(subclass) for subclass in self.pojo.non_registered},
             self.boxed,
         )
 
@@ -163,7 +169,7 @@ def _field_key(declared_in: str, name: str) -> bytes:
 
 def _subclasses(given: Snapshots | None) -> tuple[OptionalEntry, ...]:
     snapshots: Iterable[tuple[str, TypeSerializerSnapshot]] = (given or {}).items()
-    return tuple(OptionalEntry(name, b"", FramedSnapshot(one)) for name, one in snapshots)
+    return tuple(OptionalEntry(name, b"", FramedSnapshot(snapshot)) for name, snapshot in snapshots)
 
 
 def _java_order(name: str) -> bytes:

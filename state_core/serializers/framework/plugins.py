@@ -190,10 +190,10 @@ def load_installed() -> None:
             _load_entry_point(entry_point)
 
 
-def _load_entry_point(one: EntryPoint) -> None:
-    whose = one.dist.name if one.dist is not None else "an unknown distribution"
+def _load_entry_point(entry_point: EntryPoint) -> None:
+    whose = entry_point.dist.name if entry_point.dist is not None else "an unknown distribution"
     try:
-        loaded = one.load()
+        loaded = entry_point.load()
         if isinstance(loaded, types.FunctionType):
             loaded()
         elif not isinstance(loaded, types.ModuleType):
@@ -201,7 +201,8 @@ def _load_entry_point(one: EntryPoint) -> None:
             raise PluginError(f"it is a {kind}, neither a module nor a function")  # noqa: TRY301
     except Exception as error:  # noqa: BLE001 - it is anybody's code
         said = str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
-        problem = f"entry point {one.name} = {one.value} of distribution {whose} failed: {said}"
+        named = f"{entry_point.name} = {entry_point.value}"
+        problem = f"entry point {named} of distribution {whose} failed: {said}"
         _state.failures.append(problem)
         warnings.warn(
             f"{problem}; types that it would register stay unknown", RuntimeWarning, stacklevel=4

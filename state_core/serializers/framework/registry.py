@@ -121,11 +121,11 @@ def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> st
     if serializer is None or _is_ours(snapshot_class):
         return ""
     called = serializer.__name__
-    for other, one in classes.items():
-        if other != name and getattr(one, "serializer_class", None) is serializer:
+    for other, registered in classes.items():
+        if other != name and getattr(registered, "serializer_class", None) is serializer:
             return (
-                f"is for {called}, and so is {one.__qualname__}: a serializer has one snapshot"
-                " class"
+                f"is for {called}, and so is {registered.__qualname__}: a serializer has one"
+                " snapshot class"
             )
     return ""
 

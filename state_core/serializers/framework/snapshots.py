@@ -184,7 +184,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         Where the end of a nested value is not known but must be, values are carried as bytes.
         """
         nested = tuple(serializer.restore_serializer() for serializer in self.nested)
-        if all(one.self_delimiting for one in nested[self.delimited]):
+        if all(serializer.self_delimiting for serializer in nested[self.delimited]):
             return self.compose(nested)
         return OpaqueSerializer(self.opaque_name)
 

@@ -73,9 +73,12 @@ def _compare(
     ]
     if not all_differences:
         return as_is()
-    sure = [all_difference for all_difference in all_differences if all_difference.certain]
+    sure = [difference for difference in all_differences if difference.certain]
     rule = TYPE_STAYS if sure else "only the class in Java says whether it equals what it was"
-    reasons = tuple(Reason(one.path, one.old, one.new, rule) for one in sure or all_differences)
+    reasons = tuple(
+        Reason(difference.path, difference.old, difference.new, rule)
+        for difference in sure or all_differences
+    )
     return Compatibility(Verdict.INCOMPATIBLE if sure else Verdict.UNKNOWN, reasons)
 
 

@@ -185,8 +185,7 @@ class TestRun:
     def test_the_check_passed(self, done: dg.ExecuteInProcessResult) -> None:
         """The lake's counts are the savepoint's, and the check says how many."""
         checks = {
-            get_asset_check_evaluation.check_name: get_asset_check_evaluation
-            for get_asset_check_evaluation in done.get_asset_check_evaluations()
+            evaluation.check_name: evaluation for evaluation in done.get_asset_check_evaluations()
         }
         assert {name: one.passed for name, one in checks.items()} == {
             "integrity": True, "compatibility": True, "legality": True,
@@ -290,7 +289,7 @@ class TestIntegrity:
         done = archived.run()
         assert not done.success
         assert list(metadata(done)) == ["savepoint"]
-        (failure,) = (all_event for all_event in done.all_events if all_event.is_step_failure)
+        (failure,) = (event for event in done.all_events if event.is_step_failure)
         error = failure.step_failure_data.error
         assert error is not None
         assert "ConflictError: job 'orders' has another snapshot 'savepoint-1'" in str(error.cause)

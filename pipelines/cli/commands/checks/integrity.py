@@ -151,7 +151,9 @@ def _plain(report: IntegrityReport) -> dict[str, Any]:
     return {
         "location": report.location,
         "faults": [_plain_fault(fault) for fault in report.faults],
-        "not_checked": [_place(one.where) | {"why": one.why} for one in report.unchecked],
+        "not_checked": [
+            _place(unchecked.where) | {"why": unchecked.why} for unchecked in report.unchecked
+        ],
         "checked": vars(report.checked),
     }
 
@@ -177,8 +179,8 @@ def _plain_salvage(done: SalvageReport) -> dict[str, Any]:
         "entries": done.entries,
         "elements": done.elements,
         "lost": [
-            _place(one.where) | {"why": one.why, "entries": one.entries, "bytes": one.size}
-            for one in done.lost
+            _place(loss.where) | {"why": loss.why, "entries": loss.entries, "bytes": loss.size}
+            for loss in done.lost
         ],
     }
 
@@ -230,9 +232,9 @@ def _print_salvage(done: SalvageReport) -> None:
         f" of operator state; {'lost:' if done.lost else 'nothing is lost'}",
         marked=done.path,
     )
-    for one in done.lost[:SHOWN]:
-        where = str(one.where) or "the snapshot"
-        tell(f"    {where}: {_amount(one)} ({one.why})")
+    for loss in done.lost[:SHOWN]:
+        where = str(loss.where) or "the snapshot"
+        tell(f"    {where}: {_amount(loss)} ({loss.why})")
     if len(done.lost) > SHOWN:
         tell(f"... and {len(done.lost) - SHOWN} more: --json lists all")
 

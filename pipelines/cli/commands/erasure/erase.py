@@ -180,9 +180,10 @@ def _show(plan: ErasurePlan, asked: ErasureRequest, *, json: bool) -> None:
         as_json({"request": asked.request, "planned": True, **asdict(plan)})
         return
     rows = [
-        (one.job, one.operator, one.state, f"{one.rows:,}", str(one.files), str(one.snapshots))
-        for one in plan.states
-    ]
+        (state.job, state.operator, state.state, f"{state.rows:,}", str(state.files),
+         str(state.snapshots))
+        for state in plan.states
+    ]  # fmt: skip
     title = (
         f"{asked.request} would erase {plan.rows:,} rows in {plan.files} files"
         f" ({bytes_text(plan.file_bytes)}), from {len(plan.snapshots_found)} of"

@@ -251,7 +251,11 @@ class Shell:
             known = self.names.jobs if given[0] == ".job" else dict.fromkeys(ids)
             return [name for name in known if name.startswith(word)]
         words = [*self._names(), *self._columns(" ".join([*self.typed, line])), *KEYWORDS]
-        return [one for one in dict.fromkeys(words) if one.lower().startswith(word.lower())]
+        return [
+            candidate
+            for candidate in dict.fromkeys(words)
+            if candidate.lower().startswith(word.lower())
+        ]
 
     def _names(self) -> Iterator[str]:
         for table in self.names:

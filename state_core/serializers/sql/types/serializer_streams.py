@@ -250,7 +250,7 @@ class _Builder:
                 _BINARY_ROW, fixedLengthPartSize=mask + 8 * count, numFields=count
             ),
             fieldGetters=JavaArray(
-                _GETTERS, [self.field_getter(one, index) for index, one in enumerate(fields)]
+                _GETTERS, [self.field_getter(field, index) for index, field in enumerate(fields)]
             ),
             fieldSerializers=JavaArray(_SERIALIZERS, [self.serializer(field) for field in fields]),
             types=JavaArray(_TYPES, [self.types.of(field) for field in fields]),
@@ -307,9 +307,12 @@ class _Builder:
         )
 
     def array_lambda(self, name: str, *captured: int | JavaObject) -> JavaObject:
-        kinds = "".join("I" if isinstance(one, int) else GETTER_SIGNATURE for one in captured)
+        kinds = "".join(
+            "I" if isinstance(argument, int) else GETTER_SIGNATURE for argument in captured
+        )
         arguments: list[JavaValue] = [
-            self.integer(one) if isinstance(one, int) else one for one in captured
+            self.integer(argument) if isinstance(argument, int) else argument
+            for argument in captured
         ]
         signature = f"({kinds}L{DATA}ArrayData;I)Ljava/lang/Object;"
         return self.lambda_of(
